@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// ACL is a rule: a role of someone on a path.
+// ACL grants a role on a path to a user, group or token.
 type ACL struct {
 	Path string `json:"path"`
-	// Kind is user, group or token; ID names it.
+	// Kind is user, group or token; ID is its id.
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
 	Role string `json:"role"`
-	// Propagate says that the rule holds for the paths below too.
+	// Propagate extends the grant to the paths below.
 	Propagate bool `json:"propagate"`
 }
 
-func (a ACL) sameTarget(b ACL) bool {
+func (a ACL) sameGrant(b ACL) bool {
 	return a.Path == b.Path && a.Kind == b.Kind && a.ID == b.ID && a.Role == b.Role
 }
 
-// aclPath are the paths that PVE knows.
+// aclPath matches the paths that PVE accepts in ACLs.
 var aclPath = regexp.MustCompile(`^(?:/|/access(?:/(?:groups|realm)(?:/[\w.-]+)?)?|/(?:nodes|storage)(?:/[\w.-]+)?|/pool(?:/[\w.-]+){0,3}|/vms(?:/[1-9]\d{2,})?|` +
 	`/sdn(?:/(?:controllers|dns|fabrics|ipams)(?:/[\w-]+)?)?|/sdn/zones(?:/[\w.-]+){0,2}|/sdn/zones/[\w.-]+/[\w.-]+/[1-9]\d{0,3}|/mapping(?:/[\w.-]+){0,2})$`)
 
-// NormalPath is an access path as PVE writes it, empty where it cannot be one.
-func NormalPath(path string) string {
+// NormalizePath returns an access path as PVE writes it, or "" for a text that is not a path.
+func NormalizePath(path string) string {
 	if path == "" {
 		return ""
 	}
@@ -41,36 +41,36 @@ func NormalPath(path string) string {
 	return path
 }
 
-// ACLs returns the rules by path.
+// ACLs returns the entries, sorted by path.
 func (d *Datacentre) ACLs() []ACL {
-	return locked(d, func() []ACL { return slices.Clone(d.state.ACL) })
+	return withLock(d, func() []ACL { return slices.Clone(d.state.ACL) })
 }
 
-// SetACL adds a rule, or replaces the one that gives the same role.
+// SetACL adds an entry, or replaces the one of the same role, path and holder.
 func (d *Datacentre) SetACL(a ACL) error {
-	if !aclPath.MatchString(NormalPath(a.Path)) {
+	if !aclPath.MatchString(NormalizePath(a.Path)) {
 		return WrongParameter("path", "invalid ACL path '%s'", a.Path)
 	}
 
 	return d.replaceACL(a, a)
 }
 
-// DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
+// DeleteACL removes an entry. A missing entry is not an error, a missing role or holder is.
 func (d *Datacentre) DeleteACL(a ACL) error { return d.replaceACL(a) }
 
-// replaceACL puts rules in the place of one, by path.
+// replaceACL replaces an entry and keeps the list sorted.
 func (d *Datacentre) replaceACL(a ACL, by ...ACL) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	if err := d.needParties(a); err != nil {
+	if err := d.checkRoleAndHolder(a); err != nil {
 		return err
 	}
 
-	a.Path = NormalPath(a.Path)
-	d.dropRules(a.sameTarget)
+	a.Path = NormalizePath(a.Path)
+	d.deleteACLs(a.sameGrant)
 
 	for _, a := range by {
-		a.Path = NormalPath(a.Path)
+		a.Path = NormalizePath(a.Path)
 		d.state.ACL = append(d.state.ACL, a)
 	}
 
@@ -84,46 +84,46 @@ func (d *Datacentre) replaceACL(a ACL, by ...ACL) error {
 	return nil
 }
 
-// needParties wants a rule's role and holder to exist.
-func (d *Datacentre) needParties(a ACL) error {
+// checkRoleAndHolder refuses an entry whose role or holder does not exist.
+func (d *Datacentre) checkRoleAndHolder(a ACL) error {
 	user, token, _ := strings.Cut(a.ID, "!")
 	_, isRole := d.rolePrivileges(a.Role)
 	_, isUser := d.state.Records[Users][user]
-	_, isThere := d.state.Records[Kind(a.Kind)][a.ID]
+	_, isHolder := d.state.Records[Kind(a.Kind)][a.ID]
 	isUser = isUser || user == rootUser
 
 	switch {
 	case !isRole:
 		return Refuse("ACL update failed: role '%s' does not exist", a.Role)
-	case a.Kind == "group" && !isThere:
+	case a.Kind == "group" && !isHolder:
 		return Refuse("ACL update failed: group '%s' does not exist", a.ID)
 	case a.Kind == "user" && !isUser:
 		return Refuse("ACL update failed: user '%s' does not exist", user)
 	case a.Kind == "token" && !isUser:
 		return Refuse("ACL update failed: no such user ('%s')", user)
-	case a.Kind == "token" && !isThere:
+	case a.Kind == "token" && !isHolder:
 		return Refuse("ACL update failed: no such token '%s' for user '%s'", token, user)
 	default:
 		return nil
 	}
 }
 
-// Authorise is the one place that decides whether a user or token may use one of the privileges on the path.
+// Authorise checks that a user or token has one of the privileges on the path. All permission checks end here.
 func (d *Datacentre) Authorise(user, path string, privileges ...string) error {
-	return locked(d, func() error { return d.authorise(user, path, privileges...) })
+	return withLock(d, func() error { return d.authorise(user, path, privileges...) })
 }
 
-// Allowed is Authorise without words.
+// Allowed reports whether Authorise succeeds.
 func (d *Datacentre) Allowed(user, path string, privileges ...string) bool {
 	return d.Authorise(user, path, privileges...) == nil
 }
 
 // authorise is Authorise with the lock held.
 func (d *Datacentre) authorise(user, path string, privileges ...string) error {
-	has := d.permissions(user, path)
+	granted := d.permissions(user, path)
 
 	for _, p := range privileges {
-		if _, ok := has[p]; ok {
+		if _, ok := granted[p]; ok {
 			return nil
 		}
 	}
@@ -131,12 +131,12 @@ func (d *Datacentre) authorise(user, path string, privileges ...string) error {
 	return Forbidden(path + ", " + strings.Join(privileges, "|"))
 }
 
-// Permissions returns what a user or token may do on a path: privilege to whether it holds below too.
+// Permissions returns the privileges of a user or token on a path, and whether each propagates to the paths below.
 func (d *Datacentre) Permissions(user, path string) map[string]bool {
-	return locked(d, func() map[string]bool { return d.permissions(user, NormalPath(path)) })
+	return withLock(d, func() map[string]bool { return d.permissions(user, NormalizePath(path)) })
 }
 
-// permissions is called with the lock held. A separated token has what it has of its own and its user has too.
+// permissions requires the lock. A token with privilege separation has the privileges that both it and its user have.
 func (d *Datacentre) permissions(user, path string) map[string]bool {
 	owner, _, isToken := strings.Cut(user, "!")
 
@@ -151,7 +151,7 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 
 	roles, privileges := map[string]bool{"Administrator": true}, map[string]bool{}
 	if user != rootUser {
-		roles = d.rolesOn(user, path)
+		roles = d.effectiveRoles(user, path)
 	}
 
 	for role, propagate := range roles {
@@ -165,20 +165,20 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 		return privileges
 	}
 
-	both := map[string]bool{}
+	shared := map[string]bool{}
 	owners := d.permissions(owner, path)
 
 	for p, propagate := range privileges {
-		if below, ok := owners[p]; ok {
-			both[p] = propagate && below
+		if ownerPropagates, ok := owners[p]; ok {
+			shared[p] = propagate && ownerPropagates
 		}
 	}
 
-	return both
+	return shared
 }
 
-// rolesOn are the roles on a path, those from a VM's pool included; NoAccess stands alone.
-func (d *Datacentre) rolesOn(user, path string) map[string]bool {
+// effectiveRoles returns the roles on a path, including those from a VM's pool. NoAccess excludes all others.
+func (d *Datacentre) effectiveRoles(user, path string) map[string]bool {
 	roles := d.pathRoles(user, path)
 	if _, none := roles[noAccess]; none {
 		return roles
@@ -204,8 +204,8 @@ func (d *Datacentre) rolesOn(user, path string) map[string]bool {
 	return roles
 }
 
-// pathRoles follows the path from its root: rules of a deeper level replace those above, rules of a user those of his
-// groups.
+// pathRoles walks down the path: entries of a deeper level replace those above, a user's own replace those of the
+// user's groups.
 func (d *Datacentre) pathRoles(user, path string) map[string]bool {
 	roles := map[string]bool{}
 	levels := []string{"/"}

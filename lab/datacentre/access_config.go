@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// subject is someone at work on a VM, which may be about to go into a pool. Its methods are called with the lock held.
+// subject is the caller of an operation on a VM, which may be about to join a pool. Its methods require the lock.
 type subject struct {
 	d    *Datacentre
 	user string
@@ -19,8 +19,8 @@ type subject struct {
 	pool string
 }
 
-// may says whether the subject has one of the privileges on the VM, or on the pool that it goes into.
-func (s subject) may(privileges ...string) error {
+// authorise checks for one of the privileges on the VM, or on the pool that it joins.
+func (s subject) authorise(privileges ...string) error {
 	if s.pool != "" && s.d.authorise(s.user, "/pool/"+s.pool, privileges...) == nil {
 		return nil
 	}
@@ -28,13 +28,13 @@ func (s subject) may(privileges ...string) error {
 	return s.d.authorise(s.user, fmt.Sprintf("/vms/%d", s.vmid), privileges...)
 }
 
-// mayAt says whether the subject has one of the privileges on a path.
-func (s subject) mayAt(path string, privileges ...string) error {
+// authorisePath checks for one of the privileges on a path.
+func (s subject) authorisePath(path string, privileges ...string) error {
 	return s.d.authorise(s.user, path, privileges...)
 }
 
-// mayTouch says whether the subject may set or remove the keys; what depends on a value is checked elsewhere.
-func (s subject) mayTouch(keys iter.Seq[string]) error {
+// authoriseKeys checks that the subject may set or remove the keys. Checks that depend on a value are elsewhere.
+func (s subject) authoriseKeys(keys iter.Seq[string]) error {
 	for _, k := range slices.Sorted(keys) {
 		privileges, ok := schema.ConfigPrivileges(k)
 
@@ -43,10 +43,10 @@ func (s subject) mayTouch(keys iter.Seq[string]) error {
 		switch {
 		case !ok:
 			err = Refuse("only root can set '%s' config", k)
-		case k == "startup": // it changes what the host does
-			err = cmp.Or(s.may(privileges...), s.mayAt("/", "Sys.Modify"))
+		case k == "startup": // it affects the host
+			err = cmp.Or(s.authorise(privileges...), s.authorisePath("/", "Sys.Modify"))
 		case len(privileges) > 0:
-			err = s.may(privileges...)
+			err = s.authorise(privileges...)
 		}
 
 		if err != nil {
@@ -57,21 +57,21 @@ func (s subject) mayTouch(keys iter.Seq[string]) error {
 	return nil
 }
 
-// mayHold says whether the subject may have the devices of a configuration: serial ports, passed-through hardware and
-// network cards.
-func (s subject) mayHold(c Config) error {
+// authoriseDevices checks that the subject may use the serial ports, passed-through devices and network cards of a
+// configuration.
+func (s subject) authoriseDevices(c Config) error {
 	for _, k := range c.numbered("serial") {
 		if c[k] != "socket" {
 			return Refuse("only root can set '%s' config for real devices", k)
 		}
 
-		if err := s.may("VM.Config.HWType"); err != nil {
+		if err := s.authorise("VM.Config.HWType"); err != nil {
 			return err
 		}
 	}
 
 	for _, k := range c.numbered("hostpci") {
-		if err := cmp.Or(s.mayMap(k, c[k]), s.may("VM.Config.HWType")); err != nil {
+		if err := cmp.Or(s.authoriseMapping(k, c[k]), s.authorise("VM.Config.HWType")); err != nil {
 			return err
 		}
 
@@ -80,11 +80,11 @@ func (s subject) mayHold(c Config) error {
 		}
 	}
 
-	return s.mayConnect(c)
+	return s.authoriseBridges(c)
 }
 
-// mayMap says whether the subject may use the mapping of a passed-through device.
-func (s subject) mayMap(key, value string) error {
+// authoriseMapping checks that the subject may use the resource mapping of a passed-through device.
+func (s subject) authoriseMapping(key, value string) error {
 	p := ParseProperties(key, value)
 
 	switch {
@@ -93,12 +93,12 @@ func (s subject) mayMap(key, value string) error {
 	case p["mapping"] == "":
 		return Refuse("either 'host' or 'mapping' must be set.")
 	default:
-		return s.mayAt("/mapping/pci/"+p["mapping"], "Mapping.Use")
+		return s.authorisePath("/mapping/pci/"+p["mapping"], "Mapping.Use")
 	}
 }
 
-// mayConnect says whether the subject may use the bridges of a configuration, with their VLANs.
-func (s subject) mayConnect(c Config) error {
+// authoriseBridges checks that the subject may use the bridges of a configuration, with their VLANs.
+func (s subject) authoriseBridges(c Config) error {
 	for _, k := range c.numbered("net") {
 		p := c.Properties(k)
 		if p["bridge"] == "" {
@@ -111,8 +111,8 @@ func (s subject) mayConnect(c Config) error {
 		}
 
 		for _, tag := range tags {
-			path := NormalPath("/sdn/zones/localnetwork/" + p["bridge"] + "/" + tag)
-			if err := s.mayAt(path, "SDN.Use"); err != nil {
+			path := NormalizePath("/sdn/zones/localnetwork/" + p["bridge"] + "/" + tag)
+			if err := s.authorisePath(path, "SDN.Use"); err != nil {
 				return err
 			}
 		}
@@ -121,38 +121,38 @@ func (s subject) mayConnect(c Config) error {
 	return nil
 }
 
-// mayAllocate says whether the subject may make a VM at all, whatever it has.
-func (s subject) mayAllocate(defaultStorage string, start bool) error {
+// authoriseCreate checks that the subject may create a VM, whatever its configuration.
+func (s subject) authoriseCreate(defaultStorage string, start bool) error {
 	if defaultStorage != "" {
-		if err := s.mayAt("/storage/"+defaultStorage, "Datastore.AllocateSpace"); err != nil {
+		if err := s.authorisePath("/storage/"+defaultStorage, "Datastore.AllocateSpace"); err != nil {
 			return err
 		}
 	}
 
 	if start {
-		if err := s.may("VM.PowerMgmt"); err != nil {
+		if err := s.authorise("VM.PowerMgmt"); err != nil {
 			return err
 		}
 	}
 
-	if s.may("VM.Allocate") != nil {
+	if s.authorise("VM.Allocate") != nil {
 		return Forbidden("")
 	}
 
 	return nil
 }
 
-// mayChange is the check of a change beside its drives: what is set or removed, and what was there.
-func (s subject) mayChange(old, set Config, del []string) error {
+// authoriseChange checks a change of a configuration against the keys set or removed and their old values.
+func (s subject) authoriseChange(old, set Config, del []string) error {
 	if s.user == rootUser {
 		return nil
 	}
 
-	if err := cmp.Or(s.mayTouch(slices.Values(del)), s.mayTouch(maps.Keys(set))); err != nil {
+	if err := cmp.Or(s.authoriseKeys(slices.Values(del)), s.authoriseKeys(maps.Keys(set))); err != nil {
 		return err
 	}
 
-	// Whoever changes a device needs the right to the old one and to the new one.
+	// Changing a device requires the permission for both the old and the new one.
 	before := Config{}
 
 	for _, k := range append(slices.Collect(maps.Keys(set)), del...) {
@@ -162,12 +162,12 @@ func (s subject) mayChange(old, set Config, del []string) error {
 	}
 
 	for _, c := range []Config{before, set} {
-		if err := s.mayHold(c); err != nil {
+		if err := s.authoriseDevices(c); err != nil {
 			return err
 		}
 
 		for _, dr := range c.drives() {
-			if err := s.mayDrive(dr); err != nil {
+			if err := s.authoriseDrive(dr); err != nil {
 				return err
 			}
 		}
@@ -176,8 +176,8 @@ func (s subject) mayChange(old, set Config, del []string) error {
 	return nil
 }
 
-// mayClone is the check of what a clone copies: its disks, devices and cards.
-func (s subject) mayClone(source Config, target string) error {
+// authoriseClone checks that the subject may copy the source's disks, devices and network cards.
+func (s subject) authoriseClone(source Config, target string) error {
 	if s.user == rootUser {
 		return nil
 	}
@@ -187,27 +187,27 @@ func (s subject) mayClone(source Config, target string) error {
 
 		switch {
 		case dr.file() == "cdrom":
-			if err := s.mayAt("/", "Sys.Console"); err != nil {
+			if err := s.authorisePath("/", "Sys.Console"); err != nil {
 				return err
 			}
 		case !dr.cdrom() && name != "":
-			if err := s.mayAt("/storage/"+cmp.Or(target, name), "Datastore.AllocateSpace"); err != nil {
+			if err := s.authorisePath("/storage/"+cmp.Or(target, name), "Datastore.AllocateSpace"); err != nil {
 				return err
 			}
 		}
 	}
 
 	for _, k := range source.numbered("hostpci") {
-		if err := s.mayMap(k, source[k]); err != nil {
+		if err := s.authoriseMapping(k, source[k]); err != nil {
 			return err
 		}
 	}
 
-	return s.mayConnect(source)
+	return s.authoriseBridges(source)
 }
 
-// mayRead says whether the subject may use an existing volume. One that there is not has no owner secret.
-func (s subject) mayRead(hostName, id string) error {
+// authoriseVolume checks that the subject may use a volume. A missing volume passes: others report it.
+func (s subject) authoriseVolume(hostName, id string) error {
 	v := s.d.findVolume(hostName, id)
 	if v == nil {
 		return nil
@@ -216,32 +216,34 @@ func (s subject) mayRead(hostName, id string) error {
 	path := "/storage/" + v.Storage
 
 	switch {
-	case s.mayAt(path, "Datastore.Allocate") == nil:
+	case s.authorisePath(path, "Datastore.Allocate") == nil:
 		return nil
 	case v.Content == "iso", v.Content == "vztmpl", v.Content == "import":
-		return s.mayAt(path, "Datastore.AllocateSpace", "Datastore.Audit")
+		return s.authorisePath(path, "Datastore.AllocateSpace", "Datastore.Audit")
 	case v.VMID != 0 && v.VMID == s.vmid:
 		return nil
 	case v.Content == "images" && v.VMID != 0:
-		return cmp.Or(s.mayAt(path, "Datastore.Audit"), s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Config.Disk"))
+		vmPath := fmt.Sprintf("/vms/%d", v.VMID)
+
+		return cmp.Or(s.authorisePath(path, "Datastore.Audit"), s.authorisePath(vmPath, "VM.Config.Disk"))
 	default:
 		return Refuse("missing privileges to access %s", id)
 	}
 }
 
-// mayDrive says whether the subject may change a drive of a VM that has this value.
-func (s subject) mayDrive(dr drive) error {
+// authoriseDrive checks that the subject may set or remove a drive with this value.
+func (s subject) authoriseDrive(dr drive) error {
 	switch {
 	case dr.cloudInit():
-		return cmp.Or(s.may("VM.Config.Cloudinit"), s.may("VM.Config.CDROM"))
+		return cmp.Or(s.authorise("VM.Config.Cloudinit"), s.authorise("VM.Config.CDROM"))
 	case dr.cdrom():
-		return s.may("VM.Config.CDROM")
+		return s.authorise("VM.Config.CDROM")
 	default:
-		return s.may("VM.Config.Disk")
+		return s.authorise("VM.Config.Disk")
 	}
 }
 
-// CheckVolume says whether a user may read a volume of a storage.
+// CheckVolume checks that a user may read a volume of a storage.
 func (d *Datacentre) CheckVolume(user, hostName, id string) error {
-	return locked(d, func() error { return subject{d: d, user: user}.mayRead(hostName, id) })
+	return withLock(d, func() error { return subject{d: d, user: user}.authoriseVolume(hostName, id) })
 }

@@ -13,26 +13,26 @@ import (
 
 const (
 	mib = int64(1) << 20
-	// The virtual sizes of Talos' raw images: small where they are written to machines, large in clouds.
+	// Virtual sizes of Talos' raw images: small for bare metal and nocloud, large for clouds.
 	smallImageBytes, largeImageBytes = 1246 * mib, 8192 * mib
-	// imageUsedBytes is what a written system takes of a thin storage.
+	// imageUsedBytes is the space that an installed system occupies on a thin storage.
 	imageUsedBytes = smallImageBytes
-	// defaultFormat is that of disks on every storage.
+	// defaultFormat is the format of disks on every storage.
 	defaultFormat = "raw"
 )
 
-// diskName returns the name of a VM's next disk on a storage; called with the lock held.
+// diskName returns the name of a VM's next disk on a storage; it requires the lock.
 func (d *Datacentre) diskName(s *Storage, vmid int, format string) string {
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("vm-%d-disk-%d", vmid, n)
-		if !d.nameTaken(s, name) && !d.nameTaken(s, fmt.Sprintf("base-%d-disk-%d", vmid, n)) {
-			return s.place(vmid, name, format)
+		if !d.isNameTaken(s, name) && !d.isNameTaken(s, fmt.Sprintf("base-%d-disk-%d", vmid, n)) {
+			return s.volumeName(vmid, name, format)
 		}
 	}
 }
 
-// place is the name of a disk as the storage's type writes it.
-func (s *Storage) place(vmid int, name, format string) string {
+// volumeName returns a disk's volume name in the form of the storage's type.
+func (s *Storage) volumeName(vmid int, name, format string) string {
 	if s.Path != "" {
 		return fmt.Sprintf("%d/%s.%s", vmid, name, format)
 	}
@@ -40,7 +40,7 @@ func (s *Storage) place(vmid int, name, format string) string {
 	return name
 }
 
-func (d *Datacentre) nameTaken(s *Storage, name string) bool {
+func (d *Datacentre) isNameTaken(s *Storage, name string) bool {
 	for _, v := range d.state.Volumes {
 		if v.Host == s.Host && v.Storage == s.Name && bareName(v.ID) == name {
 			return true
@@ -50,7 +50,7 @@ func (d *Datacentre) nameTaken(s *Storage, name string) bool {
 	return false
 }
 
-// bareName is the last part of a volume id without its format.
+// bareName returns the last part of a volume id without its extension.
 func bareName(id string) string {
 	_, name, _ := strings.Cut(id, ":")
 	name = path.Base(name)
@@ -58,9 +58,9 @@ func bareName(id string) string {
 	return strings.TrimSuffix(name, path.Ext(name))
 }
 
-type newDisk struct {
+type diskSpec struct {
 	vmid   int
-	name   string // empty: the next free one
+	name   string // the next free one by default
 	format string
 	size   int64
 	base   string
@@ -68,15 +68,15 @@ type newDisk struct {
 	raw    []byte
 }
 
-// allocate makes a disk, empty as yet: write brings its content. A storage makes one at a time.
-func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volume, error) {
+// allocateDisk allocates an empty disk, which writeDisk fills. A storage allocates one at a time.
+func (d *Datacentre) allocateDisk(ctx context.Context, s *Storage, n diskSpec) (*Volume, error) {
 	unlock, err := d.lockStorage(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	if err := cmp.Or(d.sleep(ctx, d.options.Durations.AllocateVolume), s.need("images")); err != nil {
+	if err := cmp.Or(d.sleep(ctx, d.options.Durations.AllocateVolume), s.checkContent("images")); err != nil {
 		return nil, err
 	}
 
@@ -99,7 +99,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 	}
 
 	if n.base != "" {
-		// A linked clone takes nothing by itself, and is a system at once.
+		// A linked clone occupies no space of its own, and has its base's content from the start.
 		v.Image, v.Raw = n.img, n.raw
 
 		if s.Type != "lvmthin" {
@@ -108,7 +108,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 		}
 	}
 
-	if err := d.roomForDisk(s, name); err != nil {
+	if err := d.checkDiskSpace(s, name); err != nil {
 		return nil, err
 	}
 
@@ -118,38 +118,38 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 	return v, nil
 }
 
-// makeVolume makes a disk with its content, and returns the drive's properties with it.
-func (d *Datacentre) makeVolume(
-	ctx context.Context, w *worker, n newDisk, from, to *Storage, drive Config,
+// createDisk allocates a disk, writes its content, and returns the drive's properties with its volume.
+func (d *Datacentre) createDisk(
+	ctx context.Context, w *worker, n diskSpec, from, to *Storage, drive Config,
 ) (Config, error) {
-	v, err := d.allocate(ctx, to, n)
+	v, err := d.allocateDisk(ctx, to, n)
 	if err != nil {
 		return nil, err
 	}
 
-	w.made = append(w.made, v)
+	w.createdVolumes = append(w.createdVolumes, v)
 	drive = drive.With("file", v.ID).With("format", "").With("size", FormatSize(v.SizeBytes))
 
-	return drive, d.write(ctx, w, v, n, from, to)
+	return drive, d.writeDisk(ctx, w, v, n, from, to)
 }
 
-// write copies an image or bytes to a disk, from a storage where it comes from one. What does not fit ends it halfway,
-// as qemu-img ends.
-func (d *Datacentre) write(ctx context.Context, w *worker, v *Volume, n newDisk, from, to *Storage) error {
+// writeDisk copies an image or bytes to a disk, from a storage if they come from one. Like qemu-img, it fails halfway
+// when the target is full.
+func (d *Datacentre) writeDisk(ctx context.Context, w *worker, v *Volume, n diskSpec, from, to *Storage) error {
 	if n.img.OS == "" && len(n.raw) == 0 || n.base != "" {
 		return nil
 	}
 
-	bytes, over := min(n.size, imageUsedBytes), []*Storage{to}
+	bytes, storages := min(n.size, imageUsedBytes), []*Storage{to}
 	if from != nil {
-		over = []*Storage{from, to}
+		storages = []*Storage{from, to}
 	}
 
-	if err := d.copyBytes(ctx, bytes, over...); err != nil {
+	if err := d.copyBytes(ctx, bytes, storages...); err != nil {
 		return err
 	}
 
-	if free := to.SizeBytes - d.used(to); free < bytes {
+	if free := to.SizeBytes - d.usedBytes(to); free < bytes {
 		w.log("qemu-img: error while writing at byte %d: No space left on device", max(free, 0))
 
 		return fmt.Errorf(
@@ -163,15 +163,15 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *Volume, n newDisk,
 	return nil
 }
 
-// free removes volumes; called with the lock held.
-func (d *Datacentre) free(list ...*Volume) {
+// deleteVolumes requires the lock.
+func (d *Datacentre) deleteVolumes(list ...*Volume) {
 	for _, v := range list {
 		delete(d.state.Volumes, v.key())
 	}
 }
 
-// baseInUse says whether linked clones stand on the volume. LVM-thin does not know: there a base can go at any time.
-func (d *Datacentre) baseInUse(v *Volume) bool {
+// hasLinkedClones reports whether linked clones depend on the volume. LVM-thin does not track them.
+func (d *Datacentre) hasLinkedClones(v *Volume) bool {
 	for _, c := range d.state.Volumes {
 		if c.Base == v.ID && c.Host == v.Host && strings.Contains(c.ID, "/") {
 			return true
@@ -181,7 +181,7 @@ func (d *Datacentre) baseInUse(v *Volume) bool {
 	return false
 }
 
-// drivePlan is a drive that is to be: what its storage is, and what must be done for it.
+// drivePlan is a checked drive of a request, with what creating it takes.
 type drivePlan struct {
 	drive
 	storage *Storage
@@ -189,37 +189,37 @@ type drivePlan struct {
 	size      int64
 	cloudInit bool
 	source    string
-	// missing says that there is no such volume: a creation finds that out in its task.
+	// missing is the error of a volume that does not exist; a VM's creation reports it in its task.
 	missing error
 }
 
-// new says that the drive needs a volume.
-func (p drivePlan) new() bool { return p.storage != nil }
+// needsVolume reports whether the drive needs a new volume.
+func (p drivePlan) needsVolume() bool { return p.storage != nil }
 
-// plan checks a drive's value as it arrives in a request, and that the subject may use what it is made of.
-func (s subject) plan(hostName string, v drive) (p drivePlan, err error) {
+// planDrive checks a drive's value in a request, and the subject's permission for its storage and volume.
+func (s subject) planDrive(hostName string, v drive) (p drivePlan, err error) {
 	p.drive = v
-	m := allocation.FindStringSubmatch(v.file())
+	m := allocationPattern.FindStringSubmatch(v.file())
 
 	switch {
 	case v.file() == "cdrom":
-		return p, s.mayAt("/", "Sys.Console")
+		return p, s.authorisePath("/", "Sys.Console")
 	case m == nil:
 		return p, s.planExisting(hostName, v, &p.missing)
 	}
 
 	if p.cloudInit = m[2] == "cloudinit"; !p.cloudInit {
-		if err := s.mayAt("/storage/"+m[1], "Datastore.AllocateSpace"); err != nil {
+		if err := s.authorisePath("/storage/"+m[1], "Datastore.AllocateSpace"); err != nil {
 			return p, err
 		}
 	}
 
-	if p.storage, err = s.d.needStorage(hostName, m[1], "images"); err != nil || p.cloudInit {
+	if p.storage, err = s.d.lookupStorage(hostName, m[1], "images"); err != nil || p.cloudInit {
 		return p, err
 	}
 
 	if p.source = v.props["import-from"]; p.source != "" {
-		return p, s.planSource(hostName, v.key, p.source, &p.missing)
+		return p, s.planImport(hostName, v.key, p.source, &p.missing)
 	}
 
 	p.size, err = ParseSize(m[2] + "G")
@@ -227,7 +227,7 @@ func (s subject) plan(hostName string, v drive) (p drivePlan, err error) {
 	return p, err
 }
 
-// planExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
+// planExisting checks an existing volume. It sets missing if nothing is wrong but that the volume does not exist.
 func (s subject) planExisting(hostName string, v drive, missing *error) error {
 	id := v.volume()
 
@@ -243,7 +243,7 @@ func (s subject) planExisting(hostName string, v drive, missing *error) error {
 		return err
 	}
 
-	on, err := s.d.needStorage(hostName, store, "")
+	on, err := s.d.lookupStorage(hostName, store, "")
 
 	switch {
 	case err != nil:
@@ -257,14 +257,14 @@ func (s subject) planExisting(hostName string, v drive, missing *error) error {
 
 		return *missing
 	default:
-		return s.mayRead(hostName, id)
+		return s.authoriseVolume(hostName, id)
 	}
 }
 
 var errRootPath = Refuse("Only root can pass arbitrary filesystem paths.")
 
-// planSource checks what an import reads; missing is as planExisting's.
-func (s subject) planSource(hostName, key, source string, missing *error) error {
+// planImport checks the source of an import; missing is as in planExisting.
+func (s subject) planImport(hostName, key, source string, missing *error) error {
 	v := s.d.findVolume(hostName, source)
 
 	switch {
@@ -277,16 +277,16 @@ func (s subject) planSource(hostName, key, source string, missing *error) error 
 
 		return *missing
 	case v.Content == "images" && v.VMID != 0:
-		return s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
+		return s.authorisePath(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
 	case v.Content != "images" && v.Content != "import":
 		return WrongParameter(key, "%s has wrong type '%s' - needs to be 'images' or 'import'", source, v.Content)
 	default:
-		return s.mayRead(hostName, source)
+		return s.authoriseVolume(hostName, source)
 	}
 }
 
-// fixedSize is what EFI variables and TPM states take on a storage.
-func fixedSize(key string, s *Storage) int64 {
+// firmwareDiskSize returns the size of an EFI variables disk or a TPM state on a storage.
+func firmwareDiskSize(key string, s *Storage) int64 {
 	switch {
 	case key == "tpmstate0" || s.Type == "lvmthin" || s.Type == "lvm":
 		return 4 * mib

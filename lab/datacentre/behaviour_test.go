@@ -15,18 +15,18 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// modelled is how long a task took in modelled time.
-func modelled(t *testing.T, d *datacentre.Datacentre, upid string) time.Duration {
+// taskDuration waits for a task to succeed and returns its duration in modelled time.
+func taskDuration(t *testing.T, d *datacentre.Datacentre, upid string) time.Duration {
 	t.Helper()
 
 	task, err := d.WaitTask(t.Context(), upid)
 	require.NoError(t, err)
 	require.Equal(t, "OK", task.ExitStatus)
 
-	return lasted(d, task)
+	return time.Duration(float64(task.EndTime.Sub(task.StartTime)) * d.Clock().Speed())
 }
 
-func cloneOf(t *testing.T, d *datacentre.Datacentre, r datacentre.Config) string {
+func startClone(t *testing.T, d *datacentre.Datacentre, r datacentre.Config) string {
 	t.Helper()
 
 	upid, err := d.CloneVM(root, "pve1", 900, r)
@@ -35,8 +35,8 @@ func cloneOf(t *testing.T, d *datacentre.Datacentre, r datacentre.Config) string
 	return upid
 }
 
-// TestCopiesShareTheirStorage clones a template to one storage, and to two.
-func TestCopiesShareTheirStorage(t *testing.T) {
+// TestCopiesShareStorageThroughput clones a template to one storage and to two.
+func TestCopiesShareStorageThroughput(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 			Name: "third", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 900 * datacentre.GiB,
 		})
 		d := open(t, o)
-		template(t, d, 900, "third")
+		createTemplate(t, d, 900, "third")
 
 		last := func(storages ...string) float64 {
 			var (
@@ -61,11 +61,11 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 
 			for i, name := range storages {
 				id := strconv.Itoa(first + i)
-				upids = append(upids, cloneOf(t, d, datacentre.Config{"newid": id, "full": "1", "storage": name}))
+				upids = append(upids, startClone(t, d, datacentre.Config{"newid": id, "full": "1", "storage": name}))
 			}
 
 			for _, upid := range upids {
-				took = max(took, modelled(t, d, upid).Seconds())
+				took = max(took, taskDuration(t, d, upid).Seconds())
 			}
 
 			return took
@@ -73,15 +73,15 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 
 		assert.InDelta(t, 10, last("local-lvm"), 1)
 		assert.InDelta(t, 40, last("local-lvm", "local-lvm", "third", "third"), 1, "all are read from one storage")
-		assert.InDelta(t, 0, modelled(
-			t, d, cloneOf(t, d, datacentre.Config{"newid": strconv.Itoa(d.NextID()), "full": "0"}),
+		assert.InDelta(t, 0, taskDuration(
+			t, d, startClone(t, d, datacentre.Config{"newid": strconv.Itoa(d.NextID()), "full": "0"}),
 		).Seconds(), 1)
 	})
 }
 
-// TestAStorageMakesOneVolumeAtATime lets more clones begin at once than a storage can make volumes for within the
-// patience of PVE's workers.
-func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
+// TestStorageAllocatesOneVolumeAtATime starts more clones than a storage can allocate volumes for before PVE's workers
+// time out.
+func TestStorageAllocatesOneVolumeAtATime(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -89,13 +89,13 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 		o.Clock = datacentre.NewClock(1)
 		o.Durations.AllocateVolume = 900 * time.Millisecond
 		d := open(t, o)
-		template(t, d, 900, "local-lvm")
+		createTemplate(t, d, 900, "local-lvm")
 
 		const many = 16 // of two volumes each: the last one waits longer than ten seconds
 
 		var upids []string
 		for i := range many {
-			upids = append(upids, cloneOf(t, d, datacentre.Config{"newid": strconv.Itoa(200 + i)}))
+			upids = append(upids, startClone(t, d, datacentre.Config{"newid": strconv.Itoa(200 + i)}))
 		}
 
 		failed := 0
@@ -113,49 +113,49 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 			}
 		}
 
-		assert.NotZero(t, failed, "no one lost patience")
-		assert.Less(t, failed, many, "no one was served")
-		assert.Len(t, d.VMs(), 1+many-failed, "what failed left nothing")
+		assert.NotZero(t, failed, "no clone timed out")
+		assert.Less(t, failed, many, "no clone succeeded")
+		assert.Len(t, d.VMs(), 1+many-failed, "failed clones are rolled back")
 		assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 2*(1+many-failed))
 	})
 }
 
-// TestLocksOfConfigurations holds a VM's lock by a slow task and asks for it.
-func TestLocksOfConfigurations(t *testing.T) {
+// TestConfigLocks holds a VM's lock with a slow task and requests it.
+func TestConfigLocks(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
 	o.Clock = datacentre.NewClock(10)
-	o.Durations.StorageThroughput = 1 // copies do not end
+	o.Durations.StorageThroughput = 1 // copies never end
 	d := open(t, o)
-	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 100, basic(nil)))
-	template900(t, d)
+	do := requireOK(t, d)
+	do(d.CreateVM(root, "pve1", 100, basicVM(nil)))
+	writeTemplate900(t, d)
 
-	first := cloneOf(t, d, datacentre.Config{"newid": "200", "full": "1"})
+	first := startClone(t, d, datacentre.Config{"newid": "200", "full": "1"})
 
 	require.Eventually(
 		t, func() bool {
-			vm, there := d.VM(200)
+			vm, ok := d.VM(200)
 
-			return there && vm.Lock == "clone"
+			return ok && vm.Lock == "clone"
 		}, time.Minute, time.Millisecond,
 	)
 
-	begun, _ := d.VM(200)
+	cloning, _ := d.VM(200)
 	assert.Equal(
-		t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, begun.Config,
-		"nothing else before its first drive is copied",
+		t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, cloning.Config,
+		"nothing else until its first drive is copied",
 	)
 	assert.Contains(t, d.TaskLog(first), "creating a clone of VM 900 with ID 200")
 
 	// The template's lock is shared, the new VM's is not.
-	second := cloneOf(t, d, datacentre.Config{"newid": "201", "full": "1"})
+	second := startClone(t, d, datacentre.Config{"newid": "201", "full": "1"})
 
 	require.Eventually(t, func() bool {
-		_, there := d.VM(201)
+		_, ok := d.VM(201)
 
-		return there
+		return ok
 	}, time.Minute, time.Millisecond)
 
 	var refused *datacentre.Error
@@ -164,31 +164,31 @@ func TestLocksOfConfigurations(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "unable to create VM 200: config file already exists", refused.Message)
 
-	// Who wants the template for himself waits in vain.
+	// An exclusive lock on the template times out.
 	err = d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"})
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout", refused.Message)
 
 	for _, running := range []string{first, second} {
 		d.StopTask(running)
-		assert.Equal(t, "interrupted by signal", exit(t, d, running, nil))
+		assert.Equal(t, "interrupted by signal", exitStatus(t, d, running, nil))
 	}
 
-	assert.Len(t, d.VMs(), 2, "what was interrupted left nothing")
+	assert.Len(t, d.VMs(), 2, "interrupted clones are rolled back")
 	require.NoError(t, d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"}))
 }
 
-// template900 is a template with a disk that holds an image, made without a copy.
-func template900(t *testing.T, d *datacentre.Datacentre) {
+// writeTemplate900 creates a template with an image on its disk, without a copy.
+func writeTemplate900(t *testing.T, d *datacentre.Datacentre) {
 	t.Helper()
 
-	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 900, basic(nil)))
+	do := requireOK(t, d)
+	do(d.CreateVM(root, "pve1", 900, basicVM(nil)))
 	require.NoError(t, d.WriteVolume("local-lvm:vm-900-disk-0", talos))
 	do(d.ConvertToTemplate(root, "pve1", 900))
 }
 
-// TestFullStorages sees what each type of storage says when there is no room, and that what failed leaves nothing.
+// TestFullStorages checks each storage type's message without free space, and that failures leave nothing.
 func TestFullStorages(t *testing.T) {
 	t.Parallel()
 
@@ -211,20 +211,20 @@ func TestFullStorages(t *testing.T) {
 			_, err := d.AddFault(datacentre.Fault{Full: storage, Host: "pve1"})
 			require.NoError(t, err)
 
-			upid, err := d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"scsi0": storage + ":500"}))
-			assert.Equal(t, "unable to create VM 100 - "+want, exit(t, d, upid, err))
+			upid, err := d.CreateVM(root, "pve1", 100, basicVM(datacentre.Config{"scsi0": storage + ":500"}))
+			assert.Equal(t, "unable to create VM 100 - "+want, exitStatus(t, d, upid, err))
 			assert.Empty(t, d.VMs())
 			require.NoError(t, d.ClearFaults())
 			assert.Empty(t, d.Volumes("pve1", storage, ""))
 
-			upid, err = d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"scsi0": storage + ":500"}))
-			assert.Equal(t, "OK", exit(t, d, upid, err), "thin disks need nothing at first")
+			upid, err = d.CreateVM(root, "pve1", 100, basicVM(datacentre.Config{"scsi0": storage + ":500"}))
+			assert.Equal(t, "OK", exitStatus(t, d, upid, err), "thin disks occupy no space at first")
 		})
 	}
 }
 
-// TestAFullCloneThatDoesNotFit runs out of space halfway, where a linked clone still fits.
-func TestAFullCloneThatDoesNotFit(t *testing.T) {
+// TestFullCloneWithoutSpace runs out of space halfway through a full clone, while a linked clone still fits.
+func TestFullCloneWithoutSpace(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -233,28 +233,28 @@ func TestAFullCloneThatDoesNotFit(t *testing.T) {
 		Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 2 * datacentre.GiB,
 	})
 	d := open(t, o)
-	template(t, d, 900, "small")
+	createTemplate(t, d, 900, "small")
 
-	upid := cloneOf(t, d, datacentre.Config{"newid": "200", "full": "1"})
-	assert.Equal(t, "clone failed: copy failed: command '/usr/bin/qemu-img convert -p -n -O raw /dev/pve/vm-200-disk-1' failed: exit code 1", exit(t, d, upid, nil))
+	upid := startClone(t, d, datacentre.Config{"newid": "200", "full": "1"})
+	assert.Equal(t, "clone failed: copy failed: command '/usr/bin/qemu-img convert -p -n -O raw /dev/pve/vm-200-disk-1' failed: exit code 1", exitStatus(t, d, upid, nil))
 	assert.Contains(
 		t, strings.Join(d.TaskLog(upid), "\n"), "qemu-img: error while writing at byte 840957952: No space left on device",
 	)
 
-	_, made := d.VM(200)
-	assert.False(t, made)
+	_, exists := d.VM(200)
+	assert.False(t, exists)
 	assert.Len(t, d.Volumes("pve1", "small", ""), 2, "the template's own")
 
-	assert.Equal(t, "OK", exit(t, d, cloneOf(t, d, datacentre.Config{"newid": "201", "full": "0"}), nil))
+	assert.Equal(t, "OK", exitStatus(t, d, startClone(t, d, datacentre.Config{"newid": "201", "full": "0"}), nil))
 
 	s, err := d.Storage("pve1", "small")
 	require.NoError(t, err)
-	assert.Equal(t, int64(1246<<20), s.UsedBytes, "only the template takes space")
+	assert.Equal(t, int64(1246<<20), s.UsedBytes, "only the template occupies space")
 }
 
-// TestDownloadsOfAFileThatIsThere: without a checksum it is refused, with its own it stays, with another it is an
-// error. One whose removal was asked for before is gone, even if the removal lasts.
-func TestDownloadsOfAFileThatIsThere(t *testing.T) {
+// TestDownloadOfExistingFile: it is refused without a checksum, succeeds with the file's own, and fails with another. A
+// file whose deletion was requested earlier is gone, even if the deletion is slow.
+func TestDownloadOfExistingFile(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -268,7 +268,7 @@ func TestDownloadsOfAFileThatIsThere(t *testing.T) {
 			"checksum": checksum, "checksum-algorithm": "sha256",
 		})
 
-		return exit(t, d, upid, err)
+		return exitStatus(t, d, upid, err)
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(content))
 
@@ -283,5 +283,5 @@ func TestDownloadsOfAFileThatIsThere(t *testing.T) {
 	removal, err := d.DeleteVolume(root, "pve1", "local:iso/talos.img")
 	require.NoError(t, err)
 	assert.Equal(t, "OK", download(""))
-	assert.Equal(t, "OK", exit(t, d, removal, nil))
+	assert.Equal(t, "OK", exitStatus(t, d, removal, nil))
 }

@@ -9,27 +9,27 @@ import (
 	"strconv"
 )
 
-// clonePlan is a checked clone: what is copied, and how.
+// clonePlan is a checked clone request.
 type clonePlan struct {
 	request Config
 	newID   int
 	host    string
 	source  Config
-	// running is the source's state, full a copy rather than a linked clone.
+	// running is the source's state. full requests a full clone instead of a linked one.
 	running, full bool
 }
 
-// CloneVM clones a VM or template. The new VM begins to exist in the task.
+// CloneVM clones a VM or template. The task creates the new VM.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string, error) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	planned, err := d.planClone(user, hostName, vmid, r)
 	if err != nil {
 		return "", err
 	}
 
-	return d.spawn(user, hostName, "qmclone", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		// Clones of a template or a stopped VM share its lock; only the copy of a running one wants it alone.
+	return d.startTask(user, hostName, "qmclone", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		// Clones of a template or a stopped VM share its lock; only the clone of a running VM takes it exclusively.
 		weight := int64(1)
 		if planned.running {
 			weight = exclusive
@@ -55,28 +55,27 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string,
 		v := &vm{
 			ID: p.newID, Host: p.host, Lock: "clone", Pool: r["pool"], Config: Config{"description": " qmclone temporary file"},
 		}
-		d.state.VMs[v.ID], w.begun = v, v.ID
+		d.state.VMs[v.ID], w.createdVM = v, v.ID
 
 		w.log("creating a clone of VM %d with ID %d", vmid, v.ID)
 
-		return failed("clone failed: ", d.clone(ctx, w, v, hostName, vmid, p))
+		return wrapFailure("clone failed: ", d.clone(ctx, w, v, hostName, vmid, p))
 	})
 }
 
-// noConfiguration is how calls that look for a VM on any host miss it.
-func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
+// errNoConfiguration is the error of calls that look for a VM on any host.
+func errNoConfiguration(hostName string, vmid int) error {
 	return Refuse("unable to find configuration file for VM %d on node '%s'", vmid, hostName)
 }
 
-// planClone checks a clone.
 func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clonePlan, error) {
 	if d.state.VMs[vmid] == nil {
-		return clonePlan{}, d.noConfiguration(hostName, vmid)
+		return clonePlan{}, errNoConfiguration(hostName, vmid)
 	}
 
 	p := clonePlan{request: r, newID: r.Number("newid", 0), host: cmp.Or(r["target"], hostName)}
 
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 	if err != nil {
 		return p, err
 	}
@@ -91,13 +90,13 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clone
 	}
 
 	p.source = maps.Clone(v.Config)
-	who := subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}
+	caller := subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}
 
-	return p, cmp.Or(d.checkClone(v, p, hostName), who.mayClone(v.Config, r["storage"]))
+	return p, cmp.Or(d.checkClone(v, p, hostName), caller.authoriseClone(v.Config, r["storage"]))
 }
 
 func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
-	if err := cmp.Or(d.needQuorum(), v.locked(), d.needPool(p.request["pool"])); err != nil {
+	if err := cmp.Or(d.checkQuorum(), v.checkLock(), d.checkPool(p.request["pool"])); err != nil {
 		return err
 	}
 
@@ -112,7 +111,7 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 	}
 
 	if name := p.request["storage"]; name != "" {
-		if _, err := d.needStorage(p.host, name, "images"); err != nil {
+		if _, err := d.lookupStorage(p.host, name, "images"); err != nil {
 			return err
 		}
 
@@ -142,10 +141,10 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 	return nil
 }
 
-// clone fills the new VM. Until its first drive is copied, it has no name, and the description of Proxmox' temporary
-// file.
+// clone copies the configuration and the disks. Until the first drive is copied, the VM has no name and the description
+// of Proxmox' temporary file.
 func (d *Datacentre) clone(ctx context.Context, w *worker, v *vm, hostName string, vmid int, p clonePlan) (err error) {
-	c, drives := p.copied(vmid)
+	c, drives := p.clonedConfig(vmid)
 
 	for _, dr := range drives {
 		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p); err != nil {
@@ -160,9 +159,9 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, v *vm, hostName strin
 	return nil
 }
 
-// copied is the source's configuration as the clone has it before its drives are there, the source's description
-// included where none is set, and the drives.
-func (p clonePlan) copied(vmid int) (Config, []drive) {
+// clonedConfig returns the clone's configuration without drives, and the drives to copy. The source's description is
+// kept unless the request sets one.
+func (p clonePlan) clonedConfig(vmid int) (Config, []drive) {
 	c, drives := p.source, p.source.drives()
 	name := cmp.Or(p.request["name"], "Copy-of-VM-"+cmp.Or(c["name"], strconv.Itoa(vmid)))
 
@@ -170,7 +169,7 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 		delete(c, dr.key)
 	}
 
-	c.identify(true)
+	c.setIdentity(true)
 
 	c["name"] = name
 	if text := p.request["description"]; text != "" {
@@ -180,7 +179,7 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	return c, slices.DeleteFunc(drives, func(dr drive) bool { return isIndexed(dr.key, "unused") })
 }
 
-// cloneDrive makes the clone's volume of a drive, with the source's content.
+// cloneDrive copies a drive's volume, and returns the drive's value in the clone.
 func (d *Datacentre) cloneDrive(
 	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan,
 ) (string, error) {
@@ -189,19 +188,19 @@ func (d *Datacentre) cloneDrive(
 		return dr.String(), nil
 	}
 
-	from, err := d.needStorage(hostName, src.Storage, "")
+	from, err := d.lookupStorage(hostName, src.Storage, "")
 	if err != nil {
 		return "", err
 	}
 
-	to, err := d.needStorage(p.host, cmp.Or(p.request["storage"], src.Storage), "images")
+	to, err := d.lookupStorage(p.host, cmp.Or(p.request["storage"], src.Storage), "images")
 	if err != nil {
 		return "", err
 	}
 
 	kind := "full"
 
-	n := newDisk{vmid: p.newID, format: p.request["format"], size: src.SizeBytes, img: src.Image, raw: src.Raw}
+	n := diskSpec{vmid: p.newID, format: p.request["format"], size: src.SizeBytes, img: src.Image, raw: src.Raw}
 	if n.format == "" && to.Name == src.Storage {
 		n.format = src.Format
 	}
@@ -209,14 +208,14 @@ func (d *Datacentre) cloneDrive(
 	switch {
 	case dr.cloudInit():
 		n.format = cmp.Or(n.format, defaultFormat)
-		n.name = to.place(p.newID, fmt.Sprintf("vm-%d-cloudinit", p.newID), n.format)
+		n.name = to.volumeName(p.newID, fmt.Sprintf("vm-%d-cloudinit", p.newID), n.format)
 	case !p.full:
 		n.base, kind = src.ID, "linked"
 	}
 
 	w.log("create %s clone of drive %s (%s)", kind, dr.key, dr.volume())
 
-	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
+	drive, err := d.createDisk(ctx, w, n, from, to, dr.props)
 
 	return drive.Format(dr.key), err
 }

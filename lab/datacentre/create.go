@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the
-// default for disks without one) beside it.
+// CreateVM creates a VM. Besides the configuration, c may contain PVE's request parameters pool, start and storage (the
+// default for disks without one).
 func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string, error) {
-	if _, restored := c["archive"]; restored {
+	if _, restore := c["archive"]; restore {
 		return "", WrongParameter("archive", "the lab restores no backups")
 	}
 
 	pool, start, store := c["pool"], c.Bool("start"), c["storage"]
 
-	c, err := c.settings()
+	c, err := c.vmConfig()
 	if err != nil {
 		return "", err
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	plans, err := d.reserve(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
+	plans, err := d.reserveVM(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
 	if err != nil {
 		return "", err
 	}
 
-	upid, err := d.spawn(user, hostName, "qmcreate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		w.begun = vmid
+	upid, err := d.startTask(user, hostName, "qmcreate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		w.createdVM = vmid
 
 		err := d.create(ctx, w, hostName, vmid, c, plans)
 		if err != nil || !start {
-			return failed(fmt.Sprintf("unable to create VM %d - ", vmid), err)
+			return wrapFailure(fmt.Sprintf("unable to create VM %d - ", vmid), err)
 		}
 
-		w.keep()
+		w.keepCreated()
 
-		return d.wait(func() error {
+		return d.withoutLock(func() error {
 			_, err := d.Start(user, hostName, vmid)
 
 			return err
@@ -55,16 +55,16 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	return upid, err
 }
 
-// reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
-func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
-	if err := cmp.Or(d.needPool(s.pool), d.needQuorum(), s.mayAllocate(store, start)); err != nil {
+// reserveVM checks a new VM and takes its VMID. The configuration stays locked until the worker has created the VM.
+func (d *Datacentre) reserveVM(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
+	if err := cmp.Or(d.checkPool(s.pool), d.checkQuorum(), s.authoriseCreate(store, start)); err != nil {
 		return nil, err
 	}
 
 	var plans []drivePlan
 
 	for _, v := range c.drives() {
-		p, err := s.plan(hostName, v)
+		p, err := s.planDrive(hostName, v)
 		if err != nil && p.missing == nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 		plans = append(plans, p)
 	}
 
-	if err := cmp.Or(s.mayTouch(maps.Keys(c)), s.mayHold(c)); s.user != rootUser && err != nil {
+	if err := cmp.Or(s.authoriseKeys(maps.Keys(c)), s.authoriseDevices(c)); s.user != rootUser && err != nil {
 		return nil, err
 	}
 
@@ -103,15 +103,15 @@ func (d *Datacentre) create(
 			return p.missing
 		}
 
-		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p); err != nil {
+		if c[p.key], err = d.createDrive(ctx, w, hostName, vmid, p); err != nil {
 			return err
 		}
 	}
 
-	c.identify(false)
+	c.setIdentity(false)
 
 	if c["boot"] == "" {
-		c["boot"] = " " // as Proxmox writes it of a machine that has nothing to boot from
+		c["boot"] = " " // Proxmox' value without a bootable device
 
 		if order := c.defaultBoot(); len(order) > 0 {
 			c["boot"] = "order=" + strings.Join(order, ";")
@@ -132,7 +132,7 @@ func (d *Datacentre) create(
 	return nil
 }
 
-// makeTemplate turns a VM and its disks into a template; called with the lock held.
+// makeTemplate converts a VM and its disks to a template; it requires the lock.
 func (d *Datacentre) makeTemplate(v *vm) {
 	v.Template = true
 
@@ -142,19 +142,19 @@ func (d *Datacentre) makeTemplate(v *vm) {
 			continue
 		}
 
-		d.free(vol)
+		d.deleteVolumes(vol)
 		vol.ID = strings.Replace(vol.ID, "vm-"+strconv.Itoa(v.ID)+"-", "base-"+strconv.Itoa(v.ID)+"-", 1)
 		d.state.Volumes[vol.key()] = vol
 		v.Config[dr.key] = dr.props.With("file", vol.ID).Format(dr.key)
 	}
 }
 
-// ConvertToTemplate makes a template of a stopped VM.
+// ConvertToTemplate converts a stopped VM to a template.
 func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string, error) {
 	return d.vmTask(user, hostName, "qmtemplate", vmid, func(v *vm, _ bool) error {
 		switch {
 		case v.Lock != "":
-			return v.locked()
+			return v.checkLock()
 		case v.Template:
 			return Refuse("you can't convert a template to a template")
 		case v.Running:
@@ -163,7 +163,7 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 			return nil
 		}
 	}, func(ctx context.Context, _ *worker, v *vm) error {
-		if err := d.commit(ctx, hostName, vmid, d.options.Durations.ConvertTemplate); err != nil {
+		if err := d.commitConfig(ctx, hostName, vmid, d.options.Durations.ConvertTemplate); err != nil {
 			return err
 		}
 
@@ -173,7 +173,7 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 	})
 }
 
-// disks are the volumes a configuration owns; called with the lock held.
+// disks returns the volumes that a VM owns; it requires the lock.
 func (d *Datacentre) disks(v *vm) []*Volume {
 	var list []*Volume
 

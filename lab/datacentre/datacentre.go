@@ -1,6 +1,6 @@
-// Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and
-// their tasks. It does no I/O of its own but its state file, files in the hosts' root folders and an injected fetcher;
-// the servers (REST, SSH) stand over it.
+// Package datacentre models a Proxmox VE data centre: hosts, storages, volumes, virtual machines and their tasks. Its
+// only I/O is its state file, files in the hosts' root folders and an injected fetcher. The servers (REST, SSH) are
+// built on it.
 package datacentre
 
 import (
@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Options says what a data centre is made of.
+// Options configures a data centre.
 type Options struct {
-	// Path is the state file; empty keeps everything in memory.
+	// Path is the state file; empty keeps the state in memory.
 	Path string
-	// Hosts are the Proxmox hosts, at least one. Hardware is taken from here at every Open, volumes and machines from the
+	// Hosts are the Proxmox hosts, at least one. Every Open takes the hardware from here, volumes and machines from the
 	// state file.
 	Hosts []HostOptions
-	// Release is Proxmox' own: PVE8, or PVE9, the default.
+	// Release is Proxmox' major release: PVE8, or PVE9, the default.
 	Release int
-	// Cluster is the cluster's name; empty for a host that stands alone.
+	// Cluster is the cluster's name; empty for a standalone host.
 	Cluster   string
 	Clock     Clock
 	Durations Durations
-	// Fetch gets a URL for downloads and imports. Without it every download fails.
+	// Fetch downloads a URL for downloads and imports. Without it, every download fails.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
 	// Network is the subnet with DHCP.
 	Network Network
-	// SaveDelay is how long changes are gathered before the state file is written; 200 ms by default.
+	// SaveDelay is how long changes are collected before the state file is written; 200 ms by default.
 	SaveDelay time.Duration
 }
 
@@ -40,30 +40,30 @@ type Datacentre struct {
 	options Options
 	hosts   []*HostOptions
 
-	// mu is the lock of the state: see reading and changing. dirty holds something while there may be changes to save.
+	// mu guards the state: see lockRead and lockWrite. dirty is signalled when there are changes to save.
 	mu    sync.Mutex
 	dirty chan struct{}
 	state state
 	locks map[string]*semaphore.Weighted
-	// running is closed down by Close: it ends every worker.
-	running context.Context
-	halt    context.CancelFunc
-	workers sync.WaitGroup
-	cancels map[string]context.CancelFunc
-	ended   map[string]chan struct{}
-	guests  Guests
-	system  HostSystem
-	onPower map[string][]func(on bool)
-	// clusterFiles is held while a file of the whole cluster is changed.
-	clusterFiles sync.Mutex
-	// clusterLocks are the locks of the cluster file system, and since when they are held.
+	// ctx ends all workers; Close cancels it.
+	ctx         context.Context
+	cancel      context.CancelFunc
+	workers     sync.WaitGroup
+	taskCancels map[string]context.CancelFunc
+	taskDone    map[string]chan struct{}
+	guests      Guests
+	system      HostSystem
+	onPower     map[string][]func(on bool)
+	// clusterFileMu is held while a file of the cluster file system is changed.
+	clusterFileMu sync.Mutex
+	// clusterLocks are the locks of the cluster file system, with the time at which each was taken.
 	clusterLocks map[string]time.Time
-	// showing is held while the system shows a host.
-	showing sync.Mutex
+	// showMu is held while the operating system shows a host.
+	showMu sync.Mutex
 }
 
-// Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended
-// with "unexpected status".
+// Open creates a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have the
+// exit status "unexpected status".
 func Open(o Options) (*Datacentre, error) {
 	if len(o.Hosts) == 0 {
 		return nil, errors.New("a data centre without hosts: name at least one in Options.Hosts")
@@ -77,12 +77,12 @@ func Open(o Options) (*Datacentre, error) {
 		options:      o,
 		locks:        map[string]*semaphore.Weighted{},
 		onPower:      map[string][]func(on bool){},
-		cancels:      map[string]context.CancelFunc{},
-		ended:        map[string]chan struct{}{},
+		taskCancels:  map[string]context.CancelFunc{},
+		taskDone:     map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
 		dirty:        make(chan struct{}, 1),
 	}
-	d.running, d.halt = context.WithCancel(context.Background())
+	d.ctx, d.cancel = context.WithCancel(context.Background())
 
 	if err := d.addHosts(o.Hosts); err != nil {
 		return nil, err
@@ -100,24 +100,22 @@ func Open(o Options) (*Datacentre, error) {
 	}
 
 	if o.Path != "" {
-		d.workers.Add(1)
-
-		go d.keepSaved()
+		d.workers.Go(d.saveLoop)
 	}
 
 	return d, nil
 }
 
-// locked reads something with the lock held.
-func locked[T any](d *Datacentre, ask func() T) T {
-	defer d.reading()()
+// withLock calls a function with the lock held.
+func withLock[T any](d *Datacentre, read func() T) T {
+	defer d.lockRead()()
 
-	return ask()
+	return read()
 }
 
-// SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
+// SetGuests sets what runs inside the VMs, and powers on those that were running when the data centre was saved.
 func (d *Datacentre) SetGuests(g Guests) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	d.guests = g
 
@@ -128,31 +126,31 @@ func (d *Datacentre) SetGuests(g Guests) {
 	}
 }
 
-// Close interrupts running tasks, which roll back what they had half done, and saves. Running machines stay running for
-// the next Open.
+// Close interrupts running tasks, which roll back, and saves the state. Running machines are running again after the
+// next Open.
 func (d *Datacentre) Close() error {
-	d.halt()
+	d.cancel()
 	d.workers.Wait()
 
 	return d.save()
 }
 
-// Clock returns the clock that modelled time follows.
+// Clock returns the clock of modelled time.
 func (d *Datacentre) Clock() Clock { return d.options.Clock }
 
-// Durations returns the table of how long things take.
+// Durations returns how long operations take.
 func (d *Datacentre) Durations() Durations { return d.options.Durations }
 
-// ClusterName returns the cluster's name, empty for a host that stands alone.
+// ClusterName returns the cluster's name, or "" for a standalone host.
 func (d *Datacentre) ClusterName() string { return d.options.Cluster }
 
-// sleep lets modelled time pass, unless the data centre closes or the task is interrupted.
+// sleep waits for a modelled duration. It fails when the data centre closes or the task is interrupted.
 func (d *Datacentre) sleep(ctx context.Context, t time.Duration) error {
 	if fault, ok := ctx.Value(faultKey{}).(error); ok {
 		return fault
 	}
 
-	if err := d.wait(func() error { return d.options.Clock.Sleep(ctx, t) }); err != nil {
+	if err := d.withoutLock(func() error { return d.options.Clock.Sleep(ctx, t) }); err != nil {
 		return errInterrupted
 	}
 

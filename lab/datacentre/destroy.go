@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// DestroyVM removes a VM and its disks.
+// DestroyVM deletes a VM and its disks.
 func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (string, error) {
 	return d.vmTask(user, hostName, "qmdestroy", vmid, func(v *vm, inTask bool) error {
-		if err := v.kept("VM %d", vmid); err != nil { // it may have been protected since
+		if err := v.checkProtection("VM %d", vmid); err != nil { // checked again in the task
 			return err
 		}
 
-		if err := v.locked(); err != nil && inTask && !p.Bool("skiplock") {
+		if err := v.checkLock(); err != nil && inTask && !p.Bool("skiplock") {
 			return err
 		}
 
@@ -25,7 +25,7 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 		}
 
 		for _, vol := range d.disks(v) {
-			if inTask && v.Template && d.baseInUse(vol) {
+			if inTask && v.Template && d.hasLinkedClones(vol) {
 				return fmt.Errorf("base volume '%s' is still in use by linked cloned", vol.ID)
 			}
 		}
@@ -40,59 +40,59 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 	})
 }
 
-// destroy removes a VM's disks one by one, then its configuration, which no one else changes meanwhile.
+// destroy deletes a VM's disks one by one, then its configuration, under the configuration lock.
 func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) error {
 	v := d.state.VMs[vmid]
-	owned := d.disks(v)
+	volumes := d.disks(v)
 
 	if unreferenced {
 		for _, vol := range d.state.Volumes {
-			if vol.VMID == vmid && vol.Host == v.Host && !slices.Contains(owned, vol) {
-				owned = append(owned, vol)
+			if vol.VMID == vmid && vol.Host == v.Host && !slices.Contains(volumes, vol) {
+				volumes = append(volumes, vol)
 			}
 		}
 	}
 
-	for _, vol := range owned {
-		if err := d.freeDisk(ctx, v.Host, vol); err != nil {
+	for _, vol := range volumes {
+		if err := d.deleteDisk(ctx, v.Host, vol); err != nil {
 			return err
 		}
 	}
 
-	// Without quorum the disks are gone by now (PVE::QemuServer, destroy_vm; seen on 9.2.6).
-	if err := d.writable(configFile(v.Host, vmid)); err != nil {
+	// Without quorum, the disks are already deleted at this point (PVE::QemuServer, destroy_vm; observed on 9.2.6).
+	if err := d.checkWritable(configFile(v.Host, vmid)); err != nil {
 		return err
 	}
 
 	delete(d.state.VMs, vmid)
 
-	// What anybody may do on a VM that is gone goes too (pve-access-control, remove_vm_access).
-	d.dropRules(func(a ACL) bool { return a.Path == "/vms/"+strconv.Itoa(vmid) })
+	// The VM's ACLs are deleted with it (pve-access-control, remove_vm_access).
+	d.deleteACLs(func(a ACL) bool { return a.Path == "/vms/"+strconv.Itoa(vmid) })
 
 	return nil
 }
 
-// CutRemovalShort leaves a VM as a removal that is killed after its last disk: all that is left of its configuration is
-// the lock (source: PVE::QemuServer, destroy_vm).
+// CutRemovalShort leaves a VM as a destroy that was killed after its last disk: only the lock remains of its
+// configuration (source: PVE::QemuServer, destroy_vm).
 func (d *Datacentre) CutRemovalShort(vmid int) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
 		return Refuse("Configuration file 'qemu-server/%d.conf' does not exist", vmid)
 	}
 
-	owned := d.disks(v)
+	volumes := d.disks(v)
 	v.Config, v.Template, v.Running, v.Lock = Config{}, false, false, "destroyed"
 
-	d.free(owned...)
+	d.deleteVolumes(volumes...)
 
 	return nil
 }
 
-// freeDisk removes a volume as its storage does, one at a time.
-func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *Volume) error {
-	s, err := d.needStorage(hostName, vol.Storage, "")
+// deleteDisk deletes a volume under its storage's lock.
+func (d *Datacentre) deleteDisk(ctx context.Context, hostName string, vol *Volume) error {
+	s, err := d.lookupStorage(hostName, vol.Storage, "")
 	if err != nil {
 		return err
 	}
@@ -107,32 +107,32 @@ func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *Volume)
 		return err
 	}
 
-	d.free(vol)
+	d.deleteVolumes(vol)
 
 	return nil
 }
 
-// DeleteVolume removes a file or a disk that no VM uses.
+// DeleteVolume deletes a file, or a disk.
 func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) {
 	store, _, err := splitVolume(volid)
 	if err != nil {
 		return "", err
 	}
 
-	if _, err := d.needStorage(hostName, store, ""); err != nil {
+	if _, err := d.lookupStorage(hostName, store, ""); err != nil {
 		return "", err
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	id := store
 
-	// That a VM has the disk, the API does not ask.
+	// The API does not check whether a VM uses the disk.
 	if v := d.findVolume(hostName, volid); v != nil && v.VMID != 0 {
 		id = strconv.Itoa(v.VMID) + "@" + store
 	}
 
-	return d.spawn(user, hostName, "imgdel", id, func(_ context.Context, _ *worker) error {
+	return d.startTask(user, hostName, "imgdel", id, func(_ context.Context, _ *worker) error {
 		return d.deleteVolume(hostName, volid)
 	})
 }
@@ -148,15 +148,15 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	kind, _, _ := strings.Cut(name, "/")
 
 	switch {
-	case folders[kind] != "":
-		return os.RemoveAll(d.hostPath(hostName, path)) // one that is gone is what was asked for
+	case contentFolders[kind] != "":
+		return os.RemoveAll(d.hostPath(hostName, path)) // a missing file is not an error
 	case v == nil:
 		return fmt.Errorf("volume '%s' does not exist", volid)
-	case d.baseInUse(v):
+	case d.hasLinkedClones(v):
 		return fmt.Errorf("base volume '%s' is still in use by linked clones", v.ID)
 	}
 
-	d.free(v)
+	d.deleteVolumes(v)
 
 	return nil
 }

@@ -9,23 +9,22 @@ import (
 	"strings"
 )
 
-// ResizeDisk grows a disk: its size is "40G", or "+10G" for so much more. All that speaks against it, the task finds
-// out.
+// ResizeDisk grows a disk to a size such as "40G", or by an increment such as "+10G". The task checks the request.
 func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (string, error) {
 	disk := p["disk"]
 
 	return d.powerTask(user, hostName, "resize", vmid, func(ctx context.Context, _ *worker) error {
-		v, err := d.needVM(hostName, vmid)
+		v, err := d.lookupVM(hostName, vmid)
 		if err != nil {
 			return err
 		}
 
-		vol, bytes, err := d.resized(v, disk, p["size"])
+		vol, bytes, err := d.resizeTarget(v, disk, p["size"])
 		if err != nil {
 			return err
 		}
 
-		if err := d.commit(ctx, hostName, vmid, d.options.Durations.ResizeDisk); err != nil {
+		if err := d.commitConfig(ctx, hostName, vmid, d.options.Durations.ResizeDisk); err != nil {
 			return err
 		}
 
@@ -36,8 +35,8 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 	})
 }
 
-// resized finds a disk that can be grown and its size to be; called with the lock held.
-func (d *Datacentre) resized(v *vm, disk, size string) (*Volume, int64, error) {
+// resizeTarget returns the disk's volume and its new size; it requires the lock.
+func (d *Datacentre) resizeTarget(v *vm, disk, size string) (*Volume, int64, error) {
 	value, ok := v.Config[disk]
 	if !ok {
 		return nil, 0, fmt.Errorf("disk '%s' does not exist", disk)
@@ -52,7 +51,7 @@ func (d *Datacentre) resized(v *vm, disk, size string) (*Volume, int64, error) {
 	case dr.cdrom() || vol == nil:
 		return nil, 0, errors.New("you can't resize a cdrom")
 	case v.Lock != "":
-		return nil, 0, v.locked()
+		return nil, 0, v.checkLock()
 	}
 
 	bytes, err := ParseSize(strings.TrimPrefix(size, "+"))
@@ -68,8 +67,8 @@ func (d *Datacentre) resized(v *vm, disk, size string) (*Volume, int64, error) {
 		return nil, 0, errors.New("shrinking disks is not supported")
 	}
 
-	s, err := d.needStorage(v.Host, vol.Storage, "images")
-	if err == nil && v.Template && s.Path != "" { // the disks of a template are read-only files there
+	s, err := d.lookupStorage(v.Host, vol.Storage, "images")
+	if err == nil && v.Template && s.Path != "" { // a template's disks are read-only files
 		return nil, 0, fmt.Errorf("command '/usr/bin/qemu-img resize '--preallocation=%s' -f %s %s %d' failed: exit code 1",
 			map[string]string{"qcow2": "metadata"}[vol.Format], vol.Format, s.pathOf(strings.TrimPrefix(vol.ID, s.Name+":")), bytes)
 	}
@@ -79,12 +78,12 @@ func (d *Datacentre) resized(v *vm, disk, size string) (*Volume, int64, error) {
 
 // MoveDisk moves a disk to another storage.
 func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string, error) {
-	switch _, reassigned := r["target-vmid"]; {
+	switch _, reassign := r["target-vmid"]; {
 	case r["storage"] != "":
 		if err := d.Authorise(user, "/storage/"+r["storage"], "Datastore.AllocateSpace"); err != nil {
 			return "", err
 		}
-	case !reassigned:
+	case !reassign:
 		const missing = "both 'storage' and 'target-vmid' missing, either needs to be set"
 
 		return "", ParameterError(map[string]string{"storage": missing, "target-vmid": missing})
@@ -99,15 +98,15 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 	return d.vmTask(user, hostName, "qmmove", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
 		p, err := d.planMove(v, r)
 		if err == nil {
-			err = d.writable(configFile(hostName, vmid))
+			err = d.checkWritable(configFile(hostName, vmid))
 		}
 
 		if err != nil {
 			return err
 		}
 
-		if err := d.move(ctx, w, v, p, r); err != nil {
-			return failed("storage migration failed: ", err)
+		if err := d.moveDisk(ctx, w, v, p, r); err != nil {
+			return wrapFailure("storage migration failed: ", err)
 		}
 
 		w.log("%s: moved to '%s'", r["disk"], r["storage"])
@@ -116,40 +115,40 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 	})
 }
 
-// movePlan is a drive that moves, with its volume, to a storage.
+// movePlan is a checked move of a drive's volume to a storage.
 type movePlan struct {
 	drive
 	volume *Volume
 	to     *Storage
 }
 
-func (d *Datacentre) planMove(v *vm, r Config) (p movePlan, err error) {
-	p.drive = parseDrive(r["disk"], v.Config[r["disk"]])
-	p.volume = d.findVolume(v.Host, p.drive.volume())
+func (d *Datacentre) planMove(v *vm, r Config) (plan movePlan, err error) {
+	plan.drive = parseDrive(r["disk"], v.Config[r["disk"]])
+	plan.volume = d.findVolume(v.Host, plan.drive.volume())
 
 	switch {
 	case v.Lock != "":
-		return p, v.locked()
+		return plan, v.checkLock()
 	case v.Config[r["disk"]] == "":
-		return p, Refuse("disk '%s' does not exist", r["disk"])
-	case p.cdrom():
-		return p, Refuse("you can't move a cdrom")
-	case p.volume == nil:
-		return p, Refuse("disk '%s' has no associated volume", r["disk"])
-	case p.volume.Storage == r["storage"] && cmp.Or(r["format"], p.volume.Format) == p.volume.Format:
-		return p, Refuse("you can't move to the same storage with same format")
+		return plan, Refuse("disk '%s' does not exist", r["disk"])
+	case plan.cdrom():
+		return plan, Refuse("you can't move a cdrom")
+	case plan.volume == nil:
+		return plan, Refuse("disk '%s' has no associated volume", r["disk"])
+	case plan.volume.Storage == r["storage"] && cmp.Or(r["format"], plan.volume.Format) == plan.volume.Format:
+		return plan, Refuse("you can't move to the same storage with same format")
 	}
 
-	p.to, err = d.needStorage(v.Host, r["storage"], "images")
+	plan.to, err = d.lookupStorage(v.Host, r["storage"], "images")
 
-	return p, err
+	return plan, err
 }
 
-func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, p movePlan, r Config) error {
-	from, _ := d.findStorage(v.Host, p.volume.Storage) // which has the volume
-	n := newDisk{vmid: v.ID, format: r["format"], size: p.volume.SizeBytes, img: p.volume.Image, raw: p.volume.Raw}
+func (d *Datacentre) moveDisk(ctx context.Context, w *worker, v *vm, p movePlan, r Config) error {
+	from, _ := d.findStorage(v.Host, p.volume.Storage) // it exists: it has the volume
+	n := diskSpec{vmid: v.ID, format: r["format"], size: p.volume.SizeBytes, img: p.volume.Image, raw: p.volume.Raw}
 
-	drive, err := d.makeVolume(ctx, w, n, from, p.to, p.props)
+	drive, err := d.createDisk(ctx, w, n, from, p.to, p.props)
 	if err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, p movePlan, r C
 	v.Config[p.key] = drive.Format(p.key)
 
 	if r.Bool("delete") {
-		d.free(p.volume)
+		d.deleteVolumes(p.volume)
 	} else {
 		v.Config.addUnused(p.volume.ID)
 	}
@@ -165,7 +164,7 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, p movePlan, r C
 	return nil
 }
 
-// addUnused keeps a detached disk in the configuration.
+// addUnused adds a detached disk to the configuration as unused.
 func (c Config) addUnused(id string) {
 	for n := range 256 {
 		k := "unused" + strconv.Itoa(n)

@@ -22,18 +22,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// extensions are the file names a content type takes.
-var extensions = map[string]*regexp.Regexp{
+// filePatterns match the file names that a content type accepts.
+var filePatterns = map[string]*regexp.Regexp{
 	"iso":      regexp.MustCompile(`(?i)^[^/]+\.(?:iso|img)$`),
 	"vztmpl":   regexp.MustCompile(`(?i)^[^/]+\.tar\.(?:gz|xz|zst)$`),
 	"import":   regexp.MustCompile(`(?i)^[^/]+\.(?:ova|ovf|qcow2|raw|vmdk)$`),
 	"snippets": regexp.MustCompile(`^[^/]+$`),
 }
 
-// largestDownload bounds what a decompression may produce.
-const largestDownload = 256 << 20
+// maxDecompressedBytes limits the result of a decompression.
+const maxDecompressedBytes = 256 << 20
 
-// Download fetches a URL into a file of a storage, and compares its checksum as it was packed.
+// Download downloads a URL to a file of a storage, and verifies the checksum of the file before decompression.
 func (d *Datacentre) Download(user, hostName, storageName string, r Config) (string, error) {
 	s, err := d.checkFile(hostName, storageName, r["content"], r["filename"])
 	if err != nil {
@@ -44,15 +44,15 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
+	return d.startTask(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)
 	})
 }
 
 func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*Storage, error) {
-	s, err := d.needStorage(hostName, storageName, "")
+	s, err := d.lookupStorage(hostName, storageName, "")
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*S
 		return nil, Refuse("can't upload to storage type '%s'", s.Type)
 	}
 
-	if err := s.need(kind); err != nil {
+	if err := s.checkContent(kind); err != nil {
 		return nil, err
 	}
 
-	if re := extensions[kind]; re == nil || !re.MatchString(filename) {
+	if re := filePatterns[kind]; re == nil || !re.MatchString(filename) {
 		complaint := map[string]string{"import": "invalid filename or wrong extension"}[kind]
 
 		return nil, WrongParameter("filename", "%s", cmp.Or(complaint, "wrong file extension"))
@@ -79,10 +79,10 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 
 	file, err := d.VolumePath(hostName, id)
 
-	// A removal that was asked for before is over: a host needs less time for it than for a request.
+	// Wait for removals that were requested earlier: a real host completes one in less time than a request takes.
 	for _, t := range slices.Clone(d.state.Tasks) {
 		if err == nil && t.Type == "imgdel" && t.Host == hostName && t.Running() {
-			err = d.wait(func() (err error) {
+			err = d.withoutLock(func() (err error) {
 				_, err = d.WaitTask(ctx, t.UPID)
 
 				return err
@@ -95,18 +95,18 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 	}
 
 	if d.findVolume(hostName, id) != nil {
-		return d.keepFile(w, hostName, file, r)
+		return d.checkExistingFile(w, hostName, file, r)
 	}
 
 	if d.options.Fetch == nil {
-		return errors.New("download failed: this data centre reaches no network")
+		return errors.New("download failed: this data centre has no network")
 	}
 
 	w.log("downloading %s to %s", r["url"], file)
 
 	var b []byte
 
-	err = d.wait(func() (err error) {
+	err = d.withoutLock(func() (err error) {
 		b, err = d.options.Fetch(ctx, r["url"])
 
 		return err
@@ -114,10 +114,10 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 	if err != nil {
 		w.log("%s", err)
 
-		return errors.New("download failed: exit code 8") // wget's, for what a server answers
+		return errors.New("download failed: exit code 8") // wget's exit code for an HTTP error
 	}
 
-	err = cmp.Or(d.sleep(ctx, d.options.Durations.DownloadImage), verify(b, r["checksum"], r["checksum-algorithm"]))
+	err = cmp.Or(d.sleep(ctx, d.options.Durations.DownloadImage), verifyChecksum(b, r))
 	if err != nil {
 		return err
 	}
@@ -130,17 +130,17 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 
 	w.log("download of '%s' to '%s' finished", r["url"], file)
 
-	return d.putFile(s, file, b)
+	return d.writeFile(s, file, b)
 }
 
-// keepFile is a download of a file that is there (pve-common, download_file_from_url).
-func (d *Datacentre) keepFile(w *worker, hostName, file string, r Config) error {
+// checkExistingFile ends the download of a file that exists: see download_file_from_url of pve-common.
+func (d *Datacentre) checkExistingFile(w *worker, hostName, file string, r Config) error {
 	if r["checksum"] == "" {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
 	b, err := os.ReadFile(d.hostPath(hostName, file))
-	if err = cmp.Or(err, verify(b, r["checksum"], r["checksum-algorithm"])); err != nil {
+	if err = cmp.Or(err, verifyChecksum(b, r)); err != nil {
 		return fmt.Errorf("%w, aborting", err)
 	}
 
@@ -149,9 +149,9 @@ func (d *Datacentre) keepFile(w *worker, hostName, file string, r Config) error 
 	return nil
 }
 
-// putFile writes a file, over one that came meanwhile.
-func (d *Datacentre) putFile(s *Storage, file string, b []byte) error {
-	if err := d.room(s, int64(len(b))); err != nil {
+// writeFile replaces a file that appeared in the meantime.
+func (d *Datacentre) writeFile(s *Storage, file string, b []byte) error {
+	if err := d.checkSpace(s, int64(len(b))); err != nil {
 		return err
 	}
 
@@ -176,7 +176,7 @@ func fileFormat(kind, id string) string {
 	}
 }
 
-// URLSize fetches a URL and returns its size and file name, as PVE's query-url-metadata does.
+// URLSize downloads a URL and returns its size and file name, like PVE's query-url-metadata.
 func (d *Datacentre) URLSize(ctx context.Context, url string) (int64, string, error) {
 	if d.options.Fetch == nil {
 		return 0, "", Refuse("Can't connect to %s", url)
@@ -192,17 +192,18 @@ func (d *Datacentre) URLSize(ctx context.Context, url string) (int64, string, er
 	return int64(len(b)), name, nil
 }
 
-func verify(b []byte, want, algorithm string) error {
+func verifyChecksum(b []byte, r Config) error {
+	want, algorithm := r["checksum"], r["checksum-algorithm"]
 	if want == "" {
 		return nil
 	}
 
-	maker := map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New}[algorithm]
-	if maker == nil {
-		return fmt.Errorf("checksum algorithm '%s': the lab has sha256 and sha512", algorithm)
+	newHash := map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New}[algorithm]
+	if newHash == nil {
+		return fmt.Errorf("checksum algorithm '%s': the lab supports sha256 and sha512", algorithm)
 	}
 
-	h := maker()
+	h := newHash()
 	h.Write(b)
 
 	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
@@ -224,9 +225,9 @@ func decompress(b []byte, algorithm string) ([]byte, error) {
 			return nil, err
 		}
 
-		return io.ReadAll(io.LimitReader(z, largestDownload))
+		return io.ReadAll(io.LimitReader(z, maxDecompressedBytes))
 	case "zst":
-		z, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(largestDownload))
+		z, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxDecompressedBytes))
 		if err != nil {
 			return nil, err
 		}

@@ -18,13 +18,13 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// drive is a disk or CD-ROM of a configuration.
+// drive is a disk or CD-ROM drive of a configuration.
 type drive struct {
 	key   string
 	props Config
 }
 
-var allocation = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9\-_.]*):(\d+(?:\.\d+)?|cloudinit)$`)
+var allocationPattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9\-_.]*):(\d+(?:\.\d+)?|cloudinit)$`)
 
 func parseDrive(key, value string) drive { return drive{key, ParseProperties(key, value)} }
 
@@ -32,7 +32,7 @@ func (v drive) file() string   { return v.props["file"] }
 func (v drive) cdrom() bool    { return v.props["media"] == "cdrom" }
 func (v drive) String() string { return v.props.Format(v.key) }
 
-// volume returns the volume id, empty for "none", "cdrom" and paths.
+// volume returns the volume id, or "" for "none", "cdrom" and paths.
 func (v drive) volume() string {
 	if f := v.file(); strings.Contains(f, ":") && !strings.HasPrefix(f, "/") {
 		return f
@@ -45,7 +45,7 @@ func (v drive) cloudInit() bool {
 	return strings.Contains(v.file(), "-cloudinit") || strings.HasSuffix(v.file(), ":cloudinit")
 }
 
-// drives returns the disks and CD-ROMs by key.
+// drives returns the disks and CD-ROM drives, sorted by key.
 func (c Config) drives() []drive {
 	var list []drive
 
@@ -58,7 +58,7 @@ func (c Config) drives() []drive {
 	return list
 }
 
-// digest is of the configuration as PVE's file has it, without the description's comment form.
+// digest returns the digest of a configuration in the form of PVE's file, except that the description is not a comment.
 func digest(c Config) string {
 	sum := sha1.New() //nolint:gosec // as above.
 
@@ -69,8 +69,8 @@ func digest(c Config) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address under Proxmox'
-// prefix where there is none or where a renewal is requested.
+// canonicalNIC rewrites "model=virtio,macaddr=M,…" and "virtio,…" as "virtio=M,…". It generates an address with
+// Proxmox' prefix if there is none, or if renew is set.
 func canonicalNIC(key, value string, renew bool) string {
 	p := ParseProperties(key, value)
 	if p["macaddr"] == "" || renew {
@@ -82,8 +82,8 @@ func canonicalNIC(key, value string, renew bool) string {
 	return p.With("model", p["model"]+"="+p["macaddr"]).With("macaddr", "").Format(key)
 }
 
-// identify gives a configuration its identity: SMBIOS UUID, generation id, MACs.
-func (c Config) identify(renew bool) {
+// setIdentity generates a configuration's SMBIOS UUID, generation id and MAC addresses, or only the missing ones.
+func (c Config) setIdentity(renew bool) {
 	p := c.Properties("smbios1")
 	if p["uuid"] == "" || renew {
 		p["uuid"] = uuid.NewString()
@@ -102,27 +102,27 @@ func (c Config) identify(renew bool) {
 	}
 }
 
-// isIndexed says whether a key is the prefix and a number.
+// isIndexed reports whether a key is the prefix followed by a number.
 func isIndexed(key, prefix string) bool {
 	m := indexedKey.FindStringSubmatch(key)
 
 	return m != nil && m[1] == prefix
 }
 
-// BootOrder lists the drives and cards to boot from, in order.
+// BootOrder returns the drives and network cards to boot from, in order.
 func (c Config) BootOrder() []string {
-	if order := c.stated(); len(order) > 0 {
+	if order := c.explicitBootOrder(); len(order) > 0 {
 		return order
 	}
 
 	return c.defaultBoot()
 }
 
-// BootDiskBytes is the size of the first disk to boot from, 0 without one.
+// BootDiskBytes returns the size of the first disk in the boot order, or 0 if there is none.
 func (c Config) BootDiskBytes() int64 {
 	for _, key := range c.BootOrder() {
 		if dr := parseDrive(key, c[key]); IsDrive(key) && !dr.cdrom() && dr.volume() != "" {
-			size, _ := ParseSize(dr.props["size"]) //nolint:errcheck // one that is not known is 0
+			size, _ := ParseSize(dr.props["size"]) //nolint:errcheck // an unknown size is 0
 
 			return size
 		}
@@ -131,7 +131,7 @@ func (c Config) BootDiskBytes() int64 {
 	return 0
 }
 
-// defaultBoot is what PVE boots without an order: the first disk, the first CD-ROM, the first card.
+// defaultBoot returns PVE's default order: the first disk, the first CD-ROM drive, the first network card.
 func (c Config) defaultBoot() []string {
 	var disk, cdrom, nic string
 
@@ -156,29 +156,31 @@ func (c Config) defaultBoot() []string {
 	return slices.DeleteFunc([]string{disk, cdrom, nic}, func(s string) bool { return s == "" })
 }
 
-// fill makes the volume of a planned drive and returns its value in the configuration.
-func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid int, p drivePlan) (string, error) {
-	if !p.new() {
-		return d.keepDrive(hostName, p.drive), nil
+// createDrive creates the volume of a planned drive and returns the drive's value in the configuration.
+func (d *Datacentre) createDrive(
+	ctx context.Context, w *worker, hostName string, vmid int, p drivePlan,
+) (string, error) {
+	if !p.needsVolume() {
+		return d.existingDrive(hostName, p.drive), nil
 	}
 
 	var (
-		n    newDisk
+		n    diskSpec
 		from *Storage
 	)
 
 	if p.source != "" {
 		var err error
-		if n, from, err = d.readSource(hostName, p.source); err != nil {
+		if n, from, err = d.readImportSource(hostName, p.source); err != nil {
 			return "", err
 		}
 
 		w.log("%s: importing disk '%s' to '%s'", p.key, p.source, p.storage.Name)
 	}
 
-	n.place(vmid, p)
+	n.setTarget(vmid, p)
 
-	drive, err := d.makeVolume(ctx, w, n, from, p.storage, p.props.With("import-from", ""))
+	drive, err := d.createDisk(ctx, w, n, from, p.storage, p.props.With("import-from", ""))
 	if err != nil {
 		return "", err
 	}
@@ -192,8 +194,8 @@ func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid 
 	return drive.Format(p.key), nil
 }
 
-// place makes it the disk of a planned drive: one of an import has its source's size.
-func (n *newDisk) place(vmid int, p drivePlan) {
+// setTarget sets the disk's properties from a planned drive. An imported disk keeps its source's size.
+func (n *diskSpec) setTarget(vmid int, p drivePlan) {
 	n.vmid, n.format = vmid, p.props["format"]
 
 	switch {
@@ -202,17 +204,17 @@ func (n *newDisk) place(vmid int, p drivePlan) {
 			n.format = "qcow2"
 		}
 
-		n.size, n.name = 4*mib, p.storage.place(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
+		n.size, n.name = 4*mib, p.storage.volumeName(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
 	case p.source != "":
 	case p.key == "efidisk0" || p.key == "tpmstate0":
-		n.size = fixedSize(p.key, p.storage)
+		n.size = firmwareDiskSize(p.key, p.storage)
 	default:
 		n.size = p.size
 	}
 }
 
-// keepDrive completes the value of a drive whose volume exists.
-func (d *Datacentre) keepDrive(hostName string, v drive) string {
+// existingDrive adds the size to the value of a drive whose volume exists.
+func (d *Datacentre) existingDrive(hostName string, v drive) string {
 	if v.volume() == "" {
 		return v.String()
 	}
@@ -225,14 +227,14 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 	return v.props.With("size", size).Format(v.key)
 }
 
-// readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no
-// image become the disk's bytes, as they would on a real disk.
-func (d *Datacentre) readSource(hostName, source string) (newDisk, *Storage, error) {
+// readImportSource reads the volume or file to import, and returns the storage that it is on. Bytes that are not an
+// image become the disk's bytes, as on a real disk.
+func (d *Datacentre) readImportSource(hostName, source string) (diskSpec, *Storage, error) {
 	v := cmp.Or(d.findVolume(hostName, source), d.diskAt(hostName, source))
 	if v != nil && v.Content == "images" {
-		from, _ := d.needStorage(hostName, v.Storage, "") // one that is disabled still has its disks
+		from, _ := d.lookupStorage(hostName, v.Storage, "") // a disabled storage still has its disks
 
-		return newDisk{img: v.Image, raw: v.Raw, size: v.SizeBytes}, from, nil
+		return diskSpec{img: v.Image, raw: v.Raw, size: v.SizeBytes}, from, nil
 	}
 
 	file := source
@@ -240,25 +242,25 @@ func (d *Datacentre) readSource(hostName, source string) (newDisk, *Storage, err
 	if v != nil {
 		var err error
 		if file, err = d.VolumePath(hostName, v.ID); err != nil {
-			return newDisk{}, nil, err
+			return diskSpec{}, nil, err
 		}
 	}
 
 	b, err := os.ReadFile(d.hostPath(hostName, file))
 	if err != nil {
-		return newDisk{}, nil, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", file)
+		return diskSpec{}, nil, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", file)
 	}
 
-	return imported(b), d.storageAt(hostName, file), nil
+	return diskFromBytes(b), d.storageAt(hostName, file), nil
 }
 
-func imported(b []byte) newDisk {
+func diskFromBytes(b []byte) diskSpec {
 	img, err := image.Decode(b)
 	if err != nil {
-		return newDisk{raw: b, size: (int64(len(b))/512 + 1) * 512}
+		return diskSpec{raw: b, size: (int64(len(b))/512 + 1) * 512}
 	}
 
-	n := newDisk{img: img, size: smallImageBytes}
+	n := diskSpec{img: img, size: smallImageBytes}
 	if size, ok := image.VirtualSize(b); ok {
 		n.size = size
 	}

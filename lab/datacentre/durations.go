@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Durations is the one table of how long things take, in modelled time: see Clock.
+// Durations is the table of how long operations take, in modelled time: see Clock.
 type Durations struct {
 	DownloadImage, CreateVM, ConvertTemplate, ConfigVM, ResizeDisk, StartVM, StopVM, DeleteVM time.Duration
-	// AllocateVolume and FreeVolume are what a storage needs for making (a linked clone too) or removing a volume; it is
-	// locked meanwhile, as PVE locks it.
+	// AllocateVolume and FreeVolume are how long a storage takes to allocate (also for a linked clone) or delete a
+	// volume. Meanwhile it is locked, as in PVE.
 	AllocateVolume, FreeVolume time.Duration
-	// StorageThroughput is how many bytes a storage copies in a second, all copies on it together: full clones, imports,
+	// StorageThroughput is how many bytes per second a storage copies, shared by all its copies: full clones, imports,
 	// moves.
 	StorageThroughput int64
-	// BootMaintenance is from power-on to the Talos API of maintenance mode; BootConfigured to the API of a configured
-	// machine.
+	// BootMaintenance is the time from power-on to the Talos API in maintenance mode, BootConfigured to the API of a
+	// configured machine.
 	BootMaintenance, BootConfigured time.Duration
-	// BootSystem is from power-on to cloud-init in a system other than Talos that a seed sets up; InstallPackages is what
-	// its packages take.
+	// BootSystem is the time from power-on to cloud-init in a system other than Talos that has a seed image,
+	// InstallPackages that of installing its packages.
 	BootSystem, InstallPackages time.Duration
-	// Install is what an ISO boot needs to write the disk; ApplyConfiguration what a machine booted from a disk image
-	// needs between the configuration and a running API.
+	// Install is how long a boot from ISO takes to write the disk, ApplyConfiguration how long a machine booted from a
+	// disk image takes from receiving its configuration to a running API.
 	Install, ApplyConfiguration time.Duration
-	// EtcdBootstrap, EtcdJoin: until a member votes. KubernetesAPI: from etcd to readyz. NodeRegister: from a running
-	// kubelet and API to a Ready node.
+	// EtcdBootstrap and EtcdJoin end when a member votes. KubernetesAPI is from etcd to readyz, NodeRegister from a
+	// running kubelet and API to a Ready node.
 	EtcdBootstrap, EtcdJoin, KubernetesAPI, NodeRegister time.Duration
-	// Reboot, Upgrade, Reset are the machine's own operations.
+	// Reboot, Upgrade and Reset are Talos' operations.
 	Reboot, Upgrade, Reset time.Duration
-	// StopHost is what a host's services take to end, BootHost what its firmware and system take to start; Initramfs and
-	// BootLoader are update-initramfs and a refresh of the boot loader.
+	// StopHost is how long a host's services take to stop, BootHost how long its firmware and system take to start.
+	// Initramfs is update-initramfs, BootLoader a refresh of the boot loader.
 	StopHost, BootHost, Initramfs, BootLoader time.Duration
 }
 
-// DefaultDurations are those of a small server with NVMe storage and a 1 Gbit/s line.
+// DefaultDurations returns those of a small server with NVMe storage and a 1 Gbit/s line.
 func DefaultDurations() Durations {
 	return Durations{
 		DownloadImage:   15 * time.Second,
@@ -58,10 +58,10 @@ func DefaultDurations() Durations {
 	}
 }
 
-// Clock makes modelled time pass: a speed of 10 lets ten modelled seconds pass in one real second.
+// Clock scales modelled time: at a speed of 10, ten modelled seconds pass in a real one.
 type Clock struct{ speed float64 }
 
-// NewClock returns a clock of the given speed; a speed of 0 or less is taken as 1.
+// NewClock returns a clock with the given speed; 0 or less means 1.
 func NewClock(speed float64) Clock {
 	if speed <= 0 {
 		speed = 1
@@ -73,12 +73,14 @@ func NewClock(speed float64) Clock {
 // Speed returns how many modelled seconds pass in a real one.
 func (c Clock) Speed() float64 { return c.speed }
 
-// Real returns how long the modelled duration takes on the wall.
+// Real converts a modelled duration to a real one.
 func (c Clock) Real(d time.Duration) time.Duration { return time.Duration(float64(d) / c.speed) }
 
-// Sleep waits for the modelled duration, or until the context ends, whose error it returns.
-func (c Clock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(c.Real(d))
+// Sleep waits for the modelled duration, or returns the context's error if it ends earlier.
+func (c Clock) Sleep(ctx context.Context, d time.Duration) error { return sleepReal(ctx, c.Real(d)) }
+
+func sleepReal(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 
 	select {

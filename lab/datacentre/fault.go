@@ -10,60 +10,60 @@ import (
 	"time"
 )
 
-// Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
-// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets), which
-// lasts until it is cleared. All of them are saved with the data centre.
+// Fault is an injected fault: a rule for requests (Method, Path) or for tasks (Task), or a state of the data centre
+// (Offline, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets) that lasts until it is cleared.
+// Faults are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
-	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones
-	// match any.
+	// Method and Path (a regular expression for "/nodes/pve1/qemu/101/…", without /api2/json) select requests; empty
+	// ones match all.
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
-	// Task chooses workers by their type ("qmclone"; "*" for all).
+	// Task selects tasks by their type ("qmclone"; "*" for all).
 	Task string `json:"task,omitempty"`
 	// Host limits the fault to a host.
 	Host string `json:"host,omitempty"`
-	// VMID is the VM that Lock locks, that Hangs or Reverts, or that has NoNetwork, or limits a rule over tasks to a VM.
+	// VMID is the VM of Lock, Hangs, Reverts and NoNetwork, or limits a rule for tasks to a VM.
 	VMID int `json:"vmid,omitempty"`
-	// Delay is modelled time that passes first.
+	// Delay is how long the request or task is delayed, in modelled time.
 	Delay time.Duration `json:"delay,omitempty"`
-	// Status and Message answer the request; Message alone is how a worker ends.
+	// Status and Message are the response to the request; Message alone is the exit status of a task.
 	Status  int    `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Warnings lets a worker do its work and end with "WARNINGS: n".
+	// Warnings makes a task succeed with "WARNINGS: n".
 	Warnings int `json:"warnings,omitempty"`
-	// Reset breaks the connection instead of answering: before the request is carried out, or with After when it has been.
+	// Reset resets the connection instead of responding: before the request is executed, or afterwards with After.
 	Reset bool `json:"reset,omitempty"`
 	After bool `json:"after,omitempty"`
-	// Times is how often the rule still hits; 0 means forever.
+	// Times is how many more times the rule applies; 0 means always.
 	Times int `json:"times,omitempty"`
 
 	// Offline makes Host unreachable.
 	Offline bool `json:"offline,omitempty"`
-	// NoQuorum takes the cluster's quorum: what would write the cluster's configuration is refused, reads and running
+	// NoQuorum takes the cluster's quorum: writes to the cluster's configuration are refused, reads and running
 	// machines are not affected.
 	NoQuorum bool `json:"noQuorum,omitempty"`
-	// Full is a storage, of Host or of all hosts, on which nothing is free.
+	// Full names a storage, of Host or of all hosts, without free space.
 	Full string `json:"full,omitempty"`
 	// Lock is the reason for which VMID is locked, such as "backup".
 	Lock string `json:"lock,omitempty"`
-	// Hangs stops VMID, which does not have to exist yet, during its boot, before its network is up.
+	// Hangs stops VMID, which need not exist yet, in its boot, before its network is up.
 	Hangs bool `json:"hangs,omitempty"`
-	// Reverts has no system start on VMID that an upgrade installed: the machine goes back to the one before.
+	// Reverts makes every upgraded system on VMID fail to boot: the machine rolls back to the previous one.
 	Reverts bool `json:"reverts,omitempty"`
-	// NoNetwork takes VMID's network away: nothing answers on any of its cards. Of Talos, a firewall lets nobody
-	// through to its API, and all else goes on. It does not have to exist yet.
+	// NoNetwork disconnects VMID, which need not exist yet, from the network. On Talos, only the API becomes
+	// unreachable, as behind a firewall.
 	NoNetwork bool `json:"noNetwork,omitempty"`
-	// NoPackage is a package that the mirrors of operating systems do not have.
+	// NoPackage names a package that the mirrors of operating systems do not have.
 	NoPackage string `json:"noPackage,omitempty"`
-	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
+	// ExpireTickets invalidates all tickets issued until Since; a new login gets a valid one.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
 	Since         time.Time `json:"since,omitzero"`
 }
 
-// AddFault adds a fault and returns its id. Its errors name the options of `lab fault add`.
+// AddFault adds a fault and returns its id. Errors name the options of `lab fault add`.
 func (d *Datacentre) AddFault(f Fault) (int, error) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	if err := d.checkFault(f); err != nil {
 		return 0, err
@@ -82,17 +82,17 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 	d.state.Faults = append(d.state.Faults, &f)
 
 	if f.Offline {
-		d.tell(f.Host)
+		d.notifyPower(f.Host)
 	}
 
 	return f.ID, nil
 }
 
-// Faults lists the faults that are set.
+// Faults returns the active faults.
 func (d *Datacentre) Faults() []Fault {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	d.forgetUnlocked()
+	d.pruneLockFaults()
 
 	list := make([]Fault, 0, len(d.state.Faults))
 	for _, f := range d.state.Faults {
@@ -102,12 +102,11 @@ func (d *Datacentre) Faults() []Fault {
 	return list
 }
 
-// ClearFaults removes the faults with these ids, or all without any. An unknown id is an error, and nothing is removed
-// then.
+// ClearFaults removes the faults with these ids, or all without ids. With an unknown id, it removes nothing and fails.
 func (d *Datacentre) ClearFaults(ids ...int) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	d.forgetUnlocked()
+	d.pruneLockFaults()
 
 	for _, id := range ids {
 		if !slices.ContainsFunc(d.state.Faults, func(f *Fault) bool { return f.ID == id }) {
@@ -115,30 +114,30 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 		}
 	}
 
-	var back []string
+	var online []string
 
 	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
-		gone := len(ids) == 0 || slices.Contains(ids, f.ID)
+		cleared := len(ids) == 0 || slices.Contains(ids, f.ID)
 
 		switch {
-		case gone && f.Lock != "":
+		case cleared && f.Lock != "":
 			d.state.VMs[f.VMID].Lock = ""
-		case gone && f.Offline:
-			back = append(back, f.Host)
+		case cleared && f.Offline:
+			online = append(online, f.Host)
 		}
 
-		return gone
+		return cleared
 	})
 
-	for _, host := range back {
-		d.tell(host)
+	for _, host := range online {
+		d.notifyPower(host)
 	}
 
 	return nil
 }
 
-// forgetUnlocked drops locks that something else has removed, or whose VM is gone; called with the lock held.
-func (d *Datacentre) forgetUnlocked() {
+// pruneLockFaults removes the Lock faults whose lock or VM is gone; it requires the lock.
+func (d *Datacentre) pruneLockFaults() {
 	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
 		v := d.state.VMs[f.VMID]
 
@@ -146,11 +145,11 @@ func (d *Datacentre) forgetUnlocked() {
 	})
 }
 
-// RequestFault returns the rule that hits a request, and counts the hit.
+// RequestFault returns the rule that applies to a request, and counts it against Times.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	return d.takeFault(func(f *Fault) bool {
+	return d.consumeFault(func(f *Fault) bool {
 		matches, err := regexp.MatchString(f.Path, path)
 
 		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) && matches && err == nil &&
@@ -158,8 +157,8 @@ func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
 	})
 }
 
-func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
-	i := slices.IndexFunc(d.state.Faults, hits)
+func (d *Datacentre) consumeFault(match func(*Fault) bool) (Fault, bool) {
+	i := slices.IndexFunc(d.state.Faults, match)
 	if i < 0 {
 		return Fault{}, false
 	}
@@ -177,39 +176,39 @@ func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
 	return f, true
 }
 
-// anyFault is called with the lock held.
-func (d *Datacentre) anyFault(hits func(*Fault) bool) bool {
-	return slices.ContainsFunc(d.state.Faults, hits)
+// hasFault requires the lock.
+func (d *Datacentre) hasFault(match func(*Fault) bool) bool {
+	return slices.ContainsFunc(d.state.Faults, match)
 }
 
-// Hangs says whether a VM's guest hangs in its boot.
+// Hangs reports whether a VM's guest hangs in its boot.
 func (d *Datacentre) Hangs(vmid int) bool {
-	return d.faulty(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
+	return d.isFaultSet(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
 }
 
-// Reverts says whether no system of an upgrade starts on a VM.
+// Reverts reports whether upgraded systems fail to boot on a VM.
 func (d *Datacentre) Reverts(vmid int) bool {
-	return d.faulty(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
+	return d.isFaultSet(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
 }
 
-// Unplugged says whether a VM's network is away.
+// Unplugged reports whether a VM is disconnected from the network.
 func (d *Datacentre) Unplugged(vmid int) bool {
-	return d.faulty(func(f *Fault) bool { return f.NoNetwork && f.VMID == vmid })
+	return d.isFaultSet(func(f *Fault) bool { return f.NoNetwork && f.VMID == vmid })
 }
 
-// Lacks says whether the mirrors of operating systems do not have a package.
+// Lacks reports whether the mirrors of operating systems lack a package.
 func (d *Datacentre) Lacks(name string) bool {
-	return d.faulty(func(f *Fault) bool { return f.NoPackage == name })
+	return d.isFaultSet(func(f *Fault) bool { return f.NoPackage == name })
 }
 
-// faulty is anyFault without the lock held.
-func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
-	return locked(d, func() bool { return d.anyFault(hits) })
+// isFaultSet is hasFault without the lock held.
+func (d *Datacentre) isFaultSet(match func(*Fault) bool) bool {
+	return withLock(d, func() bool { return d.hasFault(match) })
 }
 
-// TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
-func (d *Datacentre) TicketsSince() time.Time {
-	defer d.reading()()
+// TicketsRevokedAt returns the time until which all issued tickets are invalid, or zero.
+func (d *Datacentre) TicketsRevokedAt() time.Time {
+	defer d.lockRead()()
 
 	var since time.Time
 
@@ -222,14 +221,14 @@ func (d *Datacentre) TicketsSince() time.Time {
 	return since
 }
 
-// faultKey carries the error that a rule wants of a worker. The worker meets it at its next pause, halfway through, and
-// cleans up as after any other failure.
+// faultKey is the context key of the error with which a rule makes a worker fail. The worker returns it at its next
+// sleep, so halfway through, and rolls back as after any other failure.
 type faultKey struct{}
 
-// taskFault is the fate of a worker that a rule hits: the error or the warnings it is to end with, or an error that
-// ends it at once.
+// taskFault applies a rule to a worker: it returns the error or the number of warnings for the worker's end, or an
+// error that ends it at once.
 func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warnings int, err error) {
-	f, ok := d.takeFault(func(f *Fault) bool {
+	f, ok := d.consumeFault(func(f *Fault) bool {
 		return f.Task != "" && (f.Task == "*" || f.Task == t.Type) && (f.Host == "" || f.Host == t.Host) &&
 			(f.VMID == 0 || fmt.Sprint(f.VMID) == t.ID)
 	})
@@ -244,7 +243,7 @@ func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warni
 	return errors.New(f.Message), 0, nil
 }
 
-// checkFault finds what a fault names that the data centre does not have; called with the lock held.
+// checkFault refuses hosts, storages and VMs that the data centre does not have; it requires the lock.
 func (d *Datacentre) checkFault(f Fault) error {
 	var hosts []string
 
@@ -268,7 +267,7 @@ func (d *Datacentre) checkFault(f Fault) error {
 	case f.Lock != "" && v.Lock != "":
 		return fmt.Errorf("--vmid %d: it is locked already (%s)", f.VMID, v.Lock)
 	case f.NoQuorum && d.options.Cluster == "":
-		return errors.New("--no-quorum: a host that stands alone always has it")
+		return errors.New("--no-quorum: a standalone host always has quorum")
 	default:
 		return nil
 	}

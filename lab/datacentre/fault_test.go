@@ -10,12 +10,12 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestFaultsAreChecked names the option of `lab fault add` that is wrong.
-func TestFaultsAreChecked(t *testing.T) {
+// TestInvalidFaults expects the name of the wrong option of `lab fault add`.
+func TestInvalidFaults(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, fastOptions(t))
-	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(nil)))
+	requireOK(t, d)(d.CreateVM(root, "pve1", 100, basicVM(nil)))
 	require.NoError(t, d.SetLock(100, "snapshot"))
 
 	for name, tc := range map[string]struct {
@@ -25,9 +25,9 @@ func TestFaultsAreChecked(t *testing.T) {
 		"an unknown host": {
 			datacentre.Fault{Host: "pve9", Offline: true}, `--host "pve9": no such host: use one of pve1, pve2`,
 		},
-		"an unknown storage": {datacentre.Fault{Full: "nfs"}, `--full "nfs": no such storage on pve1, pve2`},
-		"a lock of no VM":    {datacentre.Fault{Lock: "backup", VMID: 999}, "--vmid 999: no such VM"},
-		"a lock of a locked": {
+		"an unknown storage":      {datacentre.Fault{Full: "nfs"}, `--full "nfs": no such storage on pve1, pve2`},
+		"a lock of an unknown VM": {datacentre.Fault{Lock: "backup", VMID: 999}, "--vmid 999: no such VM"},
+		"a lock of a locked VM": {
 			datacentre.Fault{Lock: "backup", VMID: 100}, "--vmid 100: it is locked already (snapshot)",
 		},
 	} {
@@ -38,15 +38,15 @@ func TestFaultsAreChecked(t *testing.T) {
 	assert.Empty(t, d.Faults())
 }
 
-// TestFaultsThatAreStates sets each, sees it in the model, restarts the data centre, and clears it.
-func TestFaultsThatAreStates(t *testing.T) {
+// TestStateFaults sets each fault, checks the model, restarts the data centre, and clears the faults.
+func TestStateFaults(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	d, err := datacentre.Open(o)
 	require.NoError(t, err)
-	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(nil)))
+	requireOK(t, d)(d.CreateVM(root, "pve1", 100, basicVM(nil)))
 
 	for _, f := range []datacentre.Fault{
 		{Offline: true, Host: "pve2"},
@@ -62,12 +62,12 @@ func TestFaultsThatAreStates(t *testing.T) {
 
 	require.NoError(t, d.Close())
 	d = open(t, o)
-	require.Len(t, d.Faults(), 6, "a restart heals nothing")
+	require.Len(t, d.Faults(), 6, "faults survive a restart")
 
 	h, _ := d.Host("pve2")
 	assert.False(t, h.Online)
 	assert.False(t, d.Quorate())
-	assert.False(t, d.TicketsSince().IsZero())
+	assert.False(t, d.TicketsRevokedAt().IsZero())
 
 	s, err := d.Storage("pve1", "local-lvm")
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestFaultsThatAreStates(t *testing.T) {
 	_, hit := d.RequestFault("GET", "/x")
 	assert.True(t, hit)
 
-	// What `qm unlock` removes is not a fault any more.
+	// A lock removed by `qm unlock` is no longer a fault.
 	require.NoError(t, d.SetLock(100, ""))
 	assert.Len(t, d.Faults(), 5)
 
@@ -86,26 +86,26 @@ func TestFaultsThatAreStates(t *testing.T) {
 	require.NoError(t, d.ClearFaults())
 	assert.Empty(t, d.Faults())
 	assert.True(t, d.Quorate())
-	assert.True(t, d.TicketsSince().IsZero())
+	assert.True(t, d.TicketsRevokedAt().IsZero())
 
 	id, err := d.AddFault(datacentre.Fault{Lock: "backup", VMID: 100})
 	require.NoError(t, err)
-	assert.Equal(t, 7, id, "numbers are not used twice")
+	assert.Equal(t, 7, id, "ids are not reused")
 	require.NoError(t, d.ClearFaults(id))
 
 	vm, _ := d.VM(100)
 	assert.Empty(t, vm.Lock)
 }
 
-// TestNoQuorum tries what PVE refuses without quorum, in its words, and what it does not.
+// TestNoQuorum checks PVE's messages for what it refuses without quorum, and what still works.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, fastOptions(t))
-	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 100, basic(nil)))
-	do(d.CreateVM(root, "pve1", 101, basic(nil)))
-	do(d.CreateVM(root, "pve1", 103, basic(nil)))
+	do := requireOK(t, d)
+	do(d.CreateVM(root, "pve1", 100, basicVM(nil)))
+	do(d.CreateVM(root, "pve1", 101, basicVM(nil)))
+	do(d.CreateVM(root, "pve1", 103, basicVM(nil)))
 	do(d.Start(root, "pve1", 101))
 
 	disks := d.Volumes("pve1", "local-lvm", "images")
@@ -116,7 +116,7 @@ func TestNoQuorum(t *testing.T) {
 
 	call := func(_ string, err error) error { return err }
 
-	require.EqualError(t, call(d.CreateVM(root, "pve1", 102, basic(nil))), notReady)
+	require.EqualError(t, call(d.CreateVM(root, "pve1", 102, basicVM(nil))), notReady)
 	require.EqualError(t, call(d.CloneVM(root, "pve1", 100, datacentre.Config{"newid": "102"})), notReady)
 	require.EqualError(t, call(d.Start(root, "pve1", 100)), notReady)
 	require.EqualError(t, call(d.Migrate(root, "pve1", 100, datacentre.Config{"target": "pve2"})), notReady)
@@ -137,16 +137,16 @@ func TestNoQuorum(t *testing.T) {
 		upid, err := begin()
 		assert.Regexp(
 			t, `^unable to open file '/etc/pve/nodes/pve1/qemu-server/10[03]\.conf\.tmp\.\d+' - Permission denied$`,
-			exit(t, d, upid, err), name,
+			exitStatus(t, d, upid, err), name,
 		)
 	}
 
 	do(d.Stop(root, "pve1", 101))
 
-	assert.Less(t, len(d.Volumes("pve1", "local-lvm", "images")), len(disks), "a removal frees the disks before it finds that")
+	assert.Less(t, len(d.Volumes("pve1", "local-lvm", "images")), len(disks), "a destroy deletes the disks before it fails")
 
-	vm, there := d.VM(103)
-	require.True(t, there)
+	vm, ok := d.VM(103)
+	require.True(t, ok)
 	assert.NotEmpty(t, vm.Config["scsi0"])
 
 	require.NoError(t, d.ClearFaults())

@@ -11,23 +11,22 @@ import (
 	"strings"
 )
 
-// Guests is what runs inside the VMs. The datacentre calls it without holding its own lock, and never twice at
-// once for the same VM.
+// Guests runs the systems inside the VMs. The data centre calls it without holding its lock, and one call at a time for
+// each VM.
 type Guests interface {
-	// PowerOn is called when a VM has started (at the end of its start task), and for every running VM when a saved
-	// datacentre is opened again. It returns at once.
+	// PowerOn is called when a VM has started (at the end of its start task), and for each running VM when a saved data
+	// centre is opened. It returns at once.
 	PowerOn(vm Hardware)
-	// PowerOff is called when a VM stops; the guest is gone when it returns. With graceful, the guest got the ACPI signal
-	// first.
+	// PowerOff is called when a VM stops; the guest has ended when it returns.
 	PowerOff(vmid int)
-	// Agent answers what the QEMU guest agent of the VM would report; false where none runs.
+	// Agent returns the interfaces that the VM's QEMU guest agent reports, or false without a running agent.
 	Agent(vmid int) ([]AgentInterface, bool)
-	// Serial follows a guest's serial console, from its power-on until the guest is off, the context ends, or
-	// line returns an error, which it returns. Without a guest it returns at once.
+	// Serial streams a guest's serial console from power-on until the guest is off, the context ends, or line returns
+	// an error, which Serial returns. Without a guest it returns at once.
 	Serial(ctx context.Context, vmid int, line func(text string) error) error
 }
 
-// Hardware is a VM seen from inside, as it was when it was switched on.
+// Hardware is a VM as its guest sees it, at the time of power-on.
 type Hardware struct {
 	Host      string
 	VMID      int
@@ -37,15 +36,15 @@ type Hardware struct {
 	MemoryMiB int
 	NICs      []NIC
 	Disks     []GuestDisk
-	// Boot lists the volumes that can be booted, in the VM's boot order (disks and CD-ROM); blank ones included, which the
+	// Boot lists the bootable volumes (disks and CD-ROM) in the VM's boot order, including blank ones, which the
 	// firmware skips.
 	Boot []GuestDisk
-	// CloudInit is the nocloud data of a cloud-init drive, nil without one.
+	// CloudInit is the nocloud data of the cloud-init drive, or nil without a drive.
 	CloudInit *CloudInit
 	PCI       []PCIDevice // passed-through devices, with their addresses on the host
 	// Firmware is "seabios" or "ovmf".
 	Firmware string
-	// AgentEnabled says that the VM's QEMU agent channel is there.
+	// AgentEnabled reports whether the VM has the QEMU agent channel.
 	AgentEnabled bool
 }
 
@@ -67,25 +66,25 @@ type GuestDisk struct {
 	CDROM     bool
 }
 
-// CloudInit is what Proxmox writes on the cloud-init drive of type nocloud.
+// CloudInit is the content that Proxmox writes to a cloud-init drive of type nocloud.
 type CloudInit struct {
-	// Drive is where it is attached: scsi1, ide2.
+	// Drive is the slot: scsi1, ide2.
 	Drive      string
 	Hostname   string
 	Interfaces []CloudInitInterface // in the order of net0, net1, …
 	DNS        []netip.Addr
 	Search     []string
-	// UserData says that user data beyond Proxmox' own default was given (user, password, keys or a snippet).
+	// UserData reports whether there is user data beyond Proxmox' default (user, password, keys or a snippet).
 	UserData bool
-	// User is made, with these keys and the hash of a password.
+	// User is created with these keys and this password hash.
 	User     string
 	Keys     []string
 	Password string
-	// Upgrade says that packages are to be upgraded, as they are unless ciupgrade is 0.
+	// Upgrade reports whether to upgrade packages, which is the default of ciupgrade.
 	Upgrade bool
 }
 
-// CloudInitInterface is the nocloud network of one card.
+// CloudInitInterface is the nocloud network of one network card.
 type CloudInitInterface struct {
 	MAC     string
 	DHCP    bool
@@ -93,14 +92,14 @@ type CloudInitInterface struct {
 	Gateway netip.Addr   // invalid without one
 }
 
-// AgentInterface is an interface as the guest agent reports it.
+// AgentInterface is a network interface as the guest agent reports it.
 type AgentInterface struct {
 	Name      string
 	MAC       string
 	Addresses []netip.Prefix
 }
 
-// hardware is what a VM would be switched on with; called with the lock held.
+// hardware returns the hardware for a VM's power-on; it requires the lock.
 func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	c := v.Config
 	hw := Hardware{
@@ -137,13 +136,13 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	return hw
 }
 
-// CPUs are cores times sockets.
+// CPUs returns cores times sockets.
 func (c Config) CPUs() int { return c.Number("cores", 1) * c.Number("sockets", 1) }
 
-// MemoryMiB is the memory; PVE's default is 512.
+// MemoryMiB returns the memory; PVE's default is 512.
 func (c Config) MemoryMiB() int { return c.Properties("memory").Number("current", 512) }
 
-// numbered returns the keys of a prefix in the order of their numbers.
+// numbered returns the keys with a prefix in the order of their numbers.
 func (c Config) numbered(prefix string) []string {
 	keys := slices.DeleteFunc(slices.Collect(maps.Keys(c)), func(k string) bool { return !isIndexed(k, prefix) })
 	slices.SortFunc(keys, func(a, b string) int {
@@ -172,7 +171,7 @@ func (c Config) nics() []NIC {
 	return list
 }
 
-// cloudInit is what PVE writes on the drive. A card without ipconfig is left alone, as there.
+// cloudInit returns what PVE writes to the drive. As in PVE, a network card without ipconfig is not configured.
 func (c Config) cloudInit(name string) *CloudInit {
 	ci := &CloudInit{Hostname: name, Search: c.List("searchdomain")}
 
@@ -209,11 +208,11 @@ func (c Config) cloudInit(name string) *CloudInit {
 	return ci
 }
 
-// Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.
+// Agent returns the interfaces that the QEMU guest agent reports; errors are PVE's own.
 func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) {
-	defer d.reading()()
+	defer d.lockRead()()
 
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 
 	switch {
 	case err != nil:
@@ -225,40 +224,40 @@ func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) 
 	}
 
 	var (
-		list []AgentInterface
-		runs bool
+		list    []AgentInterface
+		running bool
 	)
 
 	if v.Hardware.AgentEnabled {
-		d.withGuest(vmid, func(g Guests) { list, runs = g.Agent(vmid) })
+		d.withGuest(vmid, func(g Guests) { list, running = g.Agent(vmid) })
 	}
 
-	if !runs {
+	if !running {
 		return nil, Refuse("QEMU guest agent is not running")
 	}
 
 	return list, nil
 }
 
-// withGuest calls what runs inside a VM, where something does.
-func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
-	guests, turn := d.guests, d.lockFile(fmt.Sprintf("guest/%d", vmid))
+// withGuest calls into a VM's guest, one call at a time for each VM.
+func (d *Datacentre) withGuest(vmid int, call func(Guests)) {
+	guests, lock := d.guests, d.lockFor(fmt.Sprintf("guest/%d", vmid))
 	if guests == nil {
 		return
 	}
 
-	_ = d.wait(func() error {
-		_ = turn.Acquire(context.Background(), exclusive) // without an end there is no error
+	_ = d.withoutLock(func() error {
+		_ = lock.Acquire(context.Background(), exclusive) // a background context never ends
 
-		defer turn.Release(exclusive)
+		defer lock.Release(exclusive)
 
-		do(guests)
+		call(guests)
 
 		return nil
 	})
 }
 
-// Serial follows the first serial port of a VM as a program does that connects to its socket: until the VM is off, the
+// Serial streams the first serial port of a VM, like a program connected to its socket, until the VM is off, the
 // context ends, or line returns an error.
 func (d *Datacentre) Serial(ctx context.Context, hostName string, vmid int, line func(text string) error) error {
 	v, err := d.GuestVM(hostName, vmid)
@@ -266,7 +265,7 @@ func (d *Datacentre) Serial(ctx context.Context, hostName string, vmid int, line
 		return fmt.Errorf("VM %d has no such socket", vmid)
 	}
 
-	guests := locked(d, func() Guests { return d.guests })
+	guests := withLock(d, func() Guests { return d.guests })
 	if guests == nil {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,7 +17,7 @@ const root = "root@pam"
 
 var talos = image.Image{OS: "talos", Version: "v1.12.6", Schematic: "abc", Platform: "nocloud", Arch: "amd64"}
 
-// fastOptions are two hosts whose hours pass in milliseconds.
+// fastOptions are two hosts with a clock on which hours pass in milliseconds.
 func fastOptions(t *testing.T) datacentre.Options {
 	t.Helper()
 
@@ -58,8 +57,8 @@ func open(t *testing.T, o datacentre.Options) *datacentre.Datacentre {
 	return d
 }
 
-// exit waits for the end of a task and returns how it ended.
-func exit(t *testing.T, d *datacentre.Datacentre, upid string, err error) string {
+// exitStatus waits for a task and returns its exit status.
+func exitStatus(t *testing.T, d *datacentre.Datacentre, upid string, err error) string {
 	t.Helper()
 	require.NoError(t, err)
 
@@ -69,17 +68,17 @@ func exit(t *testing.T, d *datacentre.Datacentre, upid string, err error) string
 	return task.ExitStatus
 }
 
-func ok(t *testing.T, d *datacentre.Datacentre) func(upid string, err error) {
+func requireOK(t *testing.T, d *datacentre.Datacentre) func(upid string, err error) {
 	t.Helper()
 
 	return func(upid string, err error) {
 		t.Helper()
-		require.Equal(t, "OK", exit(t, d, upid, err))
+		require.Equal(t, "OK", exitStatus(t, d, upid, err))
 	}
 }
 
-// basic is a machine with a disk and a card.
-func basic(more datacentre.Config) datacentre.Config {
+// basicVM is a VM with a disk and a network card.
+func basicVM(more datacentre.Config) datacentre.Config {
 	c := datacentre.Config{
 		"name":   "vm",
 		"cores":  "2",
@@ -93,13 +92,13 @@ func basic(more datacentre.Config) datacentre.Config {
 	return c
 }
 
-// template makes a Talos template of a downloaded image on a storage.
-func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
+// createTemplate creates a Talos template of a downloaded image on a storage.
+func createTemplate(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 	t.Helper()
 
-	do := ok(t, d)
+	do := requireOK(t, d)
 
-	if _, there := d.Volume("pve1", "local:iso/talos.img"); !there {
+	if _, ok := d.Volume("pve1", "local:iso/talos.img"); !ok {
 		do(
 			d.Download(
 				root, "pve1", "local",
@@ -108,7 +107,7 @@ func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 		)
 	}
 
-	do(d.CreateVM(root, "pve1", vmid, basic(datacentre.Config{
+	do(d.CreateVM(root, "pve1", vmid, basicVM(datacentre.Config{
 		"name":     "talos-template",
 		"scsi0":    store + ":0,import-from=/var/lib/vz/template/iso/talos.img,discard=on",
 		"efidisk0": store + ":1,efitype=4m",
@@ -116,23 +115,23 @@ func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 	do(d.ConvertToTemplate(root, "pve1", vmid))
 }
 
-// guests records its calls.
-type guests struct {
+// fakeGuests records its calls.
+type fakeGuests struct {
 	mu  sync.Mutex
 	on  map[int]datacentre.Hardware
 	off []int
 }
 
-func newGuests() *guests { return &guests{on: map[int]datacentre.Hardware{}} }
+func newFakeGuests() *fakeGuests { return &fakeGuests{on: map[int]datacentre.Hardware{}} }
 
-func (g *guests) PowerOn(vm datacentre.Hardware) {
+func (g *fakeGuests) PowerOn(vm datacentre.Hardware) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	g.on[vm.VMID] = vm
 }
 
-func (g *guests) PowerOff(vmid int) {
+func (g *fakeGuests) PowerOff(vmid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -140,7 +139,7 @@ func (g *guests) PowerOff(vmid int) {
 	g.off = append(g.off, vmid)
 }
 
-func (g *guests) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
+func (g *fakeGuests) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -151,20 +150,15 @@ func (g *guests) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 	}, ok
 }
 
-func (g *guests) Serial(_ context.Context, _ int, line func(string) error) error {
+func (g *fakeGuests) Serial(_ context.Context, _ int, line func(string) error) error {
 	return line("a console")
 }
 
-func (g *guests) running(vmid int) (datacentre.Hardware, bool) {
+func (g *fakeGuests) running(vmid int) (datacentre.Hardware, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	hw, ok := g.on[vmid]
 
 	return hw, ok
-}
-
-// lasted is how long a task took in modelled time.
-func lasted(d *datacentre.Datacentre, t datacentre.Task) time.Duration {
-	return time.Duration(float64(t.EndTime.Sub(t.StartTime)) * d.Clock().Speed())
 }

@@ -7,35 +7,35 @@ import (
 	"slices"
 )
 
-// HostOptions is the hardware of a Proxmox host and its storages.
+// HostOptions describes the hardware of a Proxmox host and its storages.
 type HostOptions struct {
 	Name string
-	// Root is the folder that stands for the host's file system; files of directory storages lie in it. A host without
-	// one has no files.
+	// Root is the folder that contains the host's file system, with the files of directory storages. A host without it
+	// has no files.
 	Root string `json:"-"`
-	// Address is what the cluster knows the host by.
+	// Address is the host's address in the cluster.
 	Address   netip.Addr
 	Cores     int
 	CPUModel  string
 	MemoryMiB int
-	// Kernel is the release that is installed and boots.
+	// Kernel is the installed kernel release.
 	Kernel   string
 	Firmware Firmware
-	// Loader is what the firmware starts: LoaderSystemdBoot or LoaderGRUB; by default Proxmox' own choice for the firmware
-	// and the root file system.
+	// Loader is the boot loader, LoaderSystemdBoot or LoaderGRUB; the default is Proxmox' choice for the firmware and
+	// the root file system.
 	Loader string
-	// BootTool says that proxmox-boot-tool keeps the boot loader's partition; always so with a root on ZFS.
+	// BootTool enables proxmox-boot-tool; it is always enabled with a root on ZFS.
 	BootTool bool
-	// Pools are the host's ZFS pools. The root file system lies on the one that says so, else on ext4 in LVM.
+	// Pools are the host's ZFS pools. The root file system is on the one with Root, or on ext4 in LVM.
 	Pools []ZPool
 	PCI   []PCIDevice
-	// Storages are the host's storages; DefaultStorages when empty.
+	// Storages are the host's storages; DefaultStorages by default.
 	Storages []StorageOptions
-	// Bridges are the host's network bridges, vmbr0 when empty; the first has Uplink as its port, and none is VLAN-aware.
+	// Bridges are network bridges, by default vmbr0. The first has the port Uplink, and none is VLAN-aware.
 	Bridges []string
 }
 
-// Uplink is the network card of every host.
+// Uplink is the network card of each host.
 const Uplink = "eno1"
 
 // Host is a host as the cluster sees it.
@@ -44,15 +44,15 @@ type Host struct {
 	// ID is the host's number in the cluster, from 1.
 	ID     int
 	Online bool
-	// Rebooting says that it is on its way down or up, or does not come up: see Problem.
+	// Rebooting reports whether the host shuts down, starts, or failed to boot: see Problem.
 	Rebooting bool
-	// Boot is what it runs with.
+	// Boot is the host's current boot.
 	Boot Boot
-	// Problem is why it does not come up, empty while it runs or is on its way.
+	// Problem is the error of a failed boot.
 	Problem string
-	// Disk is what is wrong with its root file system: DiskFull, DiskReadOnly or nothing.
+	// Disk is the fault of the root file system: DiskFull, DiskReadOnly or "".
 	Disk string
-	// MemoryUsedMiB and CoresUsed are those of its running VMs.
+	// MemoryUsedMiB and CoresUsed are those of the running VMs.
 	MemoryUsedMiB, CoresUsed int
 }
 
@@ -84,8 +84,8 @@ func (d *Datacentre) host(name string) *HostOptions {
 	return nil
 }
 
-// NeedHost refuses a host that the cluster does not have.
-func (d *Datacentre) NeedHost(name string) error {
+// CheckHost refuses a host that the cluster does not have.
+func (d *Datacentre) CheckHost(name string) error {
 	if d.host(name) != nil {
 		return nil
 	}
@@ -95,23 +95,23 @@ func (d *Datacentre) NeedHost(name string) error {
 	)
 }
 
-// Hosts returns the hosts in the order they were given.
+// Hosts returns the hosts in the order of Options.Hosts.
 func (d *Datacentre) Hosts() []Host {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	list := make([]Host, 0, len(d.hosts))
 
 	for _, h := range d.hosts {
 		v := d.hostView(h)
-		v.MemoryUsedMiB, v.CoresUsed = d.inUse(h.Name)
+		v.MemoryUsedMiB, v.CoresUsed = d.usage(h.Name)
 		list = append(list, v)
 	}
 
 	return list
 }
 
-// inUse is what the running VMs of a host have.
-func (d *Datacentre) inUse(host string) (memoryMiB, cores int) {
+// usage returns the memory and cores of a host's running VMs.
+func (d *Datacentre) usage(host string) (memoryMiB, cores int) {
 	for _, v := range d.state.VMs {
 		if v.Host == host && v.Running && v.Hardware != nil {
 			memoryMiB, cores = memoryMiB+v.Hardware.MemoryMiB, cores+v.Hardware.Cores
@@ -132,13 +132,13 @@ func (d *Datacentre) Host(name string) (Host, bool) {
 	return Host{}, false
 }
 
-// hardwareChange holds nil where nothing was changed.
+// hardwareChange is what differs from the host's options; nil fields are unchanged.
 type hardwareChange struct {
 	PCI      []PCIDevice `json:"pci,omitempty"`
 	Firmware *Firmware   `json:"firmware,omitempty"`
 }
 
-func (c hardwareChange) of(o HostOptions) HostOptions {
+func (c hardwareChange) applyTo(o HostOptions) HostOptions {
 	if c.PCI != nil {
 		o.PCI = c.PCI
 	}
@@ -152,23 +152,23 @@ func (c hardwareChange) of(o HostOptions) HostOptions {
 
 // HostChange is a change of a host's hardware.
 type HostChange struct {
-	// MovePCI moves a device from one slot to another, both such as "0000:01:00".
+	// MovePCI moves a device from one slot to another, such as "0000:01:00".
 	MovePCI [2]string `json:"movePci,omitzero"`
-	// GroupWith puts all functions of the first slot into the IOMMU group of the device with the second address.
+	// GroupWith moves all functions of a slot to the IOMMU group of the device with the second address.
 	GroupWith [2]string `json:"groupWith,omitzero"`
-	// RemovePCI takes all functions of a slot out of the host.
+	// RemovePCI removes all functions of a slot.
 	RemovePCI string `json:"removePci,omitempty"`
-	// IOMMU switches the IOMMU on or off in the firmware.
+	// IOMMU enables or disables the IOMMU in the firmware.
 	IOMMU *bool `json:"iommu,omitempty"`
 }
 
-// ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
+// ChangeHost changes a host's hardware with effect from its next boot.
 func (d *Datacentre) ChangeHost(name string, c HostChange) error {
-	if err := d.NeedHost(name); err != nil {
+	if err := d.CheckHost(name); err != nil {
 		return err
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	s := d.hostState(name)
 	next := s.Hardware
@@ -177,7 +177,7 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 		next = *s.Pending
 	}
 
-	list := next.of(*d.host(name)).PCI
+	list := next.applyTo(*d.host(name)).PCI
 
 	var err error
 
@@ -190,8 +190,8 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 	}
 
 	if slot := c.RemovePCI; slot != "" && err == nil {
-		gone := HostOptions{PCI: list}.pciDevices(slot)
-		if list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) }); len(gone) == 0 {
+		removed := HostOptions{PCI: list}.pciDevices(slot)
+		if list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(removed, p) }); len(removed) == 0 {
 			err = fmt.Errorf("slot %s is empty", slot)
 		}
 	}
@@ -201,7 +201,7 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 	}
 
 	if next.PCI = list; c.IOMMU != nil {
-		firmware := next.of(*d.host(name)).Firmware
+		firmware := next.applyTo(*d.host(name)).Firmware
 		firmware.IOMMUOff = !*c.IOMMU
 		next.Firmware = &firmware
 	}

@@ -19,8 +19,7 @@ const (
 	LoaderGRUB        = "grub"
 )
 
-// Firmware is a host's firmware and its settings. The zero value is EFI without Secure Boot, with the IOMMU switched
-// on.
+// Firmware holds a host's firmware settings. The zero value is EFI without Secure Boot, with the IOMMU enabled.
 type Firmware struct {
 	BIOS       bool `json:"bios,omitempty"`
 	SecureBoot bool `json:"secureBoot,omitempty"`
@@ -31,25 +30,25 @@ type Firmware struct {
 type ZPool struct {
 	Name      string
 	SizeBytes int64
-	// Mirror says that its disks mirror each other; else data is spread over them.
+	// Mirror reports whether the disks mirror each other; otherwise they are striped.
 	Mirror bool
-	// Disks are the names of its disks below /dev/disk/by-id.
+	// Disks are the names of the disks in /dev/disk/by-id.
 	Disks []string
 	// Ashift is the exponent of the sector size; 12 by default.
 	Ashift int
 	// Health is ONLINE by default.
 	Health string
-	// Root says that the root file system is on the pool.
+	// Root reports whether the root file system is on the pool.
 	Root bool
 }
 
-// The root file system's size, and what Proxmox VE takes of it.
+// The size of the root file system, and how much of it Proxmox VE occupies.
 const (
 	RootBytes     = 100 * GiB
 	RootUsedBytes = 8 * GiB
 )
 
-// PoolUsed is what is used of a pool: its storages' volumes, and the system where the root file system is on it.
+// PoolUsed returns the used bytes of a pool: its storages' volumes, and the system if it is the root pool.
 func (d *Datacentre) PoolUsed(hostName string, p ZPool) int64 {
 	var used int64
 	if p.Root {
@@ -65,39 +64,39 @@ func (d *Datacentre) PoolUsed(hostName string, p ZPool) int64 {
 	return used
 }
 
-// PCIDevice is a device in a host.
+// PCIDevice is a PCI device of a host.
 type PCIDevice struct {
-	// Address is the full one, "0000:01:00.0"; Bus that of the bridge above it, empty on the root bus.
+	// Address is the full address, "0000:01:00.0"; Bus that of the bridge above, empty on the root bus.
 	Address, Bus string
-	// Vendor and Device are the names of the PCI ID database.
+	// Vendor and Device are names of the PCI ID database.
 	Vendor, Device string
-	// VendorID, DeviceID, SubsystemVendor, SubsystemDevice are with "0x"; Class is such as "0x030000".
+	// VendorID, DeviceID, SubsystemVendor and SubsystemDevice have the prefix "0x"; Class is such as "0x030000".
 	VendorID, DeviceID, SubsystemVendor, SubsystemDevice, Class string
-	// Driver is the kernel module that serves the device unless someone interferes.
+	// Driver is the kernel module that claims the device by default.
 	Driver string
-	// IOMMUGroup is the group with an active IOMMU; a Host's devices have -1 while it is not active.
+	// IOMMUGroup is the group while the IOMMU is active; -1 in a Host whose IOMMU is not.
 	IOMMUGroup int
-	// BootDisk is the controller of the disk with the root file system, which the host cannot give away.
+	// BootDisk marks the controller of the disk with the root file system, which the host cannot release.
 	BootDisk bool
 }
 
-// Bridge says that the device is a bridge, which VFIO leaves alone.
+// Bridge reports whether the device is a PCI bridge, which VFIO ignores.
 func (p PCIDevice) Bridge() bool { return strings.HasPrefix(p.Class, "0x06") }
 
-// GPU says that the device is a display or 3D controller of a vendor of GPUs, not a server's console.
+// GPU reports whether the device is a display or 3D controller of a GPU vendor, unlike a server's console.
 func (p PCIDevice) GPU() bool {
 	return strings.HasPrefix(p.Class, "0x03") && slices.Contains([]string{"0x10de", "0x1002", "0x8086"}, p.VendorID)
 }
 
-// IDs are vendor and device as "10de:27b0".
-func (p PCIDevice) IDs() string { return pair(p.VendorID, p.DeviceID) }
+// IDs returns vendor and device as "10de:27b0".
+func (p PCIDevice) IDs() string { return idPair(p.VendorID, p.DeviceID) }
 
-// SubsystemIDs are the subsystem's vendor and device; a device without one has zeros, which Proxmox compares too.
+// SubsystemIDs returns the subsystem's vendor and device; without a subsystem, zeros, which Proxmox compares too.
 func (p PCIDevice) SubsystemIDs() string {
-	return pair(cmp.Or(p.SubsystemVendor, "0x0000"), cmp.Or(p.SubsystemDevice, "0x0000"))
+	return idPair(cmp.Or(p.SubsystemVendor, "0x0000"), cmp.Or(p.SubsystemDevice, "0x0000"))
 }
 
-func pair(vendor, device string) string {
+func idPair(vendor, device string) string {
 	return strings.ToLower(strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(device, "0x"))
 }
 
@@ -138,10 +137,10 @@ func hostDefaults(o HostOptions) (HostOptions, error) {
 	return o, err
 }
 
-// Intel says that the host's CPU is one of Intel's; all others are AMD's.
+// Intel reports whether the host's CPU is from Intel; all others are from AMD.
 func (o HostOptions) Intel() bool { return strings.Contains(o.CPUModel, "Intel") }
 
-// ZFSRoot is the pool of the root file system, empty where that is ext4.
+// ZFSRoot returns the pool of the root file system, or "" if that is ext4.
 func (o HostOptions) ZFSRoot() string {
 	for _, p := range o.Pools {
 		if p.Root {
@@ -152,7 +151,7 @@ func (o HostOptions) ZFSRoot() string {
 	return ""
 }
 
-// pciDevices returns the functions a PCI id such as "01:00", "0000:01:00.0" or "01:00.0" names.
+// pciDevices returns the functions that a PCI id such as "01:00", "0000:01:00.0" or "01:00.0" selects.
 func (o HostOptions) pciDevices(id string) []PCIDevice {
 	if strings.Count(id, ":") == 1 {
 		id = "0000:" + id
@@ -169,11 +168,11 @@ func (o HostOptions) pciDevices(id string) []PCIDevice {
 	return list
 }
 
-var slotForm = regexp.MustCompile(`^([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})$`)
+var slotPattern = regexp.MustCompile(`^([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})$`)
 
-// moveSlot moves all functions of a device to another slot, with the bus that it is on.
+// moveSlot moves all functions of a device to another slot. The devices keep their bus.
 func moveSlot(list []PCIDevice, from, to string) ([]PCIDevice, error) {
-	if !slotForm.MatchString(from) || !slotForm.MatchString(to) {
+	if !slotPattern.MatchString(from) || !slotPattern.MatchString(to) {
 		return nil, fmt.Errorf("slots %q and %q: write them as 0000:01:00", from, to)
 	}
 

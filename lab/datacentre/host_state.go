@@ -9,46 +9,46 @@ import (
 	"github.com/google/uuid"
 )
 
-// HostSystem is the operating system on the hosts' disks. Its methods are called without a lock.
+// HostSystem is the operating system of the hosts. Its methods are called without a lock.
 type HostSystem interface {
-	// Boot is what the host runs with after a boot, by the files on its disk, beside its id and its time; an error is why
-	// it does not boot.
+	// Boot returns what a host boots with, according to the files on its disk, without ID and Since; an error is why it
+	// fails to boot.
 	Boot(h Host) (Boot, error)
-	// Show writes what the kernel shows of the host below /proc and /sys; never called twice at once.
+	// Show writes the host's /proc and /sys; calls never overlap.
 	Show(h Host) error
 }
 
-// Boot is what a host runs with since it was last switched on.
+// Boot describes the current boot of a host.
 type Boot struct {
-	// ID is new at every boot, a UUID.
+	// ID is a new UUID for each boot.
 	ID          string    `json:"id"`
 	Since       time.Time `json:"since"`
 	Kernel      string    `json:"kernel"`
 	CommandLine string    `json:"commandLine"`
-	// IOMMU says that the IOMMU is active; without it there are no groups and nothing is passed through.
+	// IOMMU reports whether the IOMMU is active; without it there are no groups and no passthrough.
 	IOMMU bool `json:"iommu"`
-	// Drivers are the modules that serve the PCI devices, by address. A device that nothing serves is not in it.
+	// Drivers are the kernel modules of the PCI devices, by address. A device without a driver is not listed.
 	Drivers map[string]string `json:"drivers"`
-	// Modules are those that are loaded.
+	// Modules are the loaded kernel modules.
 	Modules []string `json:"modules"`
-	// ARCMax and ARCMin are ZFS' parameters in bytes; 0 is ZFS' own choice.
+	// ARCMax and ARCMin are ZFS' parameters in bytes; 0 is ZFS' own default.
 	ARCMax int64 `json:"arcMax"`
 	ARCMin int64 `json:"arcMin"`
 }
 
-// hostState is what a host keeps from start to start of the lab.
+// hostState is the state of a host that the state file holds.
 type hostState struct {
 	Boot *Boot `json:"boot,omitempty"`
-	// DownUntil is when a host that reboots is back; zero for one that runs.
+	// DownUntil is when a rebooting host is back; zero while it runs.
 	DownUntil time.Time `json:"downUntil,omitzero"`
 	Problem   string    `json:"problem,omitempty"`
 	Disk      string    `json:"disk,omitempty"`
-	// Hardware is what differs from the host's options; Pending will at its next boot.
+	// Hardware is what differs from the host's options; Pending applies from the next boot.
 	Hardware hardwareChange  `json:"hardware,omitzero"`
 	Pending  *hardwareChange `json:"pending,omitempty"`
 }
 
-// hostState is called with the lock held.
+// hostState requires the lock.
 func (d *Datacentre) hostState(name string) *hostState {
 	if d.state.Hosts[name] == nil {
 		d.state.Hosts[name] = &hostState{}
@@ -57,24 +57,24 @@ func (d *Datacentre) hostState(name string) *hostState {
 	return d.state.Hosts[name]
 }
 
-// hardwareOf is the host's hardware as it is now; called with the lock held.
+// hardwareOf returns the host's current hardware; it requires the lock.
 func (d *Datacentre) hardwareOf(h *HostOptions) HostOptions {
-	return d.hostState(h.Name).Hardware.of(*h)
+	return d.hostState(h.Name).Hardware.applyTo(*h)
 }
 
-// hostView is called with the lock held.
+// hostView requires the lock.
 func (d *Datacentre) hostView(h *HostOptions) Host {
 	s := d.hostState(h.Name)
 
 	v := Host{
 		HostOptions: d.hardwareOf(h),
 		ID:          slices.Index(d.hosts, h) + 1,
-		Online:      d.online(h.Name),
+		Online:      d.isOnline(h.Name),
 		Rebooting:   !s.DownUntil.IsZero(),
 		Problem:     s.Problem,
 		Disk:        s.Disk,
 	}
-	if v.Boot = noSystem(v.HostOptions); s.Boot != nil {
+	if v.Boot = bootWithoutSystem(v.HostOptions); s.Boot != nil {
 		v.Boot = *s.Boot
 	}
 
@@ -89,8 +89,8 @@ func (d *Datacentre) hostView(h *HostOptions) Host {
 	return v
 }
 
-// noSystem is what a host runs with that has nothing on its disk: its devices have their own drivers.
-func noSystem(o HostOptions) Boot {
+// bootWithoutSystem returns the boot of a host without files on its disk: each device has its default driver.
+func bootWithoutSystem(o HostOptions) Boot {
 	b := Boot{Kernel: o.Kernel, Since: time.Now(), IOMMU: !o.Firmware.IOMMUOff, Drivers: map[string]string{}}
 
 	for _, p := range o.PCI {
@@ -102,30 +102,28 @@ func noSystem(o HostOptions) Boot {
 	return b
 }
 
-// SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when
-// the lab ended come up.
+// SetHostSystem sets the hosts' operating system. Hosts that never booted boot at once, those that were rebooting when
+// the lab stopped come up.
 func (d *Datacentre) SetHostSystem(system HostSystem) error {
-	done := d.changing()
+	unlock := d.lockWrite()
 	d.system = system
 
-	done()
+	unlock()
 
 	for _, h := range d.Hosts() {
-		done := d.changing()
+		unlock := d.lockWrite()
 		s := d.hostState(h.Name)
-		fresh, down := s.Boot == nil, s.DownUntil
+		neverBooted, downUntil := s.Boot == nil, s.DownUntil
 
-		done()
+		unlock()
 
 		switch {
-		case fresh:
+		case neverBooted:
 			if err := d.boot(h.Name); err != nil {
 				return fmt.Errorf("boot host %s: %w", h.Name, err)
 			}
-		case !down.IsZero():
-			d.workers.Add(1)
-
-			go d.comeUp(h.Name, time.Until(down))
+		case !downUntil.IsZero():
+			d.workers.Go(func() { d.bootAfter(h.Name, time.Until(downUntil)) })
 		default:
 			if err := d.ShowHost(h.Name); err != nil {
 				return fmt.Errorf("show host %s: %w", h.Name, err)
@@ -136,9 +134,9 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 	return nil
 }
 
-// boot starts a host with the hardware that it has by now, from its files.
+// boot boots a host with its pending hardware and its current files.
 func (d *Datacentre) boot(name string) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	s := d.hostState(name)
 	if s.Pending != nil {
@@ -146,10 +144,10 @@ func (d *Datacentre) boot(name string) error {
 	}
 
 	o := d.hardwareOf(d.host(name))
-	boot := noSystem(o)
+	boot := bootWithoutSystem(o)
 
 	if system := d.system; system != nil {
-		err := d.wait(func() (err error) {
+		err := d.withoutLock(func() (err error) {
 			boot, err = system.Boot(Host{HostOptions: o})
 
 			return err
@@ -162,27 +160,27 @@ func (d *Datacentre) boot(name string) error {
 	boot.ID, boot.Since = uuid.NewString(), time.Now()
 	s.Boot = &boot
 
-	return d.wait(func() error { return d.ShowHost(name) })
+	return d.withoutLock(func() error { return d.ShowHost(name) })
 }
 
-// ShowHost brings /proc and /sys up to date, also with what changes by itself, such as the memory that is free.
+// ShowHost updates /proc and /sys, including values that change on their own, such as free memory.
 func (d *Datacentre) ShowHost(name string) error {
-	// One at a time, each with the newest view: an older one must not come last.
-	d.showing.Lock()
-	defer d.showing.Unlock()
+	// Locked until it is written, so that an older view never overwrites a newer one.
+	d.showMu.Lock()
+	defer d.showMu.Unlock()
 
 	h, _ := d.Host(name)
 
-	if system := locked(d, func() HostSystem { return d.system }); system != nil {
+	if system := withLock(d, func() HostSystem { return d.system }); system != nil {
 		return system.Show(h)
 	}
 
 	return nil
 }
 
-// SetARC tells that ZFS' limits were written while the host runs, in bytes.
+// SetARC records ZFS' limits, in bytes, when they are written on a running host.
 func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
-	done := d.changing()
+	unlock := d.lockWrite()
 	b := d.hostState(name).Boot
 	same := b == nil || b.ARCMax == highest && b.ARCMin == lowest
 
@@ -190,7 +188,7 @@ func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
 		b.ARCMax, b.ARCMin = highest, lowest
 	}
 
-	done()
+	unlock()
 
 	if same {
 		return nil
@@ -199,24 +197,24 @@ func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
 	return d.ShowHost(name)
 }
 
-// What may be wrong with the disk of a host's root file system.
+// Faults of the disk with a host's root file system.
 const (
 	DiskFull     = "full"
 	DiskReadOnly = "read-only"
 )
 
-// SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's
-// shell that notices.
+// SetHostDisk makes a host's root file system full or read-only, or healthy with an empty state. The host's shell
+// applies it.
 func (d *Datacentre) SetHostDisk(name, state string) error {
-	if err := d.NeedHost(name); err != nil {
+	if err := d.CheckHost(name); err != nil {
 		return err
 	}
 
 	if !slices.Contains([]string{"", DiskFull, DiskReadOnly}, state) {
-		return fmt.Errorf("a disk that is %q: use %s, %s or nothing", state, DiskFull, DiskReadOnly)
+		return fmt.Errorf("disk state %q is unknown: use %s, %s or ok", state, DiskFull, DiskReadOnly)
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	d.hostState(name).Disk = state
 

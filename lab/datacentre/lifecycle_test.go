@@ -9,13 +9,13 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestNewCDsBootLast: `qm set --scsi1 none,media=cdrom --boot order=scsi0` of a VM with the order net0 gave net0;scsi1
-// on a real Proxmox VE 9.2.6 three times of six, which no recording can say.
+// TestNewCDsBootLast: on a real Proxmox VE 9.2.6, `qm set --scsi1 none,media=cdrom --boot order=scsi0` on a VM with the
+// order net0 resulted in net0;scsi1 three times of six, which a recording cannot express.
 func TestNewCDsBootLast(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, fastOptions(t))
-	ok(t, d)(d.CreateVM(root, "pve1", 100, datacentre.Config{"net0": "virtio,bridge=vmbr0"}))
+	requireOK(t, d)(d.CreateVM(root, "pve1", 100, datacentre.Config{"net0": "virtio,bridge=vmbr0"}))
 
 	order := func(set datacentre.Config) string {
 		require.NoError(t, d.SetConfig(root, "pve1", 100, set))
@@ -30,13 +30,13 @@ func TestNewCDsBootLast(t *testing.T) {
 	assert.Equal(t, "order=net0;scsi1", order(datacentre.Config{"scsi1": "none,media=cdrom", "boot": "order=scsi0"}))
 	assert.Equal(t, "order=scsi0", order(datacentre.Config{"boot": "order=scsi0"}))
 	assert.Equal(t, "order=scsi0;ide2", order(datacentre.Config{"ide2": "none,media=cdrom"}))
-	assert.Equal(t, "order=scsi0;ide2", order(datacentre.Config{"ide2": "none,media=cdrom"}), "it is in there already")
+	assert.Equal(t, "order=scsi0;ide2", order(datacentre.Config{"ide2": "none,media=cdrom"}), "it is already in the order")
 	assert.Equal(t, "order=scsi0", order(datacentre.Config{"delete": "ide2"}))
 }
 
-// TestAVLANNeedsAPortOfItsBridge is what a real Proxmox VE 9.2.6 answered; the recorder does not count on a bridge
-// without a port.
-func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
+// TestVLANRequiresBridgePort has the answers of a real Proxmox VE 9.2.6; the recorder does not require a bridge without
+// a port.
+func TestVLANRequiresBridgePort(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -45,8 +45,8 @@ func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 
 	const card = "virtio=02:00:00:00:00:01,bridge=vmbr1"
 
-	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"net0": card})))
-	ok(t, d)(d.Start(root, "pve1", 100))
+	requireOK(t, d)(d.CreateVM(root, "pve1", 100, basicVM(datacentre.Config{"net0": card})))
+	requireOK(t, d)(d.Start(root, "pve1", 100))
 
 	nets := func() (now, next string) {
 		vm, _ := d.VM(100)
@@ -60,7 +60,7 @@ func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 
 	now, next := nets()
 	assert.Equal(t, card, now)
-	assert.Equal(t, card+",tag=7", next, "the change waits all the same")
+	assert.Equal(t, card+",tag=7", next, "the change is pending nevertheless")
 
 	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"revert": "net0"}))
 
@@ -72,5 +72,5 @@ func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"net0": tagged}))
 
 	now, _ = nets()
-	assert.Equal(t, tagged, now, "a card is moved while its machine runs")
+	assert.Equal(t, tagged, now, "a card moves while its VM runs")
 }

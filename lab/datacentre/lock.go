@@ -9,29 +9,29 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// How long workers of PVE wait for a lock: most of them lockTimeout, those that make a VM only quickLockTimeout for its
-// configuration and the source's.
+// How long PVE's workers wait for a lock: lockTimeout, or quickLockTimeout when creating a VM, for its configuration
+// and the source's.
 const (
 	lockTimeout      = 10 * time.Second
 	quickLockTimeout = time.Second
 )
 
-// shortestLockTimeout is real time: a fast clock must not turn a busy machine into a timeout, where many wait in turn.
-const shortestLockTimeout = lockTimeout
+// minLockTimeout is real time: with a fast clock, waiting in turn on a busy machine must not time out.
+const minLockTimeout = lockTimeout
 
-const exclusive = 1 << 20 // readers at once
+const exclusive = 1 << 20 // the weight that excludes all shared holders
 
-// wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which
-// take it, and that of workers.
-func (d *Datacentre) wait(idle func() error) error {
-	d.changed()
+// withoutLock releases the state's lock while a function blocks. All other work of calls and workers is done with the
+// lock held.
+func (d *Datacentre) withoutLock(block func() error) error {
+	d.unlockWrite()
 	defer d.mu.Lock()
 
-	return idle()
+	return block()
 }
 
-// lockFile is one of PVE's lock files, of VMs' configurations and of storages, or what keeps calls to one guest apart.
-func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
+// lockFor returns the lock for a key: a lock file of PVE, or the lock that serializes calls to a guest.
+func (d *Datacentre) lockFor(key string) *semaphore.Weighted {
 	if d.locks[key] == nil {
 		d.locks[key] = semaphore.NewWeighted(exclusive)
 	}
@@ -39,16 +39,16 @@ func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
 	return d.locks[key]
 }
 
-// acquire takes a lock file of a place, such as a host, and refuses in PVE's words after so long in modelled time.
+// acquire takes a lock file of a scope, such as a host. After the modelled timeout it fails with PVE's message.
 func (d *Datacentre) acquire(
-	ctx context.Context, place, file string, weight int64, patience time.Duration,
+	ctx context.Context, scope, file string, weight int64, timeout time.Duration,
 ) (func(), error) {
-	limited, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(patience), shortestLockTimeout))
+	timeoutCtx, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(timeout), minLockTimeout))
 	defer cancel()
 
-	lock := d.lockFile(place + file)
+	lock := d.lockFor(scope + file)
 
-	switch err := d.wait(func() error { return lock.Acquire(limited, weight) }); {
+	switch err := d.withoutLock(func() error { return lock.Acquire(timeoutCtx, weight) }); {
 	case err == nil:
 		return func() { lock.Release(weight) }, nil
 	case ctx.Err() != nil:
@@ -58,32 +58,31 @@ func (d *Datacentre) acquire(
 	}
 }
 
-// lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with
-// no one.
-func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, patience time.Duration) (func(), error) {
-	return d.acquire(ctx, "", fmt.Sprintf("/var/lock/qemu-server/lock-%d.conf", vmid), weight, patience)
+// lockConfig takes a VM's configuration lock: with weight 1 shared, with exclusive alone.
+func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, timeout time.Duration) (func(), error) {
+	return d.acquire(ctx, "", fmt.Sprintf("/var/lock/qemu-server/lock-%d.conf", vmid), weight, timeout)
 }
 
-// lockStorage takes the lock under which a storage of a host makes and removes volumes.
+// lockStorage takes the lock under which a storage of a host allocates and deletes volumes.
 func (d *Datacentre) lockStorage(ctx context.Context, s *Storage) (func(), error) {
 	return d.acquire(ctx, s.Host, "/var/lock/pve-manager/pve-storage-"+s.Name, exclusive, lockTimeout)
 }
 
-// longestWait is for how long a copy waits for others at most.
-const longestWait = 1000 * time.Hour
+// maxCopyWait is how long a copy waits for other copies.
+const maxCopyWait = 1000 * time.Hour
 
-// copyBytes lets as much modelled time pass as copying so many bytes from and to the storages takes. A storage copies
-// one thing after the other, which takes as long as all of them at once would.
-func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, over ...*Storage) error {
+// copyBytes sleeps for as long as copying bytes between the storages takes. A storage copies one thing at a time, which
+// takes as long in total as copying all at once.
+func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, storages ...*Storage) error {
 	var keys []string
-	for _, s := range over {
+	for _, s := range storages {
 		keys = append(keys, s.key())
 	}
 
 	slices.Sort(keys)
 
 	for _, key := range slices.Compact(keys) {
-		unlock, err := d.acquire(ctx, "copy/", key, exclusive, longestWait)
+		unlock, err := d.acquire(ctx, "copy/", key, exclusive, maxCopyWait)
 		if err != nil {
 			return err
 		}

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// errMigration is how a migration ends whose log says why.
+// errMigration ends a migration whose log has the reason.
 var errMigration = errors.New("migration aborted")
 
-// Migrate moves a VM to another host: with online a running one as it runs, with-local-disks its disks with it.
+// Migrate moves a VM to another host: a running one with online, its local disks with with-local-disks.
 func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string, error) {
 	if to := r["targetstorage"]; to != "" && to != "1" {
 		return "", WrongParameter(
-			"targetstorage", "the lab moves disks to storages of the same name only: leave it out, or state 1",
+			"targetstorage", "the lab moves disks to storages of the same name only: leave it out, or set 1",
 		)
 	}
 
@@ -32,7 +32,7 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 	}
 
 	return d.vmTask(user, hostName, "qmigrate", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
-		list, err := d.travelling(v, r)
+		list, err := d.volumesToMigrate(v, r)
 		if err != nil {
 			w.log("ERROR: %s", err)
 
@@ -40,8 +40,8 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 		}
 
 		for _, vol := range list {
-			from, _ := d.needStorage(v.Host, vol.Storage, "") // that there are both is checked
-			to, _ := d.needStorage(r["target"], vol.Storage, "")
+			from, _ := d.lookupStorage(v.Host, vol.Storage, "") // both were checked
+			to, _ := d.lookupStorage(r["target"], vol.Storage, "")
 
 			if err := d.copyBytes(ctx, vol.UsedBytes, from, to); err != nil {
 				return err
@@ -52,9 +52,9 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 			return err
 		}
 
-		// The volumes keep their names: a VMID is the cluster's, so they are free on the target unless something was left.
+		// Volumes keep their names: VMIDs are the cluster's, so only leftovers could conflict on the target.
 		for _, vol := range list {
-			d.free(vol)
+			d.deleteVolumes(vol)
 			vol.Host, vol.Base = r["target"], ""
 			d.state.Volumes[vol.key()] = vol
 		}
@@ -69,13 +69,13 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 	})
 }
 
-// checkMigration is what PVE refuses before there is a task.
+// checkMigration returns what PVE refuses before it starts a task.
 func (d *Datacentre) checkMigration(v *vm, r Config) error {
 	if r["target"] == v.Host {
 		return WrongParameter("target", "target is local node.")
 	}
 
-	if err := cmp.Or(d.needQuorum(), v.locked()); err != nil {
+	if err := cmp.Or(d.checkQuorum(), v.checkLock()); err != nil {
 		return err
 	}
 
@@ -85,7 +85,7 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 
 	for _, dr := range v.Config.drives() {
 		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && !dr.cdrom() {
-			if _, err := d.needStorage(r["target"], vol.Storage, "images"); err != nil {
+			if _, err := d.lookupStorage(r["target"], vol.Storage, "images"); err != nil {
 				return err
 			}
 		}
@@ -94,15 +94,15 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 	return nil
 }
 
-// travelling are the volumes that go with the VM, or what keeps it on its host.
-func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
+// volumesToMigrate returns the volumes that move with the VM, or why the VM cannot move.
+func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
 	if local := v.Config.numbered("hostpci"); len(local) > 0 {
 		return nil, fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 
 	var list []*Volume
 
-	room := map[string]int64{}
+	required := map[string]int64{}
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
@@ -110,7 +110,7 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
 			continue
 		}
 
-		to, err := d.needStorage(r["target"], vol.Storage, "images")
+		to, err := d.lookupStorage(r["target"], vol.Storage, "images")
 
 		switch {
 		case dr.cdrom() && !dr.cloudInit():
@@ -119,15 +119,15 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
 			return nil, fmt.Errorf(
 				"can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID,
 			)
-		case vol.Base != "" && strings.Contains(vol.ID, "base-"): // LVM-thin alone names no base, and copies the whole disk
+		case vol.Base != "" && strings.Contains(vol.ID, "base-"): // LVM-thin names no base, and copies the whole disk
 			return nil, fmt.Errorf("can't migrate '%s' as it's a clone of '%s'", vol.ID, vol.Base)
 		case err != nil:
 			return nil, err
 		case d.state.Volumes[volumeKey(r["target"], vol.ID)] != nil:
 			err = fmt.Errorf("volume already exists on '%s'", r["target"])
 		default:
-			room[to.Name] += vol.UsedBytes
-			err = d.room(to, room[to.Name])
+			required[to.Name] += vol.UsedBytes
+			err = d.checkSpace(to, required[to.Name])
 		}
 
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestRefusedMigration keeps a VM where it is, with PVE's words for it.
+// TestRefusedMigration checks PVE's messages and that the VM stays on its host.
 func TestRefusedMigration(t *testing.T) {
 	t.Parallel()
 
@@ -24,11 +24,11 @@ func TestRefusedMigration(t *testing.T) {
 		refused string
 		logged  string
 	}{
-		"to where it is": {request: datacentre.Config{"target": "pve1"}, refused: "target is local node."},
-		"to a host no one knows": {
+		"to its own host": {request: datacentre.Config{"target": "pve1"}, refused: "target is local node."},
+		"to an unknown host": {
 			request: datacentre.Config{"target": "pve9"}, refused: "no such cluster node 'pve9'",
 		},
-		"running, but not told so": {
+		"running, without online": {
 			running: true,
 			request: datacentre.Config{"target": "pve2"},
 			refused: "can't migrate running VM without --online",
@@ -56,15 +56,15 @@ func TestRefusedMigration(t *testing.T) {
 			t.Parallel()
 
 			d := open(t, fastOptions(t))
-			do := ok(t, d)
+			do := requireOK(t, d)
 			do(
 				d.Download(
 					root, "pve1", "local",
 					datacentre.Config{"url": "https://factory.lab/talos", "content": "iso", "filename": "talos.iso"},
 				),
 			)
-			do(d.CreateVM(root, "pve1", 100, basic(tc.more)))
-			template(t, d, 900, "local-zfs")
+			do(d.CreateVM(root, "pve1", 100, basicVM(tc.more)))
+			createTemplate(t, d, 900, "local-zfs")
 			do(d.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101"}))
 
 			if tc.running {
@@ -75,7 +75,7 @@ func TestRefusedMigration(t *testing.T) {
 			if tc.refused != "" {
 				require.ErrorContains(t, err, tc.refused)
 			} else {
-				assert.Equal(t, "migration aborted", exit(t, d, upid, err))
+				assert.Equal(t, "migration aborted", exitStatus(t, d, upid, err))
 				assert.Contains(t, d.TaskLog(upid), tc.logged)
 			}
 

@@ -7,46 +7,46 @@ import (
 	"strings"
 )
 
-// Network is the subnet behind a bridge, on every host that has the bridge, with DHCP.
+// Network is the subnet with DHCP behind a bridge, on each host that has the bridge.
 type Network struct {
 	Bridge  string
 	Prefix  netip.Prefix
 	Gateway netip.Addr
 	DNS     []netip.Addr
-	// First and Last bound the DHCP pool.
+	// First and Last are the bounds of the DHCP pool.
 	First, Last netip.Addr
 }
 
-// Lease is what DHCP gave a network card.
+// Lease is a DHCP lease of a network card.
 type Lease struct {
 	Address netip.Prefix
 	Gateway netip.Addr
 	DNS     []netip.Addr
 }
 
-// Reserve makes DHCP give the card this address from now on.
+// Reserve reserves an address for a network card in DHCP.
 func (d *Datacentre) Reserve(mac string, addr netip.Addr) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	d.state.Reservations[strings.ToLower(mac)] = addr
 }
 
-// Lease asks the DHCP server of a bridge; the same card gets the same address again. False where there is no server or
-// its pool is exhausted.
+// Lease returns a network card's lease from the DHCP server of a bridge, or false if there is no server or its pool is
+// exhausted. A card gets the same address again.
 func (d *Datacentre) Lease(bridge, mac string) (Lease, bool) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	n := d.options.Network
 	if bridge != n.Bridge || !n.Prefix.IsValid() {
 		return Lease{}, false
 	}
 
-	addr, ok := d.leased(n, strings.ToLower(mac))
+	addr, ok := d.leaseAddress(n, strings.ToLower(mac))
 
 	return Lease{Address: netip.PrefixFrom(addr, n.Prefix.Bits()), Gateway: n.Gateway, DNS: n.DNS}, ok
 }
 
-func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
+func (d *Datacentre) leaseAddress(n Network, mac string) (netip.Addr, bool) {
 	if a, ok := d.state.Reservations[mac]; ok {
 		return a, true
 	}
@@ -75,22 +75,22 @@ func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// connects says whether a card gets to its bridge; absent is how Proxmox says that there is no such bridge.
-func (h *HostOptions) connects(n NIC, absent string) error {
+// checkBridge refuses a network card that cannot be connected; missingBridge is Proxmox' message for a missing bridge.
+func (h *HostOptions) checkBridge(n NIC, missingBridge string) error {
 	switch {
 	case n.Bridge == "":
 		return nil
 	case !slices.Contains(h.Bridges, n.Bridge):
-		return fmt.Errorf(absent, n.Bridge)
-	case n.VLAN != 0 && n.Bridge != h.Bridges[0]: // one that is not VLAN-aware has a VLAN tagged at its ports
+		return fmt.Errorf(missingBridge, n.Bridge)
+	case n.VLAN != 0 && n.Bridge != h.Bridges[0]: // without VLAN awareness, a port tags the VLAN
 		return fmt.Errorf("no physical interface on bridge '%s'", n.Bridge)
 	default:
 		return nil
 	}
 }
 
-// plug connects the cards of a change to their bridges while the VM runs.
-func (d *Datacentre) plug(v *vm, set Config) error {
+// hotplugNICs applies changed network cards to a running VM.
+func (d *Datacentre) hotplugNICs(v *vm, set Config) error {
 	if v.Started == nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (d *Datacentre) plug(v *vm, set Config) error {
 	problems := map[string]string{}
 
 	for _, k := range set.numbered("net") {
-		if err := d.plugNIC(v, k); err != nil {
+		if err := d.hotplugNIC(v, k); err != nil {
 			problems[k] = "hotplug problem - " + err.Error() + "\n"
 		} else {
 			v.Started[k] = v.Config[k]
@@ -112,13 +112,13 @@ func (d *Datacentre) plug(v *vm, set Config) error {
 	return nil
 }
 
-// plugNIC moves a card that is there to another bridge, or plugs one that is not.
-func (d *Datacentre) plugNIC(v *vm, key string) error {
-	was := Config{key: v.Started[key]}.nics()
+// hotplugNIC moves an existing card to another bridge, or plugs a new one.
+func (d *Datacentre) hotplugNIC(v *vm, key string) error {
+	old := Config{key: v.Started[key]}.nics()
 
 	for _, n := range (Config{key: v.Config[key]}).nics() {
-		err := d.host(v.Host).connects(n, "interface %s does not exist")
-		if err != nil && (len(was) == 0 || was[0].Model != n.Model || was[0].MAC != n.MAC) {
+		err := d.host(v.Host).checkBridge(n, "interface %s does not exist")
+		if err != nil && (len(old) == 0 || old[0].Model != n.Model || old[0].MAC != n.MAC) {
 			return fmt.Errorf("VM %d qmp command 'netdev_add' failed - network script "+
 				"/usr/libexec/qemu-server/pve-bridge-hotplug failed with status 256", v.ID)
 		}

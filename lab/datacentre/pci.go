@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// alternatives resolves a hostpci value to the sets of devices of which a start takes the first that is free; the
-// errors are those of a start.
-func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
+// pciAlternatives resolves a hostpci value to sets of devices; a start takes the first free set. Errors are those of a
+// start.
+func (d *Datacentre) pciAlternatives(h Host, value string) ([][]PCIDevice, error) {
 	p := ParseProperties("hostpci0", value)
 	paths := []string{p["host"]}
 
 	if name := p["mapping"]; name != "" {
 		m := d.state.Records[Mappings][name]
 
-		entries := onNode(m, h.Name)
+		entries := mappingEntries(m, h.Name)
 		if len(entries) == 0 {
 			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
 		}
@@ -24,7 +24,7 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 		paths = nil
 
 		for _, entry := range entries {
-			if err := checkEntry(name, m.Bool("mdev"), h, entry); err != nil {
+			if err := checkMappingEntry(name, m.Bool("mdev"), h, entry); err != nil {
 				return nil, fmt.Errorf("PCI device mapping invalid (hardware probably changed): %w", err)
 			}
 
@@ -52,8 +52,8 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 	return list, nil
 }
 
-// onNode are the mapping's entries of a host.
-func onNode(mapping Config, host string) []Config {
+// mappingEntries returns a mapping's entries for a host.
+func mappingEntries(mapping Config, host string) []Config {
 	var list []Config
 
 	for _, text := range mapping.Values("map") {
@@ -65,11 +65,11 @@ func onNode(mapping Config, host string) []Config {
 	return list
 }
 
-// checkEntry compares what an entry of a mapping says with the host's devices, property by property in Proxmox' order.
-func checkEntry(name string, mdev bool, h Host, entry Config) error {
+// checkMappingEntry compares an entry of a mapping with the host's devices, property by property in Proxmox' order.
+func checkMappingEntry(name string, mdev bool, h Host, entry Config) error {
 	for i, path := range strings.Split(entry["path"], ";") {
 		if !strings.Contains(path, ".") {
-			path += ".0" // a whole device: its first function has to match
+			path += ".0" // a whole device: its first function must match
 		}
 
 		found := h.pciDevices(path)
@@ -83,22 +83,22 @@ func checkEntry(name string, mdev bool, h Host, entry Config) error {
 		}
 
 		// No device of the lab offers mediated devices.
-		for _, property := range []struct{ name, is, says string }{
+		for _, property := range []struct{ name, actual, expected string }{
 			{"id", found[0].IDs(), entry["id"]},
 			{"iommugroup", group, entry["iommugroup"]},
 			{"mdev", "0", map[bool]string{false: "0", true: "1"}[mdev]},
 			{"subsystem-id", found[0].SubsystemIDs(), entry["subsystem-id"]},
 		} {
-			is, says := property.is, strings.ReplaceAll(property.says, "0x", "")
+			actual, expected := property.actual, strings.ReplaceAll(property.expected, "0x", "")
 
 			switch {
-			case property.name == "iommugroup" && i > 0 || is == says:
-			case says == "":
+			case property.name == "iommugroup" && i > 0 || actual == expected:
+			case expected == "":
 				return fmt.Errorf("missing expected property '%s' for device '%s'", property.name, path)
-			case is == "":
+			case actual == "":
 				return fmt.Errorf("unexpected property '%s' configured for device '%s'", property.name, path)
 			default:
-				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, name, is, says)
+				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, name, actual, expected)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func checkEntry(name string, mdev bool, h Host, entry Config) error {
 	return nil
 }
 
-// choosePCI decides which devices a VM starts with; the worker's log gets what KVM prints.
+// choosePCI selects the devices for a VM's start and logs KVM's messages to the worker.
 func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 	h := d.hostView(d.host(v.Host))
 
@@ -117,7 +117,7 @@ func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 			return nil, errors.New("q35 machine model is not enabled")
 		}
 
-		sets, err := d.alternatives(h, v.Config[key])
+		sets, err := d.pciAlternatives(h, v.Config[key])
 		if err != nil {
 			return nil, err
 		}
@@ -151,17 +151,17 @@ func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 	return chosen, nil
 }
 
-// pickSet takes the first of several alternatives that is free. A single one is taken as it is: whether it is free
-// shows later, in other words.
+// pickSet returns the first free set. A single set is returned without this check: choosePCI reports it with another
+// error.
 func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCIDevice) ([]PCIDevice, error) {
 	for _, set := range sets {
-		twice := slices.IndexFunc(set, func(p PCIDevice) bool { return slices.Contains(chosen, p) })
-		if len(sets) == 1 && twice >= 0 {
-			return nil, fmt.Errorf("device '%s' assigned more than once", set[twice].Address)
+		duplicate := slices.IndexFunc(set, func(p PCIDevice) bool { return slices.Contains(chosen, p) })
+		if len(sets) == 1 && duplicate >= 0 {
+			return nil, fmt.Errorf("device '%s' assigned more than once", set[duplicate].Address)
 		}
 
 		free := !slices.ContainsFunc(set, func(p PCIDevice) bool { return d.pciUser(v, p.Address) != 0 })
-		if len(sets) == 1 || twice < 0 && free {
+		if len(sets) == 1 || duplicate < 0 && free {
 			return set, nil
 		}
 	}
@@ -169,8 +169,8 @@ func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCI
 	return nil, fmt.Errorf("could not find a free device for '%s'", key)
 }
 
-// groupProblem is why VFIO refuses a device for its group: it belongs to another VM too, or to the host. Proxmox binds
-// a whole group to vfio-pci, bridges apart; from the disk that it runs on the lab's host does not part (a real one
+// groupProblem returns why VFIO refuses a device because of its group: another device of it belongs to another VM, or
+// to the host. Proxmox binds a whole group except bridges to vfio-pci; the lab's host keeps its boot disk (a real host
 // would hang).
 func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice) string {
 	for _, other := range h.PCI {
@@ -194,9 +194,8 @@ func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice
 	return ""
 }
 
-// takePCI binds the groups of the devices to vfio-pci, whatever served them; called with the lock held. They stay there
-// when the VM stops.
-func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool) {
+// bindVFIO binds the groups of the devices to vfio-pci, where they stay after the VM stops; it requires the lock.
+func (d *Datacentre) bindVFIO(hostName string, devices []PCIDevice) (changed bool) {
 	s := d.hostState(hostName)
 	if len(devices) == 0 || s.Boot == nil {
 		return false

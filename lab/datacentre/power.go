@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// powerTask runs a power operation of a VM as a task, with its configuration lock. That there is no such VM, the task
-// finds out.
+// powerTask runs an operation on a VM as a task, with its configuration lock. The task reports a missing VM.
 func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run job) (string, error) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+	return d.startTask(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
 		unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 		if err != nil {
 			return err
@@ -27,28 +26,28 @@ func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run job) (
 	})
 }
 
-// vmTask changes a VM in a task, with its configuration lock. What speaks against it, which check says, is asked before
-// there is a task and once more in it.
+// vmTask changes a VM in a task, with its configuration lock. It calls check before it starts the task and again in the
+// task.
 func (d *Datacentre) vmTask(
 	user, hostName, kind string, vmid int, check func(v *vm, inTask bool) error,
 	run func(ctx context.Context, w *worker, v *vm) error,
 ) (string, error) {
 	var v *vm
 
-	checked := func(inTask bool) (err error) {
-		if v, err = d.needVM(hostName, vmid); err == nil {
+	runCheck := func(inTask bool) (err error) {
+		if v, err = d.lookupVM(hostName, vmid); err == nil {
 			err = check(v, inTask)
 		}
 
 		return err
 	}
 
-	if err := locked(d, func() error { return checked(false) }); err != nil {
+	if err := withLock(d, func() error { return runCheck(false) }); err != nil {
 		return "", err
 	}
 
 	return d.powerTask(user, hostName, kind, vmid, func(ctx context.Context, w *worker) error {
-		if err := checked(true); err != nil {
+		if err := runCheck(true); err != nil {
 			return err
 		}
 
@@ -56,9 +55,9 @@ func (d *Datacentre) vmTask(
 	})
 }
 
-// Start switches a VM on.
+// Start starts a VM.
 func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
-	if err := locked(d, d.needQuorum); err != nil {
+	if err := withLock(d, d.checkQuorum); err != nil {
 		return "", err
 	}
 
@@ -68,12 +67,12 @@ func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
 }
 
 func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid int) error {
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 	if err != nil {
 		return err
 	}
 
-	if _, err := d.startable(w, v); err != nil {
+	if _, err := d.checkStart(w, v); err != nil {
 		return err
 	}
 
@@ -81,8 +80,8 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 		return err
 	}
 
-	// Once more: another VM may have taken a device meanwhile.
-	pci, err := d.startable(w, v)
+	// Check again: another VM may have taken a device meanwhile.
+	pci, err := d.checkStart(w, v)
 	if err != nil {
 		return err
 	}
@@ -91,8 +90,8 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	d.state.NextPID++
 	v.Running, v.Since, v.PID, v.Hardware, v.Started = true, time.Now(), d.state.NextPID, &hw, maps.Clone(v.Config)
 
-	if d.takePCI(hostName, pci) {
-		if err := d.wait(func() error { return d.ShowHost(hostName) }); err != nil {
+	if d.bindVFIO(hostName, pci) {
+		if err := d.withoutLock(func() error { return d.ShowHost(hostName) }); err != nil {
 			return err
 		}
 	}
@@ -102,13 +101,13 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	return nil
 }
 
-// startable is what PVE and KVM check before a VM runs, and the devices that it runs with.
-func (d *Datacentre) startable(w *worker, v *vm) ([]PCIDevice, error) {
+// checkStart makes the checks of PVE and KVM before a start, and returns the PCI devices for it.
+func (d *Datacentre) checkStart(w *worker, v *vm) ([]PCIDevice, error) {
 	switch {
 	case v.Template:
 		return nil, errors.New("you can't start a vm if it's a template")
 	case v.Lock != "":
-		return nil, v.locked()
+		return nil, v.checkLock()
 	case v.Running:
 		return nil, fmt.Errorf("VM %d already running", v.ID)
 	}
@@ -116,7 +115,7 @@ func (d *Datacentre) startable(w *worker, v *vm) ([]PCIDevice, error) {
 	h := d.host(v.Host)
 
 	for _, n := range v.Config.nics() {
-		if err := h.connects(n, "bridge '%s' does not exist"); err != nil {
+		if err := h.checkBridge(n, "bridge '%s' does not exist"); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +135,7 @@ func (d *Datacentre) startable(w *worker, v *vm) ([]PCIDevice, error) {
 		return nil, fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
 	}
 
-	if used, _ := d.inUse(v.Host); used+v.Config.MemoryMiB() > h.MemoryMiB {
+	if used, _ := d.usage(v.Host); used+v.Config.MemoryMiB() > h.MemoryMiB {
 		w.log("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 
 		return nil, errors.New("start failed: QEMU exited with code 1")
@@ -145,15 +144,15 @@ func (d *Datacentre) startable(w *worker, v *vm) ([]PCIDevice, error) {
 	return pci, nil
 }
 
-// Stop switches a VM off at once. It is no error if it is off.
+// Stop stops a VM immediately. A stopped VM is not an error.
 func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
 	return d.powerTask(user, hostName, "qmstop", vmid, func(ctx context.Context, _ *worker) error {
 		return d.stop(ctx, hostName, vmid)
 	})
 }
 
-// Shutdown asks the guest to power off, and after the timeout in modelled seconds fails or, with forceStop, switches
-// the VM off. It is no error if it is off; a machine without a system does not hear the signal.
+// Shutdown sends the guest an ACPI shutdown. After the timeout in modelled seconds it fails or, with forceStop, stops
+// the VM. A stopped VM is not an error; a VM without an operating system ignores the signal.
 func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string, error) {
 	return d.powerTask(user, hostName, "qmshutdown", vmid, func(ctx context.Context, _ *worker) error {
 		return d.shutdown(ctx, hostName, vmid, p)
@@ -161,7 +160,7 @@ func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string
 }
 
 func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, p Config) error {
-	if d.deaf(vmid) {
+	if d.ignoresShutdown(vmid) {
 		if err := d.sleep(ctx, time.Duration(cmp.Or(p.Number("timeout", 0), 180))*time.Second); err != nil {
 			return err
 		}
@@ -174,8 +173,8 @@ func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, p 
 	return d.stop(ctx, hostName, vmid)
 }
 
-// deaf says that a VM runs (and is not locked), but with no system in it that would hear an ACPI signal.
-func (d *Datacentre) deaf(vmid int) bool {
+// ignoresShutdown reports whether a VM runs, unlocked, without an operating system that handles an ACPI shutdown.
+func (d *Datacentre) ignoresShutdown(vmid int) bool {
 	v := d.state.VMs[vmid]
 	if v == nil || !v.Running || v.Lock != "" || v.Hardware == nil {
 		return false
@@ -194,13 +193,13 @@ func (d *Datacentre) deaf(vmid int) bool {
 }
 
 func (d *Datacentre) stop(ctx context.Context, hostName string, vmid int) error {
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 
 	switch {
 	case err != nil:
-		return d.noConfiguration(hostName, vmid)
+		return errNoConfiguration(hostName, vmid)
 	case v.Lock != "":
-		return v.locked()
+		return v.checkLock()
 	case !v.Running:
 		return nil
 	}
@@ -214,29 +213,29 @@ func (d *Datacentre) stop(ctx context.Context, hostName string, vmid int) error 
 	return nil
 }
 
-// powerOff takes the guest away and marks the VM as stopped.
+// powerOff ends the guest and marks the VM as stopped.
 func (d *Datacentre) powerOff(v *vm) {
 	if v.Running {
 		d.withGuest(v.ID, func(g Guests) { g.PowerOff(v.ID) })
 	}
 
-	v.off()
+	v.setStopped()
 }
 
-// GuestShutdown tells that the guest has powered itself off; Guests.PowerOff is not called.
+// GuestShutdown records that the guest powered itself off; it does not call Guests.PowerOff.
 func (d *Datacentre) GuestShutdown(vmid int) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	if v := d.state.VMs[vmid]; v != nil {
-		v.off()
+		v.setStopped()
 	}
 }
 
-func (v *vm) off() {
+func (v *vm) setStopped() {
 	v.Running, v.Since, v.PID, v.Hardware, v.Started = false, time.Time{}, 0, nil, nil
 }
 
-// Reboot shuts down and starts again, with what has changed in the configuration.
+// Reboot shuts down a VM and starts it with its pending changes.
 func (d *Datacentre) Reboot(user, hostName string, vmid int, p Config) (string, error) {
 	return d.restart(user, hostName, "qmreboot", vmid, func(ctx context.Context, w *worker) error {
 		if err := d.shutdown(ctx, hostName, vmid, p); err != nil {
@@ -247,10 +246,10 @@ func (d *Datacentre) Reboot(user, hostName string, vmid int, p Config) (string, 
 	})
 }
 
-// Reset is the reset button: the machine restarts on the hardware it was switched on with.
+// Reset restarts a VM with the hardware of its power-on, like a reset button.
 func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 	return d.restart(user, hostName, "qmreset", vmid, func(_ context.Context, _ *worker) error {
-		v, err := d.needVM(hostName, vmid)
+		v, err := d.lookupVM(hostName, vmid)
 		if err != nil || !v.Running {
 			return err
 		}
@@ -269,7 +268,7 @@ func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 func (d *Datacentre) restart(user, hostName, kind string, vmid int, run job) (string, error) {
 	v, err := d.GuestVM(hostName, vmid)
 	if err != nil {
-		return "", d.noConfiguration(hostName, vmid)
+		return "", errNoConfiguration(hostName, vmid)
 	}
 
 	if !v.Running {

@@ -14,21 +14,20 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// ParseProperties takes the value of a configuration's key apart that is a property string, such as
-// "local-lvm:vm-100-disk-0,discard=on,size=20G", by the names of its parts. Of entries of a list, which have no key,
-// all parts are named.
+// ParseProperties parses a property string, such as "local-lvm:vm-100-disk-0,discard=on,size=20G", that is the value of
+// a configuration key. Entries of a list have no key: all their properties are named.
 func ParseProperties(key, value string) Config {
 	if key == "startup" && value != "" && value[0] >= '0' && value[0] <= '9' {
-		value = "order=" + value // Proxmox reads it in a way of its own
+		value = "order=" + value // Proxmox parses this key differently
 	}
 
 	return schema.Properties(key, value)
 }
 
-// Properties takes the value of a key apart.
+// Properties parses the value of a key.
 func (c Config) Properties(key string) Config { return ParseProperties(key, c[key]) }
 
-// With returns the properties with a value set, or removed by an empty one.
+// With returns a copy with a value set, or removed if it is empty.
 func (c Config) With(name, value string) Config {
 	c = maps.Clone(c)
 	if c[name] = value; value == "" {
@@ -38,7 +37,7 @@ func (c Config) With(name, value string) Config {
 	return c
 }
 
-// Format prints the properties of a key as PVE does: the default one's value first and alone, the others by name.
+// Format formats the properties of a key like PVE: the value of the default property first, then the others by name.
 func (c Config) Format(key string) string {
 	parts, first := []string{}, schema.DefaultProperty(key)
 	if c[first] != "" {
@@ -54,7 +53,7 @@ func (c Config) Format(key string) string {
 	return strings.Join(parts, ",")
 }
 
-// FormatSize prints bytes the way PVE does: "20G", "528K".
+// FormatSize formats bytes like PVE: "20G", "528K".
 func FormatSize(n int64) string {
 	unit := ""
 	for i := 0; n != 0 && n%1024 == 0 && i < 4; i++ {
@@ -64,7 +63,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// ParseSize reads "20G", "528K" or plain bytes.
+// ParseSize parses "20G", "528K" or plain bytes.
 func ParseSize(s string) (int64, error) {
 	units := map[byte]int64{'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30, 'T': 1 << 40}
 
@@ -89,18 +88,18 @@ var (
 	driveKey   = regexp.MustCompile(`^(ide|sata|scsi|virtio|efidisk|tpmstate|unused)\d+$`)
 )
 
-// known says whether VMs have a configuration key that can be set.
-func known(key string) bool {
+// isConfigKey reports whether a VM's configuration has a key that can be set.
+func isConfigKey(key string) bool {
 	_, ok := schema.Config(key)
 
 	return ok
 }
 
-// IsDrive says whether a configuration key is a disk or CD-ROM: scsi0, ide2, efidisk0, unused0, …
-func IsDrive(key string) bool { return driveKey.MatchString(key) && known(key) }
+// IsDrive reports whether a configuration key is a disk or CD-ROM drive: scsi0, ide2, efidisk0, unused0, …
+func IsDrive(key string) bool { return driveKey.MatchString(key) && isConfigKey(key) }
 
-// checkKeys refuses what ssh-keygen does not take for public keys, as PVE does (PVE::Tools::validate_ssh_public_keys).
-func (c Config) checkKeys() error {
+// checkSSHKeys refuses public keys that ssh-keygen does not accept (PVE::Tools::validate_ssh_public_keys).
+func (c Config) checkSSHKeys() error {
 	keys, err := url.PathUnescape(c["sshkeys"])
 	if err != nil {
 		return WrongParameter("sshkeys", "%s", err)

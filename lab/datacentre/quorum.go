@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Votes are corosync's: each host has one, and beside an even number of hosts a QDevice has another, as Proxmox
+// Votes are corosync's votes: each host has one. With an even number of hosts, a QDevice has another, as Proxmox
 // recommends.
 type Votes struct {
-	// Expected are those of the whole cluster, Total those that are there, Needed those of a quorum.
+	// Expected are the votes of the whole cluster, Total those present, Needed those of a quorum.
 	Expected, Total, Needed int
 	QDevice                 bool
 }
 
-// Votes returns the cluster's votes, none for a host that stands alone.
-func (d *Datacentre) Votes() Votes { return locked(d, d.votes) }
+// Votes returns the cluster's votes, or zeros for a standalone host.
+func (d *Datacentre) Votes() Votes { return withLock(d, d.votes) }
 
-// votes is called with the lock held.
+// votes requires the lock.
 func (d *Datacentre) votes() Votes {
 	if d.options.Cluster == "" {
 		return Votes{}
@@ -26,7 +26,7 @@ func (d *Datacentre) votes() Votes {
 	v := Votes{Expected: len(d.hosts), QDevice: len(d.hosts)%2 == 0}
 
 	for _, h := range d.hosts {
-		if d.online(h.Name) {
+		if d.isOnline(h.Name) {
 			v.Total++
 		}
 	}
@@ -37,81 +37,81 @@ func (d *Datacentre) votes() Votes {
 	}
 
 	v.Needed = v.Expected/2 + 1
-	if d.anyFault(func(f *Fault) bool { return f.NoQuorum }) {
+	if d.hasFault(func(f *Fault) bool { return f.NoQuorum }) {
 		v.Total = min(v.Total, v.Needed-1)
 	}
 
 	return v
 }
 
-// online is called with the lock held.
-func (d *Datacentre) online(host string) bool {
-	unreachable := d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
+// isOnline requires the lock.
+func (d *Datacentre) isOnline(host string) bool {
+	unreachable := d.hasFault(func(f *Fault) bool { return f.Offline && f.Host == host })
 
 	return !unreachable && d.hostState(host).DownUntil.IsZero()
 }
 
-// Quorate says whether the cluster has a majority.
-func (d *Datacentre) Quorate() bool { return locked(d, d.quorate) }
+// Quorate reports whether the cluster has quorum.
+func (d *Datacentre) Quorate() bool { return withLock(d, d.isQuorate) }
 
-// quorate is called with the lock held.
-func (d *Datacentre) quorate() bool {
+// isQuorate requires the lock.
+func (d *Datacentre) isQuorate() bool {
 	v := d.votes()
 
 	return v.Total >= v.Needed
 }
 
-// needQuorum is the check with which PVE begins what makes, starts and moves guests; called with the lock held.
-func (d *Datacentre) needQuorum() error {
-	if d.quorate() {
+// checkQuorum is PVE's check before it creates, starts or moves guests; it requires the lock.
+func (d *Datacentre) checkQuorum() error {
+	if d.isQuorate() {
 		return nil
 	}
 
 	return Refuse("cluster not ready - no quorum?")
 }
 
-// writable is what a write to a file below /etc/pve, which is read-only without quorum, answers.
-func (d *Datacentre) writable(file string) error {
-	if d.quorate() {
+// checkWritable returns the error of writing a file in /etc/pve, which is read-only without quorum.
+func (d *Datacentre) checkWritable(file string) error {
+	if d.isQuorate() {
 		return nil
 	}
 
 	return Refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
 }
 
-// commit is what a change of a VM's configuration file takes: its time, and a quorum.
-func (d *Datacentre) commit(ctx context.Context, hostName string, vmid int, takes time.Duration) error {
-	if err := d.sleep(ctx, takes); err != nil {
+// commitConfig takes the time of writing a VM's configuration file, and fails without quorum.
+func (d *Datacentre) commitConfig(ctx context.Context, hostName string, vmid int, duration time.Duration) error {
+	if err := d.sleep(ctx, duration); err != nil {
 		return err
 	}
 
-	return d.writable(configFile(hostName, vmid))
+	return d.checkWritable(configFile(hostName, vmid))
 }
 
-// LockClusterFile takes the lock under which a file of the whole cluster, such as "user.cfg", is changed.
+// LockClusterFile takes the lock for changing a file of the cluster file system, such as "user.cfg".
 func (d *Datacentre) LockClusterFile(file string) (unlock func(), err error) {
 	if !d.Quorate() {
 		return nil, Refuse("cfs-lock 'file-%s' error: no quorum!", file)
 	}
 
-	d.clusterFiles.Lock()
+	d.clusterFileMu.Lock()
 
-	return d.clusterFiles.Unlock, nil
+	return d.clusterFileMu.Unlock, nil
 }
 
 func configFile(hostName string, vmid int) string {
 	return fmt.Sprintf("nodes/%s/qemu-server/%d.conf", hostName, vmid)
 }
 
-// clusterLockExpires is how long a lock of the cluster file system is kept for a holder that is gone.
+// clusterLockExpires is the age at which a lock of the cluster file system can be taken from its holder.
 const clusterLockExpires = 2 * time.Minute
 
-// LockCluster takes a lock of the cluster file system, a folder below /etc/pve/priv/lock; refused is why not, in the
-// system's words.
+// LockCluster takes a lock of the cluster file system, a folder in /etc/pve/priv/lock, or returns the system's error
+// text.
 func (d *Datacentre) LockCluster(name string) (refused string) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	if !d.quorate() {
+	if !d.isQuorate() {
 		return "Permission denied"
 	}
 
@@ -124,16 +124,16 @@ func (d *Datacentre) LockCluster(name string) (refused string) {
 	return ""
 }
 
-// UnlockCluster gives a lock back.
+// UnlockCluster releases a lock.
 func (d *Datacentre) UnlockCluster(name string) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	delete(d.clusterLocks, name)
 }
 
-// RequestUnlock releases a lock that is old enough; anybody may ask for that.
+// RequestUnlock releases an expired lock; any process may request it.
 func (d *Datacentre) RequestUnlock(name string) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	taken, held := d.clusterLocks[name]
 	if held && time.Duration(float64(time.Since(taken))*d.options.Clock.Speed()) > clusterLockExpires {

@@ -13,27 +13,27 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// Kind is a kind of records.
+// Kind is a kind of record.
 type Kind string
 
-// The kinds of records; those that access rules are for have the names of ACL.Kind.
+// Kinds of records; those that can hold ACLs have the values of ACL.Kind.
 const (
-	// Users are by ids such as root@pam.
+	// Users have ids such as root@pam.
 	Users  Kind = "user"
 	Groups Kind = "group"
-	// Tokens are by ids such as "root@pam!lab"; the secret of one is its "value".
+	// Tokens have ids such as "root@pam!lab"; "value" is a token's secret.
 	Tokens Kind = "token"
 	Roles  Kind = "role"
-	// Pools have the VMs as members whose VM.Pool names them.
+	// Pools contain the VMs whose Pool names them.
 	Pools Kind = "pool"
-	// Mappings are those of PCI devices.
+	// Mappings are resource mappings of PCI devices.
 	Mappings Kind = "mapping"
 )
 
-// Records returns the records of a kind by id, each by the names of the API's parameters: with passwords and secrets,
-// and with Proxmox' own roles, which are "special".
+// Records returns the records of a kind by id, with the API's parameters as fields, passwords and secrets included.
+// Proxmox' own roles are "special".
 func (d *Datacentre) Records(kind Kind) map[string]Config {
-	return locked(d, func() map[string]Config {
+	return withLock(d, func() map[string]Config {
 		list := map[string]Config{}
 		if kind == Roles {
 			maps.Copy(list, d.specialRoles())
@@ -54,26 +54,26 @@ func (d *Datacentre) Record(kind Kind, id string) (Config, bool) {
 	return record, ok
 }
 
-// Put adds or replaces a record. A value that is empty is none.
+// Put adds or replaces a record without its empty values.
 func (d *Datacentre) Put(kind Kind, id string, record Config) {
-	kept := Config{}
+	values := Config{}
 
 	for name, value := range record {
 		if value != "" {
-			kept[name] = value
+			values[name] = value
 		}
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	if d.state.Records[kind] == nil {
 		d.state.Records[kind] = map[string]Config{}
 	}
 
-	d.state.Records[kind][id] = kept
+	d.state.Records[kind][id] = values
 }
 
-// PutRole adds or replaces a role with these privileges.
+// PutRole adds or replaces a role.
 func (d *Datacentre) PutRole(id string, privileges ...string) error {
 	list, err := d.Privileges(privileges)
 	if err == nil {
@@ -83,7 +83,7 @@ func (d *Datacentre) PutRole(id string, privileges ...string) error {
 	return err
 }
 
-// Privileges is a list of privileges as a role has it: each once, and none that the release does not know.
+// Privileges formats privileges as a role's list without duplicates, and refuses those that the release does not know.
 func (d *Datacentre) Privileges(list []string) (string, error) {
 	all := d.specialRoles()["Administrator"].List("privs")
 
@@ -96,9 +96,9 @@ func (d *Datacentre) Privileges(list []string) (string, error) {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(list))), ","), nil
 }
 
-// Delete removes a record with the access rules that name it, and a user with his tokens and memberships.
+// Delete removes a record with its ACLs, and a user with their tokens and memberships.
 func (d *Datacentre) Delete(kind Kind, id string) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	delete(d.state.Records[kind], id)
 
@@ -113,19 +113,19 @@ func (d *Datacentre) Delete(kind Kind, id string) {
 		}
 	}
 
-	d.dropRules(func(a ACL) bool {
+	d.deleteACLs(func(a ACL) bool {
 		return kind == Roles && a.Role == id || Kind(a.Kind) == kind && a.ID == id ||
 			kind == Users && Kind(a.Kind) == Tokens && strings.HasPrefix(a.ID, id+"!")
 	})
 }
 
-// dropRules removes access rules; called with the lock held.
-func (d *Datacentre) dropRules(gone func(ACL) bool) {
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, gone)
+// deleteACLs requires the lock.
+func (d *Datacentre) deleteACLs(match func(ACL) bool) {
+	d.state.ACL = slices.DeleteFunc(d.state.ACL, match)
 }
 
-// needPool refuses a pool that does not exist; called with the lock held.
-func (d *Datacentre) needPool(id string) error {
+// checkPool refuses a pool that does not exist; it requires the lock.
+func (d *Datacentre) checkPool(id string) error {
 	if _, ok := d.state.Records[Pools][id]; id != "" && !ok {
 		return Forbidden("pool '" + id + "' does not exist")
 	}
@@ -133,9 +133,9 @@ func (d *Datacentre) needPool(id string) error {
 	return nil
 }
 
-// MoveToPool puts VMs into a pool, or with an empty one out of theirs.
+// MoveToPool moves VMs to a pool, or out of their pools if it is empty.
 func (d *Datacentre) MoveToPool(pool string, vmids ...int) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	for _, id := range vmids {
 		if v := d.state.VMs[id]; v != nil {
@@ -144,11 +144,11 @@ func (d *Datacentre) MoveToPool(pool string, vmids ...int) {
 	}
 }
 
-// MappingDigest is that of the file with all PCI mappings, which Proxmox compares before a change.
+// MappingDigest returns the digest of the file with all PCI mappings, which Proxmox compares before a change.
 func (d *Datacentre) MappingDigest() string {
 	b, err := json.Marshal(d.Records(Mappings))
 	if err != nil {
-		panic(err) // texts
+		panic(err) // strings only
 	}
 
 	sum := sha1.Sum(b) //nolint:gosec // as above
@@ -156,25 +156,25 @@ func (d *Datacentre) MappingDigest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// noAccess is the role that revokes whatever other roles grant.
+// noAccess is the role that revokes what other roles grant.
 const noAccess = "NoAccess"
 
-// Releases of PVE that the data centre can be of.
+// The supported releases of PVE.
 const (
 	PVE8 = 8
 	PVE9 = 9
 )
 
-// Release is Proxmox' own, PVE8 or PVE9.
+// Release returns Proxmox' major release, PVE8 or PVE9.
 func (d *Datacentre) Release() int { return d.options.Release }
 
-// specialRoles are Proxmox' own roles by release; Administrator has every privilege there is. PVE 8 has VM.Monitor in
-// place of VM.Replicate and VM.GuestAgent.*.
-var specialRoles = map[int]map[string]Config{PVE8: makeSpecialRoles(PVE8), PVE9: makeSpecialRoles(PVE9)}
+// specialRoles are Proxmox' own roles by release; Administrator has all privileges. PVE 8 has VM.Monitor instead of
+// VM.Replicate and VM.GuestAgent.*.
+var specialRoles = map[int]map[string]Config{PVE8: newSpecialRoles(PVE8), PVE9: newSpecialRoles(PVE9)}
 
 func (d *Datacentre) specialRoles() map[string]Config { return specialRoles[d.options.Release] }
 
-func makeSpecialRoles(release int) map[string]Config {
+func newSpecialRoles(release int) map[string]Config {
 	roles := map[string]Config{}
 
 	for id, privileges := range schema.Roles() {
@@ -193,7 +193,7 @@ func makeSpecialRoles(release int) map[string]Config {
 	return roles
 }
 
-// rolePrivileges returns a role's privileges; false where there is no such role. Called with the lock held.
+// rolePrivileges returns a role's privileges, or false for an unknown role; it requires the lock.
 func (d *Datacentre) rolePrivileges(id string) ([]string, bool) {
 	role, ok := d.specialRoles()[id]
 	if !ok {
@@ -203,35 +203,35 @@ func (d *Datacentre) rolePrivileges(id string) ([]string, bool) {
 	return role.List("privs"), ok
 }
 
-// CheckPassword says whether the user may log in with the password.
+// CheckPassword reports whether the user can log in with the password.
 func (d *Datacentre) CheckPassword(user, password string) bool {
 	u, _ := d.Record(Users, user)
 
-	return usable(u) && u["password"] != "" && subtle.ConstantTimeCompare([]byte(u["password"]), []byte(password)) == 1
+	return isUsable(u) && u["password"] != "" && subtle.ConstantTimeCompare([]byte(u["password"]), []byte(password)) == 1
 }
 
-// CheckUser says whether the account exists and may be used.
+// CheckUser reports whether the account exists and is usable.
 func (d *Datacentre) CheckUser(id string) bool {
 	u, _ := d.Record(Users, id)
 
-	return usable(u)
+	return isUsable(u)
 }
 
-// CheckToken says whether the token ("user@realm!name") and its user may log in with the secret.
+// CheckToken reports whether the token ("user@realm!name") has this secret, and both it and its user are usable.
 func (d *Datacentre) CheckToken(id, secret string) bool {
 	user, _, _ := strings.Cut(id, "!")
 	t, _ := d.Record(Tokens, id)
 
-	return d.CheckUser(user) && usable(t) && subtle.ConstantTimeCompare([]byte(t["value"]), []byte(secret)) == 1
+	return d.CheckUser(user) && isUsable(t) && subtle.ConstantTimeCompare([]byte(t["value"]), []byte(secret)) == 1
 }
 
-// usable says whether there is a user or a token, which is neither disabled nor expired: "expire" is a Unix time, 0 for
+// isUsable reports whether a user or token exists and is neither disabled nor expired: "expire" is a Unix time, 0 is
 // never.
-func usable(account Config) bool {
+func isUsable(account Config) bool {
 	expire := int64(account.Number("expire", 0))
 
 	return account != nil && account["enable"] != "0" && (expire == 0 || expire >= time.Now().Unix())
 }
 
-// SigningKey is what the API signs its tickets with; it outlives the process, as PVE's does.
-func (d *Datacentre) SigningKey() []byte { return locked(d, func() []byte { return d.state.Secret }) }
+// SigningKey returns the key that signs tickets; like PVE's, it persists.
+func (d *Datacentre) SigningKey() []byte { return withLock(d, func() []byte { return d.state.Secret }) }

@@ -9,22 +9,22 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// world is what refusals are tried on: a stopped VM 100, a running 101, templates 900 (LVM) and 901 (ZFS), the latter
-// with a linked clone 902, a locked 103, a protected 104.
-func world(t *testing.T) *datacentre.Datacentre {
+// openWithVMs has a stopped VM 100, a running 101, templates 900 (LVM) and 901 (ZFS), the latter with a linked clone
+// 902, a locked 103 and a protected 104.
+func openWithVMs(t *testing.T) *datacentre.Datacentre {
 	t.Helper()
 
 	d := open(t, fastOptions(t))
-	do := ok(t, d)
+	do := requireOK(t, d)
 
 	for _, vmid := range []int{100, 101, 103} {
-		do(d.CreateVM(root, "pve1", vmid, basic(nil)))
+		do(d.CreateVM(root, "pve1", vmid, basicVM(nil)))
 	}
 
-	do(d.CreateVM(root, "pve1", 104, basic(datacentre.Config{"protection": "1", "ide2": "none,media=cdrom"})))
+	do(d.CreateVM(root, "pve1", 104, basicVM(datacentre.Config{"protection": "1", "ide2": "none,media=cdrom"})))
 	do(d.Start(root, "pve1", 101))
-	template(t, d, 900, "local-lvm")
-	template(t, d, 901, "local-zfs")
+	createTemplate(t, d, 900, "local-lvm")
+	createTemplate(t, d, 901, "local-zfs")
 	do(d.CloneVM(root, "pve1", 901, datacentre.Config{"newid": "902"}))
 	require.NoError(t, d.SetLock(103, "backup"))
 	d.Put(datacentre.Tokens, root+"!lab", datacentre.Config{"value": "secret", "privsep": "0"})
@@ -32,7 +32,7 @@ func world(t *testing.T) *datacentre.Datacentre {
 	return d
 }
 
-// call is something that is refused at once.
+// call is a call that is refused before it starts a task.
 type call func(d *datacentre.Datacentre) error
 
 func create(user string, vmid int, c datacentre.Config) call {
@@ -47,12 +47,12 @@ func set(user string, vmid int, c datacentre.Config) call {
 	return func(d *datacentre.Datacentre) error { return d.SetConfig(user, "pve1", vmid, c) }
 }
 
-// TestRefusedAtOnce are refusals that neither a call of the recording (lab/proxmox/recording) nor a row of the engine's
-// tests of Proxmox' errors meets.
-func TestRefusedAtOnce(t *testing.T) {
+// TestRefusedCalls covers refusals that are neither in the recording (lab/proxmox/recording) nor in the engine's tests
+// of Proxmox' errors.
+func TestRefusedCalls(t *testing.T) {
 	t.Parallel()
 
-	d := world(t)
+	d := openWithVMs(t)
 
 	for name, tc := range map[string]struct {
 		call    call
@@ -63,7 +63,7 @@ func TestRefusedAtOnce(t *testing.T) {
 		"a CD drive of a protected VM": {
 			set(root, 104, datacentre.Config{"cores": "1", "delete": "ide2"}), 500, "can't remove drive 'ide2' - protection mode enabled", "",
 		},
-		"a clone to a host without it": {
+		"a clone to another host": {
 			func(d *datacentre.Datacentre) error {
 				_, err := d.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "200", "full": "1", "target": "pve2"})
 
@@ -93,13 +93,13 @@ func TestRefusedAtOnce(t *testing.T) {
 				assert.Contains(t, e.Message, tc.message)
 			}
 
-			_, made := d.VM(200)
-			assert.False(t, made, "nothing is left of what was refused")
+			_, exists := d.VM(200)
+			assert.False(t, exists, "a refused call creates no VM")
 		})
 	}
 }
 
-func TestTasksThatFail(t *testing.T) {
+func TestFailedTasks(t *testing.T) {
 	t.Parallel()
 
 	type call func(d *datacentre.Datacentre) (string, error)
@@ -121,19 +121,19 @@ func TestTasksThatFail(t *testing.T) {
 		call call
 		want string
 	}{
-		"a start of a locked": {start(103), "VM is locked (backup)"},
-		"too much memory":     {startWith(datacentre.Config{"memory": "15000"}), "start failed: QEMU exited with code 1"},
-		"too many processors": {startWith(datacentre.Config{"cores": "9"}), "MAX 8 vcpus allowed per VM on this node"},
-		"a bridge that is not": {
+		"a start of a locked VM": {start(103), "VM is locked (backup)"},
+		"too much memory":        {startWith(datacentre.Config{"memory": "15000"}), "start failed: QEMU exited with code 1"},
+		"too many processors":    {startWith(datacentre.Config{"cores": "9"}), "MAX 8 vcpus allowed per VM on this node"},
+		"an unknown bridge": {
 			startWith(datacentre.Config{"net0": "virtio,bridge=vmbr7"}), "bridge 'vmbr7' does not exist",
 		},
-		"a device that is not": {
+		"an unknown device": {
 			startWith(datacentre.Config{"hostpci0": "0000:09:00"}), "no PCI device found for '0000:09:00'",
 		},
-		"a stop of a locked": {
+		"a stop of a locked VM": {
 			func(d *datacentre.Datacentre) (string, error) { return d.Stop(root, "pve1", 103) }, "VM is locked (backup)",
 		},
-		"a shutdown that no one hears": {func(d *datacentre.Datacentre) (string, error) {
+		"a shutdown that the guest ignores": {func(d *datacentre.Datacentre) (string, error) {
 			return d.Shutdown(root, "pve1", 101, datacentre.Config{"timeout": "1"})
 		}, "VM quit/powerdown failed - got timeout"},
 		"a template with clones": {func(d *datacentre.Datacentre) (string, error) {
@@ -145,19 +145,19 @@ func TestTasksThatFail(t *testing.T) {
 				datacentre.Config{"url": "https://x/y", "content": "iso", "filename": "b.img", "compression": "zst"},
 			)
 		}, "decompression failed"},
-		"an import of nothing": {func(d *datacentre.Datacentre) (string, error) {
+		"an import of a missing file": {func(d *datacentre.Datacentre) (string, error) {
 			return d.CreateVM(root, "pve1", 200, datacentre.Config{"scsi0": "local-lvm:0,import-from=/nothing"})
 		}, "unable to create VM 200 - qemu-img: Could not open '/nothing'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			d := world(t)
+			d := openWithVMs(t)
 			upid, err := tc.call(d)
-			assert.Contains(t, exit(t, d, upid, err), tc.want)
+			assert.Contains(t, exitStatus(t, d, upid, err), tc.want)
 
-			_, made := d.VM(200)
-			assert.False(t, made, "nothing is left of what failed")
+			_, exists := d.VM(200)
+			assert.False(t, exists, "a failed task leaves no VM")
 			assert.Contains(t, d.TaskLog(upid)[len(d.TaskLog(upid))-1], "TASK ERROR: ")
 		})
 	}

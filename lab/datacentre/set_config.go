@@ -15,42 +15,41 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// SetConfig changes a VM's configuration: set holds new values, "digest" to guard against others' changes, and in
-// "revert" and "delete" the keys whose changes are taken back, and those to remove. What a running guest sees changes
-// at its next power cycle.
+// SetConfig changes a VM's configuration: set contains new values, an optional "digest" that must match, the keys to
+// "revert" to their current values, and those to "delete". A running guest sees most changes after a power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return err
 	}
 
-	return (&worker{d: d}).do(d.running, func(ctx context.Context, w *worker) error {
+	return (&worker{d: d}).run(d.ctx, func(ctx context.Context, w *worker) error {
 		return d.applyChange(ctx, w, user, hostName, vmid, set, del)
 	})
 }
 
-// SetConfigTask is SetConfig as a task, as POST …/config does.
+// SetConfigTask is SetConfig as a task, like POST …/config.
 func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) (string, error) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return "", err
 	}
 
-	return d.spawn(user, hostName, "qmconfig", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+	return d.startTask(user, hostName, "qmconfig", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
 		return d.applyChange(ctx, w, user, hostName, vmid, set, del)
 	})
 }
 
-// checkChange returns what is set and removed in the end: what is taken back is the one or the other.
+// checkChange returns the values to set and the keys to remove; reverted keys are resolved to one of them.
 func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (Config, []string, error) {
 	digestWanted, skip := set["digest"], set.Bool("skiplock")
 	revert, del := set.List("revert"), set.List("delete")
 
-	set, err := set.settings()
+	set, err := set.vmConfig()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,7 +62,7 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 		return nil, nil, err
 	}
 
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,55 +71,55 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 		return nil, nil, WrongParameter("hookscript", "script '%s' does not exist\n", id)
 	}
 
-	who := subject{d: d, user: user, vmid: vmid}
+	caller := subject{d: d, user: user, vmid: vmid}
 
 	for _, dr := range set.drives() {
-		if _, err := who.plan(hostName, dr); err != nil {
+		if _, err := caller.planDrive(hostName, dr); err != nil {
 			return nil, nil, err
 		}
 	}
 
-	if err := who.mayChange(v.Config, set, del); err != nil {
+	if err := caller.authoriseChange(v.Config, set, del); err != nil {
 		return nil, nil, err
 	}
 
-	was := v.view()
-	if digestWanted != "" && digestWanted != was.Digest {
+	before := v.view()
+	if digestWanted != "" && digestWanted != before.Digest {
 		return nil, nil, Refuse("checksum mismatch (file change by other user?)")
 	}
 
 	if !skip {
-		if err := v.locked(); err != nil {
+		if err := v.checkLock(); err != nil {
 			return nil, nil, err
 		}
 	}
 
 	for _, k := range revert {
-		if value, has := was.Current[k]; has {
+		if value, ok := before.Current[k]; ok {
 			set[k] = value
 		} else {
 			del = append(del, k)
 		}
 	}
 
-	return set, del, set.checkBoot(v.Config)
+	return set, del, set.checkBootOrder(v.Config)
 }
 
-// checkNames refuses names of options that there are not, and those that are in two places of a change.
+// checkNames refuses unknown options, and options that are in more than one part of a change.
 func (c Config) checkNames(revert, del []string) error {
 	for _, list := range []struct {
 		name  string
 		names []string
 	}{{"revert", revert}, {"delete", del}} {
 		for _, k := range list.names {
-			_, both := c[k]
+			_, isSet := c[k]
 
 			switch {
-			case both:
+			case isSet:
 				return WrongParameter("delete", "you can't use '-%s' and -%s %s' at the same time", k, list.name, k)
 			case list.name == "delete" && slices.Contains(revert, k):
 				return WrongParameter("revert", "you can't use '-delete %s' and -revert %s' at the same time", k, k)
-			case !known(k):
+			case !isConfigKey(k):
 				return WrongParameter(list.name, "unknown option '%s'", k)
 			}
 		}
@@ -129,10 +128,10 @@ func (c Config) checkNames(revert, del []string) error {
 	return nil
 }
 
-// checkBoot refuses a boot order with a device that the VM, whose configuration was as given, does not have.
-func (c Config) checkBoot(was Config) error {
-	for _, device := range c.stated() {
-		if c[device] == "" && was[device] == "" {
+// checkBootOrder refuses a boot order with a device that the VM, given its old configuration, does not have.
+func (c Config) checkBootOrder(old Config) error {
+	for _, device := range c.explicitBootOrder() {
+		if c[device] == "" && old[device] == "" {
 			return Refuse("invalid bootorder: device '%s' does not exist'", device)
 		}
 	}
@@ -140,22 +139,22 @@ func (c Config) checkBoot(was Config) error {
 	return nil
 }
 
-// stated is the boot order that is stated, none where it is left to Proxmox.
-func (c Config) stated() []string {
+// explicitBootOrder returns the configured boot order, or none with Proxmox' default.
+func (c Config) explicitBootOrder() []string {
 	return schema.SplitList(c.Properties("boot")["order"])
 }
 
-// bootBy states a boot order.
-func (c Config) bootBy(order []string) {
+// setBootOrder sets the boot order.
+func (c Config) setBootOrder(order []string) {
 	c["boot"] = c.Properties("boot").With("order", strings.Join(order, ";")).Format("boot")
 }
 
-// bootCDs appends CD drives that are set to the boot order that the VM had. Where the change states a boot order as
-// well, Proxmox goes by the random order of Perl's keys (update_vm of PVE::API2::Qemu), and a drive that comes after
-// it takes the place of what was stated: in the lab it always does.
-func (c Config) bootCDs(was, set Config) {
-	had := was.stated()
-	order := had
+// appendCDsToBootOrder appends new CD-ROM drives to the VM's old boot order. If the change also sets a boot order,
+// Proxmox' result depends on the random order of Perl's keys (update_vm of PVE::API2::Qemu): a drive handled later
+// overrides that order. In the lab it always does.
+func (c Config) appendCDsToBootOrder(old, set Config) {
+	oldOrder := old.explicitBootOrder()
+	order := oldOrder
 
 	for _, dr := range set.drives() {
 		if dr.cdrom() && !dr.cloudInit() && !slices.Contains(order, dr.key) {
@@ -163,31 +162,31 @@ func (c Config) bootCDs(was, set Config) {
 		}
 	}
 
-	if len(had) > 0 && len(order) > len(had) {
-		c.bootBy(order)
+	if len(oldOrder) > 0 && len(order) > len(oldOrder) {
+		c.setBootOrder(order)
 	}
 }
 
-// hashed is a password that is a hash already, as qemu-server recognises one.
-var hashed = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
+// hashedPassword matches a password that is already a hash, by the rule of qemu-server.
+var hashedPassword = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
 
-// settings are the keys of a request that a configuration has, with values as PVE writes them: tags in order, each
-// once, and of a password its hash.
-func (c Config) settings() (Config, error) {
+// vmConfig returns the configuration keys of a request, with values as PVE writes them: tags sorted without duplicates,
+// a password hashed.
+func (c Config) vmConfig() (Config, error) {
 	c = maps.Clone(c)
-	maps.DeleteFunc(c, func(key, _ string) bool { return !known(key) })
+	maps.DeleteFunc(c, func(key, _ string) bool { return !isConfigKey(key) })
 
 	if tags := c.List("tags"); len(tags) > 0 {
 		slices.Sort(tags)
 		c["tags"] = strings.Join(slices.Compact(tags), ";")
 	}
 
-	// Of systems other than Windows.
-	if password, set := c["cipassword"]; set && !hashed.MatchString(password) {
+	// PVE hashes it unless the system is Windows.
+	if password, set := c["cipassword"]; set && !hashedPassword.MatchString(password) {
 		c["cipassword"] = fmt.Sprintf("$5$lab$%x", sha256.Sum256([]byte(password)))
 	}
 
-	return c, c.checkKeys()
+	return c, c.checkSSHKeys()
 }
 
 func (d *Datacentre) applyChange(
@@ -199,29 +198,29 @@ func (d *Datacentre) applyChange(
 	}
 	defer unlock()
 
-	if err := d.commit(ctx, hostName, vmid, d.options.Durations.ConfigVM); err != nil {
+	if err := d.commitConfig(ctx, hostName, vmid, d.options.Durations.ConfigVM); err != nil {
 		return Refuse("%s", err)
 	}
 
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 	if err != nil {
 		return err
 	}
 
 	set = maps.Clone(set)
 
-	// What leaves goes before what comes: a cloud-init drive that changes its slot keeps its name.
-	if err := d.dropKeys(v, del); err != nil {
+	// Delete first: a cloud-init drive that changes its slot keeps its volume's name.
+	if err := d.deleteKeys(v, del); err != nil {
 		return err
 	}
 
 	for _, dr := range set.drives() {
-		p, err := subject{d: d, user: user, vmid: vmid}.plan(hostName, dr)
+		p, err := subject{d: d, user: user, vmid: vmid}.planDrive(hostName, dr)
 		if err != nil {
 			return err
 		}
 
-		if set[p.key], err = d.fill(ctx, w, hostName, vmid, p); err != nil {
+		if set[p.key], err = d.createDrive(ctx, w, hostName, vmid, p); err != nil {
 			return err
 		}
 	}
@@ -230,9 +229,9 @@ func (d *Datacentre) applyChange(
 		return err
 	}
 
-	w.keep() // what cannot be plugged waits for the next start
+	w.keepCreated() // a failed hotplug leaves the change pending
 
-	return d.plug(v, set)
+	return d.hotplugNICs(v, set)
 }
 
 func (d *Datacentre) mergeConfig(v *vm, set Config) error {
@@ -242,7 +241,7 @@ func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 		switch {
 		case IsDrive(k):
 			id := parseDrive(k, value).volume()
-			d.release(v, next, k, id)
+			d.detachDrive(v, next, k, id)
 			maps.DeleteFunc(next, func(k, v string) bool { // no longer unused
 				return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id
 			})
@@ -259,7 +258,7 @@ func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 		next[k] = value
 	}
 
-	next.bootCDs(v.Config, set)
+	next.appendCDsToBootOrder(v.Config, set)
 
 	if next["vmgenid"] == "1" {
 		next["vmgenid"] = uuid.NewString()
@@ -278,9 +277,9 @@ func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 	return nil
 }
 
-func (d *Datacentre) dropKeys(v *vm, del []string) error {
+func (d *Datacentre) deleteKeys(v *vm, del []string) error {
 	for _, k := range del {
-		if err := v.keepsDrive(k); err != nil {
+		if err := v.checkDriveRemoval(k); err != nil {
 			return err
 		}
 	}
@@ -293,10 +292,10 @@ func (d *Datacentre) dropKeys(v *vm, del []string) error {
 			v.Lock = ""
 		case isIndexed(k, "unused"):
 			if vol := d.findVolume(v.Host, parseDrive(k, next[k]).volume()); vol != nil && vol.VMID == v.ID {
-				d.free(vol)
+				d.deleteVolumes(vol)
 			}
 		case IsDrive(k):
-			d.release(v, next, k, "")
+			d.detachDrive(v, next, k, "")
 		}
 
 		if isIndexed(k, "net") {
@@ -305,8 +304,9 @@ func (d *Datacentre) dropKeys(v *vm, del []string) error {
 
 		delete(next, k)
 
-		if left := slices.DeleteFunc(next.stated(), func(device string) bool { return device == k }); len(left) > 0 {
-			next.bootBy(left)
+		isDeleted := func(device string) bool { return device == k }
+		if order := slices.DeleteFunc(next.explicitBootOrder(), isDeleted); len(order) > 0 {
+			next.setBootOrder(order)
 		}
 	}
 
@@ -315,25 +315,25 @@ func (d *Datacentre) dropKeys(v *vm, del []string) error {
 	return nil
 }
 
-// keepsDrive refuses the removal of a drive of a protected VM; one that it does not have is passed over.
-func (v *vm) keepsDrive(key string) error {
+// checkDriveRemoval refuses to remove a drive of a protected VM; a missing drive is not an error.
+func (v *vm) checkDriveRemoval(key string) error {
 	value, found := v.Config[key]
 
 	switch {
 	case !found:
 		return nil
 	case isIndexed(key, "unused"):
-		return v.kept("unused disk '%s'", parseDrive(key, value).file())
+		return v.checkProtection("unused disk '%s'", parseDrive(key, value).file())
 	case IsDrive(key):
-		return v.kept("drive '%s'", key)
+		return v.checkProtection("drive '%s'", key)
 	default:
 		return nil
 	}
 }
 
-// release takes the volume of a drive out of its slot unless it stays there: cloud-init drives go, disks of the VM
-// become unused, ISOs are only ejected.
-func (d *Datacentre) release(v *vm, next Config, key, stays string) {
+// detachDrive detaches the volume of a slot unless keepID is its id: a cloud-init drive is deleted, a disk of the VM
+// becomes unused, an ISO is ejected.
+func (d *Datacentre) detachDrive(v *vm, next Config, key, keepID string) {
 	value, ok := next[key]
 	if !ok {
 		return
@@ -342,12 +342,12 @@ func (d *Datacentre) release(v *vm, next Config, key, stays string) {
 	old := parseDrive(key, value)
 	vol := d.findVolume(v.Host, old.volume())
 
-	if vol == nil || vol.ID == stays || vol.VMID != v.ID || vol.Content != "images" {
+	if vol == nil || vol.ID == keepID || vol.VMID != v.ID || vol.Content != "images" {
 		return
 	}
 
 	if old.cloudInit() {
-		d.free(vol)
+		d.deleteVolumes(vol)
 
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func TestASavedWorldIsMetAgain(t *testing.T) {
+func TestSaveAndOpen(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -22,11 +22,11 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	first, err := datacentre.Open(o)
 	require.NoError(t, err)
 
-	do := ok(t, first)
+	do := requireOK(t, first)
 	first.Put(datacentre.Users, root, datacentre.Config{"password": "password"})
 	first.Put(datacentre.Tokens, root+"!lab", datacentre.Config{"value": "secret", "privsep": "0"})
 	first.Put(datacentre.Pools, "lab", nil)
-	template(t, first, 900, "local-lvm")
+	createTemplate(t, first, 900, "local-lvm")
 	do(first.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101", "pool": "lab"}))
 	do(first.Start(root, "pve1", 101))
 
@@ -54,15 +54,15 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	again, _ := second.Lease("vmbr0", "02:00:00:00:00:01")
 	assert.Equal(t, lease, again)
 
-	g := newGuests()
+	g := newFakeGuests()
 	second.SetGuests(g)
 
 	hw, on := g.running(101)
-	assert.True(t, on, "a running machine is switched on again")
+	assert.True(t, on, "a running VM is powered on again")
 	assert.Equal(t, 101, hw.VMID)
 }
 
-func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
+func TestCloseRollsBackTasks(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -73,7 +73,7 @@ func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
 	first, err := datacentre.Open(o)
 	require.NoError(t, err)
 
-	upid, err := first.CreateVM(root, "pve1", 100, basic(nil))
+	upid, err := first.CreateVM(root, "pve1", 100, basicVM(nil))
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
 
@@ -87,7 +87,7 @@ func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
+func TestKillLeavesLockedVM(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -97,7 +97,7 @@ func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 	o.SaveDelay = time.Millisecond
 
 	killed := open(t, o)
-	upid, err := killed.CreateVM(root, "pve1", 100, basic(nil))
+	upid, err := killed.CreateVM(root, "pve1", 100, basicVM(nil))
 	require.NoError(t, err)
 
 	copied := o
@@ -128,7 +128,7 @@ func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 	assert.Equal(t, "interrupted by signal", task.ExitStatus)
 }
 
-func TestAStateFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
+func TestUnreadableStateFileIsKept(t *testing.T) {
 	t.Parallel()
 
 	for content, want := range map[string]string{

@@ -11,22 +11,22 @@ import (
 // GiB is a gibibyte in bytes.
 const GiB = int64(1) << 30
 
-// StorageOptions is a storage of a host.
+// StorageOptions describes a storage of a host.
 type StorageOptions struct {
 	// Name is the storage's id, such as "local-lvm".
 	Name string
-	// Type is PVE's: "dir", "lvmthin", "zfspool", "nfs", …
+	// Type is PVE's storage type: "dir", "lvmthin", "zfspool", "nfs", …
 	Type string
-	// Content lists what may lie on it: images, rootdir, iso, vztmpl, backup, snippets, import.
+	// Content lists the content types: images, rootdir, iso, vztmpl, backup, snippets, import.
 	Content []string
 	// SizeBytes is the capacity.
 	SizeBytes int64
-	// Path is the folder of a directory storage, without which its volumes have no path of their own.
+	// Path is the folder of a directory storage; volumes of other storages have no path in it.
 	Path     string
 	Disabled bool
 }
 
-// DefaultStorages are those of a fresh installation on LVM, with a ZFS pool beside it.
+// DefaultStorages returns those of a fresh installation on LVM, plus a ZFS pool.
 func DefaultStorages() []StorageOptions {
 	return []StorageOptions{
 		{
@@ -41,7 +41,7 @@ func DefaultStorages() []StorageOptions {
 	}
 }
 
-// Storage is a storage as a host sees it.
+// Storage is a storage of a host, with its usage.
 type Storage struct {
 	StorageOptions
 	Host      string
@@ -49,11 +49,11 @@ type Storage struct {
 	root      string // of the host
 }
 
-// key tells storages apart: no two hosts share one.
+// key is unique: hosts do not share storages.
 func (s *Storage) key() string { return s.Host + "/" + s.Name }
 
-// need is the storage's answer to a use for which it is not made: PVE's words for each case.
-func (s *Storage) need(content string) error {
+// checkContent refuses a disabled storage, or a content type that it does not have, with PVE's message for each case.
+func (s *Storage) checkContent(content string) error {
 	switch {
 	case s.Disabled:
 		return Refuse("storage '%s' is disabled", s.Name)
@@ -66,11 +66,11 @@ func (s *Storage) need(content string) error {
 	}
 }
 
-// needStorage finds a storage of a host that takes the content; any with an empty content.
-func (d *Datacentre) needStorage(hostName, name, content string) (*Storage, error) {
+// lookupStorage returns an enabled storage of a host with a content type; an empty type matches all.
+func (d *Datacentre) lookupStorage(hostName, name, content string) (*Storage, error) {
 	s, err := d.findStorage(hostName, name)
 	if err == nil {
-		err = s.need(content)
+		err = s.checkContent(content)
 	}
 
 	return s, err
@@ -96,7 +96,7 @@ func (d *Datacentre) findStorage(hostName, name string) (*Storage, error) {
 	return nil, Refuse("storage '%s' does not exist", name)
 }
 
-// storages are those of a host, without what is used of them.
+// storages returns a host's storages without their usage.
 func (d *Datacentre) storages(h *HostOptions) []*Storage {
 	var list []*Storage
 	for _, s := range h.Storages {
@@ -108,13 +108,13 @@ func (d *Datacentre) storages(h *HostOptions) []*Storage {
 
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	list := []Storage{}
 
 	if h := d.host(hostName); h != nil {
 		for _, s := range d.storages(h) {
-			s.UsedBytes = d.used(s)
+			s.UsedBytes = d.usedBytes(s)
 			list = append(list, *s)
 		}
 	}
@@ -124,46 +124,46 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 
 // Storage returns one storage of a host.
 func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	s, err := d.findStorage(hostName, name)
 	if err != nil {
 		return Storage{}, err
 	}
 
-	s.UsedBytes = d.used(s)
+	s.UsedBytes = d.usedBytes(s)
 
 	return *s, nil
 }
 
-// used is what a storage has given away; called with the lock held.
-func (d *Datacentre) used(s *Storage) int64 {
-	if d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) }) {
+// usedBytes returns the used bytes of a storage; it requires the lock.
+func (d *Datacentre) usedBytes(s *Storage) int64 {
+	if d.hasFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) }) {
 		return s.SizeBytes
 	}
 
 	var sum int64
 
-	for _, v := range d.contents(s) {
+	for _, v := range d.volumesOn(s) {
 		sum += v.UsedBytes
 	}
 
 	return sum
 }
 
-// room refuses a file that does not fit; called with the lock held.
-func (d *Datacentre) room(s *Storage, bytes int64) error {
-	if d.used(s)+bytes <= s.SizeBytes {
+// checkSpace refuses a file without the space for it; it requires the lock.
+func (d *Datacentre) checkSpace(s *Storage, bytes int64) error {
+	if d.usedBytes(s)+bytes <= s.SizeBytes {
 		return nil
 	}
 
 	return Refuse("No space left on device")
 }
 
-// roomForDisk refuses a disk where nothing is left, in the words of the storage's own tool: disks are thin, and take no
-// space before they are written; called with the lock held.
-func (d *Datacentre) roomForDisk(s *Storage, name string) error {
-	if d.used(s) < s.SizeBytes {
+// checkDiskSpace refuses a disk on a full storage, with the message of the storage's tool. Disks are thin: they occupy
+// no space before they are written. It requires the lock.
+func (d *Datacentre) checkDiskSpace(s *Storage, name string) error {
+	if d.usedBytes(s) < s.SizeBytes {
 		return nil
 	}
 
@@ -190,23 +190,23 @@ func splitVolume(id string) (store, name string, err error) {
 	return store, name, nil
 }
 
-// folders are where the files of a content type lie on a directory storage. Proxmox has no list of files beside them.
-var folders = map[string]string{
+// contentFolders are the folders of content types on a directory storage. Files in them are volumes.
+var contentFolders = map[string]string{
 	"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets",
 }
 
-// hostPath is where a path of a host lies on this machine.
+// hostPath returns a host's path as a path on this computer.
 func (d *Datacentre) hostPath(hostName, file string) string {
 	return filepath.Join(d.host(hostName).Root, filepath.Clean("/"+file))
 }
 
-// file returns a file of a storage, nil where there is none.
-func (s *Storage) file(kind, name string) *Volume {
-	if s.Path == "" || folders[kind] == "" || !extensions[kind].MatchString(name) {
+// findFile returns a file of a storage, or nil.
+func (s *Storage) findFile(kind, name string) *Volume {
+	if s.Path == "" || contentFolders[kind] == "" || !filePatterns[kind].MatchString(name) {
 		return nil
 	}
 
-	info, err := os.Stat(filepath.Join(s.root, s.Path, folders[kind], name))
+	info, err := os.Stat(filepath.Join(s.root, s.Path, contentFolders[kind], name))
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
@@ -217,8 +217,8 @@ func (s *Storage) file(kind, name string) *Volume {
 	}
 }
 
-// contents are the disks and files of a storage; called with the lock held.
-func (d *Datacentre) contents(s *Storage) []*Volume {
+// volumesOn returns the disks and files on a storage; it requires the lock.
+func (d *Datacentre) volumesOn(s *Storage) []*Volume {
 	var list []*Volume
 
 	for _, v := range d.state.Volumes {
@@ -227,11 +227,11 @@ func (d *Datacentre) contents(s *Storage) []*Volume {
 		}
 	}
 
-	for kind, folder := range folders {
+	for kind, folder := range contentFolders {
 		entries, _ := os.ReadDir(filepath.Join(s.root, s.Path, folder)) //nolint:errcheck // or none
 
 		for _, entry := range entries {
-			if v := s.file(kind, entry.Name()); v != nil {
+			if v := s.findFile(kind, entry.Name()); v != nil {
 				list = append(list, v)
 			}
 		}
@@ -240,7 +240,7 @@ func (d *Datacentre) contents(s *Storage) []*Volume {
 	return list
 }
 
-// storageAt is the directory storage that a path of a host is on, nil where it is on none.
+// storageAt returns the directory storage that contains a path of a host, or nil.
 func (d *Datacentre) storageAt(hostName, file string) *Storage {
 	for _, s := range d.storages(d.host(hostName)) {
 		if s.Path != "" && strings.HasPrefix(path.Clean(file), s.Path+"/") {
@@ -251,31 +251,31 @@ func (d *Datacentre) storageAt(hostName, file string) *Storage {
 	return nil
 }
 
-// RoomFor refuses a file that a host's program writes to a directory storage without the space for it.
-func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
-	defer d.reading()()
+// CheckSpace refuses a file that a host's program writes to a directory storage without the space for it.
+func (d *Datacentre) CheckSpace(hostName, file string, bytes int64) error {
+	defer d.lockRead()()
 
 	if s := d.storageAt(hostName, file); s != nil {
-		return d.room(s, bytes)
+		return d.checkSpace(s, bytes)
 	}
 
 	return nil
 }
 
-// VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
+// VolumeBytes returns the content of a file on a host's storage, such as an ISO.
 func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	v := d.findVolume(hostName, id)
 	if v == nil {
 		return nil, Refuse("volume '%s' does not exist", id)
 	}
 
-	return d.bytes(v)
+	return d.volumeBytes(v)
 }
 
-// bytes are those of a file, or of a disk that holds no image.
-func (d *Datacentre) bytes(v *Volume) ([]byte, error) {
+// volumeBytes returns the content of a file, or of a disk without an image.
+func (d *Datacentre) volumeBytes(v *Volume) ([]byte, error) {
 	if v.Content == "images" {
 		return v.Raw, nil
 	}

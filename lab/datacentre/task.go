@@ -10,41 +10,41 @@ import (
 	"time"
 )
 
-// Task is a worker of a host.
+// Task is a worker of a host, in PVE's words.
 type Task struct {
 	UPID string `json:"upid"`
 	Host string `json:"host"`
-	// Type is PVE's: qmcreate, qmclone, qmstart, …; ID what it works on, mostly a VMID.
+	// Type is PVE's type: qmcreate, qmclone, qmstart, …; ID the subject, mostly a VMID.
 	Type string `json:"type"`
 	ID   string `json:"id"`
 	User string `json:"user"`
 	PID  int    `json:"pid"`
-	// StartTime and EndTime are real time; EndTime is zero while the task runs.
+	// StartTime and EndTime are in real time; EndTime is zero while the task runs.
 	StartTime time.Time `json:"startTime"`
 	EndTime   time.Time `json:"endTime"`
 	// ExitStatus is "OK", "WARNINGS: n" or the error; empty while the task runs.
 	ExitStatus string `json:"exitStatus"`
 }
 
-// Running says whether the task still works.
+// Running reports whether the task is running.
 func (t Task) Running() bool { return t.EndTime.IsZero() }
 
-// OK says whether the task ended well.
+// OK reports whether the task succeeded.
 func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.ExitStatus, "WARNINGS: ") }
 
-// keptTasks bounds the task list of the state file.
-const keptTasks = 5000
+// maxTasks limits the tasks in the state file.
+const maxTasks = 5000
 
-// job is what a worker does.
+// job is the work of a worker.
 type job func(ctx context.Context, w *worker) error
 
-// worker is the inside of a running task; one without an UPID is of a change without a task, and has no log.
+// worker executes a task, or a change without a task: then it has neither an UPID nor a log.
 type worker struct {
 	d    *Datacentre
 	upid string
-	// made are new volumes, and begun a new VM, which go again if the worker fails.
-	made  []*Volume
-	begun int
+	// createdVolumes and createdVM are deleted if the worker fails.
+	createdVolumes []*Volume
+	createdVM      int
 }
 
 func (w *worker) log(format string, a ...any) {
@@ -53,49 +53,45 @@ func (w *worker) log(format string, a ...any) {
 	}
 }
 
-// spawn starts a worker and returns its UPID.
-func (d *Datacentre) spawn(user, hostName, kind, id string, run job) (string, error) {
-	if d.running.Err() != nil {
+// startTask starts a worker and returns its UPID.
+func (d *Datacentre) startTask(user, hostName, kind, id string, run job) (string, error) {
+	if d.ctx.Err() != nil {
 		return "", Refuse("got no worker upid - start worker failed")
 	}
 
 	d.state.NextPID++
 	now := time.Now()
 	t := &Task{Host: hostName, Type: kind, ID: id, User: user, PID: d.state.NextPID, StartTime: now}
-	// The pid is the lab's own count and unique, so that two tasks of one second never share an UPID.
+	// The PID is a counter of the lab, so that UPIDs are unique even within a second.
 	t.UPID = fmt.Sprintf(
 		"UPID:%s:%08X:%08X:%08X:%s:%s:%s:", hostName, t.PID, now.UnixMilli()/10&0xffffffff, now.Unix(), kind, id, user,
 	)
 	d.state.Tasks = append(d.state.Tasks, t)
 
-	for len(d.state.Tasks) > keptTasks && !d.state.Tasks[0].Running() {
+	for len(d.state.Tasks) > maxTasks && !d.state.Tasks[0].Running() {
 		delete(d.state.Logs, d.state.Tasks[0].UPID)
 		d.state.Tasks = slices.Delete(d.state.Tasks, 0, 1)
 	}
 
-	ctx, cancel := context.WithCancel(d.running)
-	d.cancels[t.UPID] = cancel
-	d.ended[t.UPID] = make(chan struct{})
-	d.workers.Add(1)
-
-	go d.work(ctx, t, run)
+	ctx, cancel := context.WithCancel(d.ctx)
+	d.taskCancels[t.UPID] = cancel
+	d.taskDone[t.UPID] = make(chan struct{})
+	d.workers.Go(func() { d.runTask(ctx, t, run) })
 
 	return t.UPID, nil
 }
 
-func (d *Datacentre) work(ctx context.Context, t *Task, run job) {
-	defer d.workers.Done()
-
-	defer d.changing()()
+func (d *Datacentre) runTask(ctx context.Context, t *Task, run job) {
+	defer d.lockWrite()()
 
 	w := &worker{d: d, upid: t.UPID}
 
 	fault, warnings, err := d.taskFault(ctx, t)
 	if err == nil {
-		err = w.do(context.WithValue(ctx, faultKey{}, fault), run)
+		err = w.run(context.WithValue(ctx, faultKey{}, fault), run)
 	}
 
-	if err == nil { // a worker that never paused
+	if err == nil { // a worker that never slept
 		err = fault
 	}
 
@@ -107,7 +103,7 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run job) {
 
 	switch {
 	case err != nil:
-		status = strings.Join(strings.Fields(err.Error()), " ") // one line, as PVE stores it
+		status = strings.Join(strings.Fields(err.Error()), " ") // one line, as in PVE
 		w.log("TASK ERROR: %s", status)
 	case warnings > 0:
 		status = fmt.Sprintf("WARNINGS: %d", warnings)
@@ -118,28 +114,28 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run job) {
 
 	t.EndTime = time.Now()
 	t.ExitStatus = status
-	d.cancels[t.UPID]()
-	delete(d.cancels, t.UPID)
-	close(d.ended[t.UPID])
-	delete(d.ended, t.UPID)
+	d.taskCancels[t.UPID]()
+	delete(d.taskCancels, t.UPID)
+	close(d.taskDone[t.UPID])
+	delete(d.taskDone, t.UPID)
 }
 
-// do carries work out, and takes away what was made by work that fails.
-func (w *worker) do(ctx context.Context, run job) error {
+// run executes a job, and rolls back what it created if it fails.
+func (w *worker) run(ctx context.Context, run job) error {
 	err := run(ctx, w)
 	if err != nil {
-		w.d.free(w.made...)
-		delete(w.d.state.VMs, w.begun)
+		w.d.deleteVolumes(w.createdVolumes...)
+		delete(w.d.state.VMs, w.createdVM)
 	}
 
 	return err
 }
 
-// keep has what was made stay, whatever fails from now on.
-func (w *worker) keep() { w.made, w.begun = nil, 0 }
+// keepCreated excludes what was created so far from the rollback.
+func (w *worker) keepCreated() { w.createdVolumes, w.createdVM = nil, 0 }
 
-// failed says what failed, unless somebody has interrupted it.
-func failed(what string, err error) error {
+// wrapFailure adds what failed to an error, unless the task was interrupted.
+func wrapFailure(what string, err error) error {
 	if err == nil || errors.Is(err, errInterrupted) {
 		return err
 	}
@@ -149,7 +145,7 @@ func failed(what string, err error) error {
 
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	for _, t := range slices.Backward(d.state.Tasks) {
 		if t.UPID == upid {
@@ -162,7 +158,7 @@ func (d *Datacentre) Task(upid string) (Task, bool) {
 
 // Tasks returns all tasks, oldest first.
 func (d *Datacentre) Tasks() []Task {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	list := make([]Task, 0, len(d.state.Tasks))
 	for _, t := range d.state.Tasks {
@@ -172,15 +168,15 @@ func (d *Datacentre) Tasks() []Task {
 	return list
 }
 
-// TaskLog returns the lines a task has written so far.
+// TaskLog returns the lines of a task's log so far.
 func (d *Datacentre) TaskLog(upid string) []string {
-	return locked(d, func() []string { return slices.Clone(d.state.Logs[upid]) })
+	return withLock(d, func() []string { return slices.Clone(d.state.Logs[upid]) })
 }
 
-// WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in
-// Task.ExitStatus.
+// WaitTask waits until a task ends. It fails if the context ends first or the UPID is unknown; Task.ExitStatus has the
+// task's result.
 func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
-	ended := locked(d, func() chan struct{} { return d.ended[upid] })
+	ended := withLock(d, func() chan struct{} { return d.taskDone[upid] })
 	if ended != nil {
 		select {
 		case <-ended:
@@ -199,26 +195,26 @@ func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
 
 // StopTask interrupts a running task.
 func (d *Datacentre) StopTask(upid string) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	if cancel := d.cancels[upid]; cancel != nil {
+	if cancel := d.taskCancels[upid]; cancel != nil {
 		cancel()
 	}
 }
 
-// Error is a call that Proxmox VE refuses at once.
+// Error is a call that Proxmox VE refuses.
 type Error struct {
-	// Status is the HTTP status PVE answers.
+	// Status is the HTTP status of PVE's response.
 	Status int
-	// Message is PVE's own text, which it sends as the reason phrase.
+	// Message is PVE's own text, which PVE sends as the reason phrase.
 	Message string
-	// Fields is the errors{} object of the body: parameter to complaint.
+	// Fields is the body's errors object: messages by parameter.
 	Fields map[string]string
-	// Bare says that the answer has no body.
+	// Bare reports whether the response has no body.
 	Bare bool
 }
 
-// Error returns the message, with the complaints about parameters.
+// Error returns the message with those of the parameters.
 func (e *Error) Error() string {
 	if len(e.Fields) == 0 {
 		return e.Message
@@ -232,35 +228,35 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %v", e.Message, fields)
 }
 
-// ParameterError is PVE's answer to a wrong parameter.
+// ParameterError is PVE's error for invalid parameters.
 func ParameterError(fields map[string]string) *Error {
 	return &Error{Status: http.StatusBadRequest, Message: "Parameter verification failed.", Fields: fields}
 }
 
-// Forbidden is PVE's answer to a missing permission; what is its detail, such as "/vms/100, VM.Allocate", empty where
+// Forbidden is PVE's error for a missing permission; what is its detail, such as "/vms/100, VM.Allocate", or empty if
 // PVE gives none.
 func Forbidden(what string) *Error {
 	if what != "" {
 		what = " (" + what + ")"
 	}
 
-	return Answer(http.StatusForbidden, "Permission check failed%s", what)
+	return NewError(http.StatusForbidden, "Permission check failed%s", what)
 }
 
-// errInterrupted is how an interrupted worker ends.
+// errInterrupted ends an interrupted worker.
 var errInterrupted = errors.New("interrupted by signal")
 
-// Refuse is what PVE answers to what it cannot do.
+// Refuse returns PVE's general error, with status 500.
 func Refuse(format string, a ...any) *Error {
-	return Answer(http.StatusInternalServerError, format, a...)
+	return NewError(http.StatusInternalServerError, format, a...)
 }
 
-// Answer is a refusal with a status.
-func Answer(status int, format string, a ...any) *Error {
+// NewError returns an error with a status.
+func NewError(status int, format string, a ...any) *Error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, a...)}
 }
 
-// WrongParameter is a ParameterError with one complaint.
+// WrongParameter is a ParameterError for one parameter.
 func WrongParameter(name, format string, a ...any) *Error {
 	return ParameterError(map[string]string{name: fmt.Sprintf(format, a...)})
 }

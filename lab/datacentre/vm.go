@@ -13,30 +13,30 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// Config is a VM's configuration: keys and PVE property strings exactly as `qm config` prints them. Calls take their
-// parameters in the same form, by the names of PVE's API.
+// Config is a VM's configuration: keys and PVE property strings exactly as `qm config` prints them. The parameters of
+// calls have the same form, with the names of PVE's API.
 type Config map[string]string
 
-// Set gives a parameter its value; those of a list stand side by side as Proxmox writes them, with NUL between them.
+// Set sets a parameter; the values of a list are separated by NUL, as in Proxmox.
 func (c Config) Set(key string, values ...string) { c[key] = strings.Join(values, "\x00") }
 
-// Values are those of a list that was given as one.
+// Values returns the values of a parameter that was set as a list.
 func (c Config) Values(key string) []string { return strings.Split(c[key], "\x00") }
 
-// List takes a list apart that is written in any way.
+// List splits a list with any of PVE's separators.
 func (c Config) List(key string) []string { return schema.SplitList(c[key]) }
 
-// Has says whether a key has a value, which may be empty.
+// Has reports whether a key is set, even if its value is empty.
 func (c Config) Has(key string) bool {
 	_, ok := c[key]
 
 	return ok
 }
 
-// Bool reads a boolean in any of PVE's spellings.
-func (c Config) Bool(key string) bool { return schema.Normal(c[key]) == "1" }
+// Bool parses a boolean in any of PVE's spellings.
+func (c Config) Bool(key string) bool { return schema.NormalizeBool(c[key]) == "1" }
 
-// Number returns a value, or the fallback where there is none.
+// Number returns a value as an integer, or the fallback.
 func (c Config) Number(key string, fallback int) int {
 	if n, err := strconv.Atoi(c[key]); err == nil {
 		return n
@@ -45,13 +45,13 @@ func (c Config) Number(key string, fallback int) int {
 	return fallback
 }
 
-// VM is a virtual machine or template as it is seen: its configuration, a copy, has its lock and that it is a template.
+// VM is a copy of a virtual machine or template; its Config includes the keys lock and template.
 type VM struct {
 	vm
 	Name string
-	// Current is the configuration that it runs with: Config has what waits for its next start.
+	// Current is the configuration that the VM runs with, without pending changes.
 	Current Config
-	// Digest is the SHA-1 of the configuration, as PVE gives it.
+	// Digest is PVE's SHA-1 digest of the configuration.
 	Digest string
 }
 
@@ -59,17 +59,17 @@ type vm struct {
 	ID       int    `json:"id"`
 	Host     string `json:"host"`
 	Template bool   `json:"template"`
-	// Lock is why the VM is locked (backup, clone, create, …), empty if it is not.
+	// Lock is the reason of the lock (backup, clone, create, …), empty if the VM is not locked.
 	Lock    string `json:"lock,omitempty"`
 	Running bool   `json:"running"`
-	// Since is when it was switched on, PID that of its KVM process while it runs.
+	// Since is the time of power-on, PID that of the KVM process while the VM runs.
 	Since  time.Time `json:"since"`
 	PID    int       `json:"pid"`
 	Pool   string    `json:"pool,omitempty"`
 	Config Config    `json:"config"`
-	// Hardware is what a running VM was switched on with.
+	// Hardware is a running VM's hardware at power-on.
 	Hardware *Hardware `json:"hardware,omitempty"`
-	// Started is the configuration that a running VM was switched on with, with the cards that were plugged since.
+	// Started is a running VM's configuration at power-on, with the network cards plugged since.
 	Started Config `json:"started,omitempty"`
 }
 
@@ -98,23 +98,23 @@ func (v *vm) view() VM {
 	return out
 }
 
-// atOnce are the keys whose changes a running VM has at once: those that change nothing of it, cloud-init's, and what
-// Proxmox plugs by default (vmconfig_hotplug_pending of PVE::QemuServer). Network cards are plugged where their bridge
-// takes them: see plugNIC. All others wait for its next start.
-var atOnce = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|template|digest|` +
+// appliesAtOnce matches the keys whose changes apply to a running VM at once: those without an effect on it,
+// cloud-init's, and those that Proxmox hotplugs by default (vmconfig_hotplug_pending of PVE::QemuServer). For network
+// cards see hotplugNIC. All others are pending until the next start.
+var appliesAtOnce = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|template|digest|` +
 	`ci\w+|ipconfig\d+|nameserver|searchdomain|sshkeys|cpuunits|cpulimit|tablet|(usb|unused|scsi|virtio|ide|sata|efidisk)\d+)$`)
 
-// current is what a VM runs with, where its configuration is c.
+// current returns the configuration that a VM runs with, given its configuration c.
 func (v *vm) current(c Config) Config {
 	c = maps.Clone(c)
 	if !v.Running || v.Started == nil {
 		return c
 	}
 
-	maps.DeleteFunc(c, func(key, _ string) bool { return !atOnce.MatchString(key) })
+	maps.DeleteFunc(c, func(key, _ string) bool { return !appliesAtOnce.MatchString(key) })
 
 	for key, value := range v.Started {
-		if !atOnce.MatchString(key) {
+		if !appliesAtOnce.MatchString(key) {
 			c[key] = value
 		}
 	}
@@ -124,7 +124,7 @@ func (v *vm) current(c Config) Config {
 
 // VM returns a virtual machine or template by its VMID.
 func (d *Datacentre) VM(vmid int) (VM, bool) {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -136,7 +136,7 @@ func (d *Datacentre) VM(vmid int) (VM, bool) {
 
 // VMs returns all virtual machines and templates by VMID.
 func (d *Datacentre) VMs() []VM {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	list := make([]VM, 0, len(d.state.VMs))
 	for _, v := range d.sortedVMs() {
@@ -146,14 +146,14 @@ func (d *Datacentre) VMs() []VM {
 	return list
 }
 
-// sortedVMs is called with the lock held.
+// sortedVMs requires the lock.
 func (d *Datacentre) sortedVMs() []*vm {
 	return slices.SortedFunc(maps.Values(d.state.VMs), func(a, b *vm) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// NextID returns the lowest free VMID from 100.
+// NextID returns the lowest free VMID, at least 100.
 func (d *Datacentre) NextID() int {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	for id := 100; ; id++ {
 		if d.state.VMs[id] == nil {
@@ -162,8 +162,8 @@ func (d *Datacentre) NextID() int {
 	}
 }
 
-// needVM finds a VM on a host; called with the lock held.
-func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
+// lookupVM returns a VM of a host; it requires the lock.
+func (d *Datacentre) lookupVM(hostName string, vmid int) (*vm, error) {
 	v := d.state.VMs[vmid]
 	if v == nil || v.Host != hostName {
 		return nil, Refuse("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", hostName, vmid)
@@ -172,11 +172,11 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 	return v, nil
 }
 
-// GuestVM returns a VM if it is on the host; the error is PVE's own.
+// GuestVM returns a VM of a host; the error is PVE's own.
 func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
-	defer d.reading()()
+	defer d.lockRead()()
 
-	v, err := d.needVM(hostName, vmid)
+	v, err := d.lookupVM(hostName, vmid)
 	if err != nil {
 		return VM{}, err
 	}
@@ -184,9 +184,9 @@ func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
 	return v.view(), nil
 }
 
-// SetLock locks a VM for a reason such as "backup"; an empty reason unlocks it, as `qm unlock` does.
+// SetLock locks a VM for a reason such as "backup", or unlocks it with an empty reason, like `qm unlock`.
 func (d *Datacentre) SetLock(vmid int, reason string) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -198,8 +198,8 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 	return nil
 }
 
-// kept refuses the removal of the VM, or of a disk of it, while it is protected (PVE::QemuConfig->check_protection).
-func (v *vm) kept(format string, a ...any) error {
+// checkProtection refuses to remove a protected VM or one of its disks (PVE::QemuConfig->check_protection).
+func (v *vm) checkProtection(format string, a ...any) error {
 	if v.Config.Bool("protection") {
 		return Refuse("can't remove %s - protection mode enabled", fmt.Sprintf(format, a...))
 	}
@@ -207,7 +207,7 @@ func (v *vm) kept(format string, a ...any) error {
 	return nil
 }
 
-func (v *vm) locked() error {
+func (v *vm) checkLock() error {
 	if v.Lock != "" {
 		return Refuse("VM is locked (%s)", v.Lock)
 	}

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// Volume is something on a storage: a disk, an ISO, an image file.
+// Volume is a volume on a storage: a disk, an ISO, an image file.
 type Volume struct {
 	// ID is "local-lvm:vm-100-disk-0" or "local:iso/x.img".
 	ID            string
@@ -21,14 +21,14 @@ type Volume struct {
 	Content string
 	// Format is raw, qcow2, iso, …
 	Format string
-	// SizeBytes is what a guest sees, UsedBytes what the storage lost.
+	// SizeBytes is the size that a guest sees, UsedBytes the space occupied on the storage.
 	SizeBytes, UsedBytes int64
 	// VMID is the owner of a disk, 0 for files.
 	VMID int
-	// Base is the template's volume a linked clone stands on.
+	// Base is the template's volume that a linked clone depends on.
 	Base    string
 	Created time.Time
-	// Image is what is on a disk, Raw the content of one that holds no image.
+	// Image is the content of a disk, Raw that of a disk without an image.
 	Raw   []byte      `json:"raw,omitempty"`
 	Image image.Image `json:"image"`
 }
@@ -37,7 +37,7 @@ func (v *Volume) key() string { return volumeKey(v.Host, v.ID) }
 
 func volumeKey(owner, id string) string { return owner + "/" + id }
 
-// findVolume returns the disk or the file that a host means by an id, or nil; called with the lock held.
+// findVolume returns the volume with an id on a host, or nil; it requires the lock.
 func (d *Datacentre) findVolume(hostName, id string) *Volume {
 	if v := d.state.Volumes[volumeKey(hostName, id)]; v != nil {
 		return v
@@ -46,16 +46,16 @@ func (d *Datacentre) findVolume(hostName, id string) *Volume {
 	store, name, _ := strings.Cut(id, ":")
 	kind, name, _ := strings.Cut(name, "/")
 
-	s, err := d.needStorage(hostName, store, "")
+	s, err := d.lookupStorage(hostName, store, "")
 	if err != nil {
 		return nil
 	}
 
-	return s.file(kind, name)
+	return s.findFile(kind, name)
 }
 
-// diskVolume finds a disk or file by its id alone: of its VM's host where it belongs to one, of any host otherwise;
-// called with the lock held.
+// diskVolume finds a volume by its id alone: on the host of its VM if it belongs to one, otherwise on any host. It
+// requires the lock.
 func (d *Datacentre) diskVolume(id string) *Volume {
 	var found *Volume
 
@@ -75,18 +75,18 @@ func (d *Datacentre) diskVolume(id string) *Volume {
 	return found
 }
 
-// Volumes lists what lies on a storage of a host, by id; an empty content means all.
+// Volumes returns the volumes on a storage of a host, sorted by id; an empty content type matches all.
 func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	list := []Volume{}
 
-	s, err := d.needStorage(hostName, storageName, "")
+	s, err := d.lookupStorage(hostName, storageName, "")
 	if err != nil {
 		return list
 	}
 
-	for _, v := range d.contents(s) {
+	for _, v := range d.volumesOn(s) {
 		if content == "" || v.Content == content {
 			list = append(list, *v)
 		}
@@ -99,7 +99,7 @@ func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
 
 // Volume returns one volume of a host.
 func (d *Datacentre) Volume(hostName, id string) (Volume, bool) {
-	v := locked(d, func() *Volume { return d.findVolume(hostName, id) })
+	v := withLock(d, func() *Volume { return d.findVolume(hostName, id) })
 	if v == nil {
 		return Volume{}, false
 	}
@@ -107,14 +107,14 @@ func (d *Datacentre) Volume(hostName, id string) (Volume, bool) {
 	return *v, true
 }
 
-// VolumePath returns where a volume lies in the host's file system, as `pvesm path` prints it.
+// VolumePath returns a volume's path on the host, as `pvesm path` prints it.
 func (d *Datacentre) VolumePath(hostName, id string) (string, error) {
 	store, name, err := splitVolume(id)
 	if err != nil {
 		return "", err
 	}
 
-	s, err := d.needStorage(hostName, store, "")
+	s, err := d.lookupStorage(hostName, store, "")
 	if err != nil {
 		return "", err
 	}
@@ -133,14 +133,14 @@ func (s *Storage) pathOf(name string) string {
 	}
 }
 
-// filePath turns the name of a volume on a directory storage into its path there.
+// filePath returns the path of a volume within a directory storage.
 func filePath(name string) string {
 	kind, file, ok := strings.Cut(name, "/")
 	if !ok {
 		return name
 	}
 
-	switch folder := folders[kind]; {
+	switch folder := contentFolders[kind]; {
 	case folder != "":
 		return folder + "/" + file
 	case kind == "backup":
@@ -150,7 +150,7 @@ func filePath(name string) string {
 	}
 }
 
-// diskAt returns the disk that lies at a path of a host, or nil; called with the lock held.
+// diskAt returns the disk at a path of a host, or nil; it requires the lock.
 func (d *Datacentre) diskAt(hostName, file string) *Volume {
 	for _, v := range d.state.Volumes {
 		if p, err := d.VolumePath(hostName, v.ID); v.Host == hostName && err == nil && p == file {
@@ -161,10 +161,9 @@ func (d *Datacentre) diskAt(hostName, file string) *Volume {
 	return nil
 }
 
-// ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is
-// not.
+// ReadVolume returns the image on a disk or in a file. Bytes that are not an image are an error; a blank disk is not.
 func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
-	defer d.reading()()
+	defer d.lockRead()()
 
 	v := d.diskVolume(id)
 	if v == nil {
@@ -179,7 +178,7 @@ func (d *Datacentre) image(v *Volume) (image.Image, error) {
 		return v.Image, nil
 	}
 
-	content, err := d.bytes(v)
+	content, err := d.volumeBytes(v)
 	if err != nil {
 		return image.Image{}, err
 	}
@@ -187,9 +186,9 @@ func (d *Datacentre) image(v *Volume) (image.Image, error) {
 	return image.Decode(content)
 }
 
-// WriteVolume replaces what is on a disk.
+// WriteVolume replaces the content of a disk.
 func (d *Datacentre) WriteVolume(id string, img image.Image) error {
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	v := d.diskVolume(id)
 	if v == nil {
@@ -205,18 +204,18 @@ func (d *Datacentre) WriteVolume(id string, img image.Image) error {
 	return nil
 }
 
-// AllocateVolume makes an empty disk of a VMID, which no VM need have, and returns its id.
+// AllocateVolume allocates an empty disk for a VMID, even without such a VM, and returns its id.
 func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, name string, vmid int, bytes int64) (
 	string, error,
 ) {
-	defer d.changing()()
+	defer d.lockWrite()()
 
-	s, err := d.needStorage(hostName, storageName, "images")
+	s, err := d.lookupStorage(hostName, storageName, "images")
 	if err != nil {
 		return "", err
 	}
 
-	// A directory storage has a folder for every VM, and takes any name there.
+	// Directory storages have a folder for each VM, and accept any name in it.
 	bare, format, _ := strings.Cut(name, ".")
 	if prefix := fmt.Sprintf("vm-%d-", vmid); s.Path == "" && !strings.HasPrefix(bare, prefix) {
 		return "", Refuse("illegal name '%s' - should be '%s*'", name, prefix)
@@ -224,10 +223,12 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 
 	format = cmp.Or(format, defaultFormat)
 
-	made, err := d.allocate(ctx, s, newDisk{vmid: vmid, name: s.place(vmid, bare, format), format: format, size: bytes})
+	n := diskSpec{vmid: vmid, name: s.volumeName(vmid, bare, format), format: format, size: bytes}
+
+	volume, err := d.allocateDisk(ctx, s, n)
 	if err != nil {
 		return "", err
 	}
 
-	return made.ID, nil
+	return volume.ID, nil
 }

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// accessCalls are logins, roles, rules and the permissions that follow from them.
+// accessCalls handle logins, roles, ACLs and effective permissions.
 var accessCalls = map[string]handler{
 	"POST /access/ticket":           postTicket,
 	"GET /access/roles":             roles().list,
@@ -23,13 +23,13 @@ var accessCalls = map[string]handler{
 	"GET /access/permissions":       getPermissions,
 }
 
-func roles() kind {
-	return kind{
-		Kind: datacentre.Roles, made: "POST /access/roles", id: "{roleid}", file: "role",
-		row: func(_ *request, _ string, role datacentre.Config, o object) {
-			o["privs"], o["special"] = role["privs"], flag(role.Bool("special"))
+func roles() recordKind {
+	return recordKind{
+		Kind: datacentre.Roles, createCall: "POST /access/roles", idTemplate: "{roleid}", errorSubject: "role",
+		addToRow: func(_ *request, _ string, role datacentre.Config, o object) {
+			o["privs"], o["special"] = role["privs"], boolInt(role.Bool("special"))
 		},
-		get: func(_ *request, _ string, role datacentre.Config, _ object) any {
+		detail: func(_ *request, _ string, role datacentre.Config, _ object) any {
 			o := object{}
 			for _, p := range role.List("privs") {
 				o[p] = 1
@@ -37,13 +37,13 @@ func roles() kind {
 
 			return o
 		},
-		change: func(r *request, id string, was, record datacentre.Config) (err error) {
+		prepare: func(r *request, id string, old, record datacentre.Config) (err error) {
 			list := r.params.List("privs")
 			if r.params.Bool("append") {
-				list = append(list, was.List("privs")...)
+				list = append(list, old.List("privs")...)
 			}
 
-			if was.Bool("special") {
+			if old.Bool("special") {
 				return datacentre.Refuse("auto-generated role '%s' cannot be modified", id)
 			}
 
@@ -51,7 +51,7 @@ func roles() kind {
 
 			return err
 		},
-		keep: func(_ *request, id string, role datacentre.Config) error {
+		checkRemoval: func(_ *request, id string, role datacentre.Config) error {
 			if role.Bool("special") {
 				return datacentre.Refuse("auto-generated role '%s' cannot be deleted", id)
 			}
@@ -61,7 +61,7 @@ func roles() kind {
 	}
 }
 
-// postRole keeps the names that begin with PVE for Proxmox itself.
+// postRole reserves names that begin with PVE.
 func postRole(r *request) (any, error) {
 	if strings.HasPrefix(strings.ToUpper(r.params["roleid"]), "PVE") {
 		return nil, datacentre.WrongParameter(
@@ -74,17 +74,17 @@ func postRole(r *request) (any, error) {
 
 func listACL(r *request) (any, error) {
 	return rows(r.dc.ACLs(), func(a datacentre.ACL) object {
-		if !r.dc.Allowed(r.user, a.Path, modifiers(a.Path)...) {
+		if !r.dc.Allowed(r.user, a.Path, modifyPrivileges(a.Path)...) {
 			return nil
 		}
 
-		return object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)}
+		return object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": boolInt(a.Propagate)}
 	}), nil
 }
 
 func putACL(r *request) (any, error) {
 	kinds := map[string]string{"users": "user", "groups": "group", "tokens": "token"}
-	path := datacentre.NormalPath(r.params["path"])
+	path := datacentre.NormalizePath(r.params["path"])
 
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(kinds)), r.params.Has) {
 		const missing = "either 'users', 'groups' or 'tokens' is required."
@@ -99,7 +99,7 @@ func putACL(r *request) (any, error) {
 	propagate := !r.params.Has("propagate") || r.params.Bool("propagate")
 
 	for _, role := range r.params.List("roles") {
-		if err := maySpread(r, path, role, propagate); err != nil {
+		if err := checkGrant(r, path, role, propagate); err != nil {
 			return nil, err
 		}
 
@@ -122,10 +122,10 @@ func putACL(r *request) (any, error) {
 	return nil, nil
 }
 
-// maySpread lets those without Permissions.Modify grant no more than they have.
-func maySpread(r *request, path, role string, propagate bool) error {
-	has := r.dc.Permissions(r.user, path)
-	if _, ok := has["Permissions.Modify"]; ok {
+// checkGrant refuses to grant more than the caller has, unless it has Permissions.Modify.
+func checkGrant(r *request, path, role string, propagate bool) error {
+	own := r.dc.Permissions(r.user, path)
+	if _, ok := own["Permissions.Modify"]; ok {
 		return nil
 	}
 
@@ -134,35 +134,35 @@ func maySpread(r *request, path, role string, propagate bool) error {
 		verb = "remove"
 	}
 
-	// PVE puts its own refusal of a parameter behind another one: of the text, the first line is seen.
-	wrong := func(how string) error {
+	// PVE wraps one parameter error in another: clients see the first line of the text.
+	refuse := func(how string) error {
 		return datacentre.Refuse("ACL update failed: 400 Parameter verification failed.\nrole: Cannot %s role '%s'%s", verb, role, how)
 	}
 
 	if role == "NoAccess" {
-		return wrong(" - requires 'Permissions.Modify'")
+		return refuse(" - requires 'Permissions.Modify'")
 	}
 
 	granted, _ := r.dc.Record(datacentre.Roles, role)
 	for _, p := range granted.List("privs") {
-		below, ok := has[p]
+		canPropagate, ok := own[p]
 
 		switch {
 		case !ok:
-			return wrong(" - requires 'Permissions.Modify' or superset of privileges.")
-		case propagate && !below && verb == "add":
-			return wrong(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
+			return refuse(" - requires 'Permissions.Modify' or superset of privileges.")
+		case propagate && !canPropagate && verb == "add":
+			return refuse(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
 		}
 	}
 
 	return nil
 }
 
-// getPermissions lets everyone see what they themselves may do, and their tokens.
+// getPermissions shows callers their own permissions and those of their tokens.
 func getPermissions(r *request) (any, error) {
-	whose := cmp.Or(r.params["userid"], r.user)
+	user := cmp.Or(r.params["userid"], r.user)
 
-	if owner, _, _ := strings.Cut(whose, "!"); whose != r.user && owner != r.user {
+	if owner, _, _ := strings.Cut(user, "!"); user != r.user && owner != r.user {
 		if err := r.dc.Authorise(r.user, "/access", "Sys.Audit"); err != nil {
 			return nil, err
 		}
@@ -185,13 +185,13 @@ func getPermissions(r *request) (any, error) {
 	out := object{}
 
 	for _, path := range paths {
-		has := object{}
-		for p, propagate := range r.dc.Permissions(whose, path) {
-			has[p] = flag(propagate)
+		privileges := object{}
+		for p, propagate := range r.dc.Permissions(user, path) {
+			privileges[p] = boolInt(propagate)
 		}
 
-		if len(has) > 0 || r.params.Has("path") {
-			out[path] = has
+		if len(privileges) > 0 || r.params.Has("path") {
+			out[path] = privileges
 		}
 	}
 

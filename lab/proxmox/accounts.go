@@ -11,16 +11,16 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// accountCalls are users, their API tokens and groups.
+// accountCalls handle users, API tokens and groups.
 var accountCalls = map[string]handler{
 	"GET /access/users":                             users().list,
 	"POST /access/users":                            users().create,
 	"GET /access/users/{userid}":                    users().show,
 	"PUT /access/users/{userid}":                    users().update,
 	"DELETE /access/users/{userid}":                 users().remove,
-	"GET /access/users/{userid}/token":              on(users().find, listTokens),
+	"GET /access/users/{userid}/token":              withSubject(users().find, listTokens),
 	"GET /access/users/{userid}/token/{tokenid}":    tokens().show,
-	"POST /access/users/{userid}/token/{tokenid}":   on(users().find, postToken),
+	"POST /access/users/{userid}/token/{tokenid}":   withSubject(users().find, postToken),
 	"PUT /access/users/{userid}/token/{tokenid}":    putToken,
 	"DELETE /access/users/{userid}/token/{tokenid}": tokens().remove,
 	"GET /access/groups":                            groups().list,
@@ -30,28 +30,28 @@ var accountCalls = map[string]handler{
 	"DELETE /access/groups/{groupid}":               groups().remove,
 }
 
-func users() kind {
-	return kind{
-		Kind: datacentre.Users, made: "POST /access/users", id: "{userid}", file: "user",
+func users() recordKind {
+	return recordKind{
+		Kind: datacentre.Users, createCall: "POST /access/users", idTemplate: "{userid}", errorSubject: "user",
 		defaults: datacentre.Config{"enable": "1", "expire": "0"},
-		absent: func(r *request) error {
+		errNotFound: func(r *request) error {
 			id := r.fill("{userid}")
 			if !strings.Contains(id, "@") {
-				return badUser(id)
+				return errInvalidUserName(id)
 			}
 
 			return datacentre.Refuse("no such user ('%s')", id)
 		},
-		sees: seesUser, row: userRow, change: changeUser,
-		get: func(r *request, id string, _ datacentre.Config, o object) any {
+		isVisible: isUserVisible, addToRow: userRow, prepare: setUserGroups,
+		detail: func(r *request, id string, _ datacentre.Config, o object) any {
 			all := object{}
 
-			for _, t := range tokensOf(r, id) {
+			for _, t := range userTokens(r, id) {
 				all[fmt.Sprint(t["tokenid"])] = t
 				delete(t, "tokenid")
 			}
 
-			o["groups"], o["tokens"] = groupsOf(r, id), nil // as PVE writes none
+			o["groups"], o["tokens"] = userGroups(r, id), nil // null without tokens, as in PVE
 			if len(all) > 0 {
 				o["tokens"] = all
 			}
@@ -61,9 +61,9 @@ func users() kind {
 	}
 }
 
-func seesUser(r *request, id string, u datacentre.Config) bool {
+func isUserVisible(r *request, id string, u datacentre.Config) bool {
 	visible := id == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit") ||
-		slices.ContainsFunc(groupsOf(r, id), func(group string) bool {
+		slices.ContainsFunc(userGroups(r, id), func(group string) bool {
 			return r.dc.Allowed(r.user, "/access/groups/"+group, "User.Modify", "Sys.Audit")
 		})
 
@@ -78,27 +78,27 @@ func userRow(r *request, id string, _ datacentre.Config, o object) {
 	o["realm-type"] = id[strings.LastIndexByte(id, '@')+1:]
 
 	if r.params.Bool("full") {
-		o["groups"] = strings.Join(groupsOf(r, id), ",")
-		o["tokens"] = nil // as PVE writes none
+		o["groups"] = strings.Join(userGroups(r, id), ",")
+		o["tokens"] = nil // null without tokens, as in PVE
 
-		if tokens := tokensOf(r, id); len(tokens) > 0 {
+		if tokens := userTokens(r, id); len(tokens) > 0 {
 			o["tokens"] = tokens
 		}
 	}
 }
 
-// changeUser puts the user into the groups, whose records have their members.
-func changeUser(r *request, id string, _, record datacentre.Config) error {
+// setUserGroups adds the user to groups, whose records list their members.
+func setUserGroups(r *request, id string, _, record datacentre.Config) error {
 	known, wanted := r.dc.Records(datacentre.Groups), r.params.List("groups")
 
-	// A realm is looked for only to keep a password there.
+	// PVE looks up the realm only to store a password in it.
 	if _, realm, _ := strings.Cut(id, "@"); r.params.Has("password") && realm != "pam" && realm != "pve" {
 		return datacentre.Refuse("create user failed: auth domain '%s' does not exist", realm)
 	}
 
 	for _, group := range wanted {
 		if _, ok := known[group]; !ok {
-			return datacentre.Refuse("%sno such group '%s'", users().failing(r), group)
+			return datacentre.Refuse("%sno such group '%s'", users().errorPrefix(r), group)
 		}
 	}
 
@@ -106,12 +106,12 @@ func changeUser(r *request, id string, _, record datacentre.Config) error {
 
 	for name, group := range known {
 		members := group.List("users")
-		in, wants := slices.Contains(members, id), slices.Contains(wanted, name)
+		isMember, isWanted := slices.Contains(members, id), slices.Contains(wanted, name)
 
 		switch {
-		case wants && !in:
+		case isWanted && !isMember:
 			members = append(members, id)
-		case in && !wants && r.params.Has("groups") && !r.params.Bool("append"):
+		case isMember && !isWanted && r.params.Has("groups") && !r.params.Bool("append"):
 			members = slices.DeleteFunc(members, func(user string) bool { return user == id })
 		default:
 			continue
@@ -124,7 +124,7 @@ func changeUser(r *request, id string, _, record datacentre.Config) error {
 	return nil
 }
 
-func groupsOf(r *request, user string) []string {
+func userGroups(r *request, user string) []string {
 	list := []string{}
 
 	for name, group := range r.dc.Records(datacentre.Groups) {
@@ -138,33 +138,33 @@ func groupsOf(r *request, user string) []string {
 	return list
 }
 
-func groups() kind {
-	return kind{
-		Kind: datacentre.Groups, made: "POST /access/groups", id: "{groupid}", file: "group",
-		sees: func(r *request, id string, _ datacentre.Config) bool {
+func groups() recordKind {
+	return recordKind{
+		Kind: datacentre.Groups, createCall: "POST /access/groups", idTemplate: "{groupid}", errorSubject: "group",
+		isVisible: func(r *request, id string, _ datacentre.Config) bool {
 			return r.dc.Allowed(r.user, "/access/groups/"+id, "User.Modify", "Sys.Audit", "Group.Allocate")
 		},
-		row: func(_ *request, _ string, group datacentre.Config, o object) { o["users"] = group["users"] },
-		get: func(_ *request, _ string, group datacentre.Config, _ object) any {
+		addToRow: func(_ *request, _ string, group datacentre.Config, o object) { o["users"] = group["users"] },
+		detail: func(_ *request, _ string, group datacentre.Config, _ object) any {
 			return object{"members": append([]string{}, group.List("users")...), "comment": group["comment"]}
 		},
 	}
 }
 
-func tokens() kind {
-	return kind{
-		Kind: datacentre.Tokens, made: "POST /access/users/{userid}/token/{tokenid}", id: "{userid}!{tokenid}",
+func tokens() recordKind {
+	return recordKind{
+		Kind: datacentre.Tokens, createCall: "POST /access/users/{userid}/token/{tokenid}", idTemplate: "{userid}!{tokenid}",
 		defaults: datacentre.Config{"privsep": "1", "expire": "0"},
-		absent: func(r *request) error {
+		errNotFound: func(r *request) error {
 			if _, err := users().find(r); err != nil {
 				return err
 			}
 
 			return datacentre.Refuse("%s", r.fill("no such token '{tokenid}' for user '{userid}'"))
 		},
-		taken: func(*request) error { return datacentre.WrongParameter("tokenid", "Token already exists.") },
-		change: func(r *request, _ string, was, record datacentre.Config) error {
-			if was == nil {
+		errExists: func(*request) error { return datacentre.WrongParameter("tokenid", "Token already exists.") },
+		prepare: func(r *request, _ string, old, record datacentre.Config) error {
+			if old == nil {
 				record["value"] = uuid.NewString()
 			}
 
@@ -179,7 +179,7 @@ func tokens() kind {
 	}
 }
 
-func tokensOf(r *request, user string) []object {
+func userTokens(r *request, user string) []object {
 	all := r.dc.Records(datacentre.Tokens)
 
 	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
@@ -188,7 +188,7 @@ func tokensOf(r *request, user string) []object {
 			return nil
 		}
 
-		o := tokens().shown(r, id, all[id])
+		o := tokens().render(r, id, all[id])
 		o["tokenid"] = name
 
 		return o
@@ -196,13 +196,13 @@ func tokensOf(r *request, user string) []object {
 }
 
 func listTokens(r *request, _ datacentre.Config) (any, error) {
-	return tokensOf(r, r.fill("{userid}")), nil
+	return userTokens(r, r.fill("{userid}")), nil
 }
 
-// tokenInfo is a token after a change: with numbers as the call wrote them, in text, as PVE has them then.
+// tokenInfo returns a token after a change. Like PVE, it repeats numbers of the call as strings.
 func tokenInfo(r *request) (info object, secret string) {
-	token, _ := tokens().find(r) //nolint:errcheck // it has been made or changed
-	info = tokens().shown(r, "", token)
+	token, _ := tokens().find(r) //nolint:errcheck // it was just created or changed
+	info = tokens().render(r, "", token)
 
 	for name := range info {
 		if r.params.Has(name) {
@@ -223,7 +223,7 @@ func postToken(r *request, _ datacentre.Config) (any, error) {
 		delete(info, "expire")
 	}
 
-	return object{"full-tokenid": r.fill(tokens().id), "value": secret, "info": info}, nil
+	return object{"full-tokenid": r.fill(tokens().idTemplate), "value": secret, "info": info}, nil
 }
 
 func putToken(r *request) (any, error) {

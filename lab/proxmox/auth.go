@@ -16,12 +16,12 @@ import (
 
 const ticketLife = 2 * time.Hour
 
-func denied(message string) error { return bare(http.StatusUnauthorized, message) }
+func errUnauthorized(message string) error { return errWithoutBody(http.StatusUnauthorized, message) }
 
-// errAuthentication is all that PVE says of a token or a ticket that it does not take; its log has the reason.
-var errAuthentication = denied("Authentication failed!")
+// errAuthentication is PVE's only error for an invalid token or ticket; its log has the reason.
+var errAuthentication = errUnauthorized("Authentication failed!")
 
-// authenticate finds out who calls: by an API token, or by a ticket and, for writes, its CSRF token.
+// authenticate returns the user of an API token, or of a ticket with, for writes, its CSRF token.
 func (s *Server) authenticate(req *http.Request) (string, error) {
 	if value, isToken := strings.CutPrefix(req.Header.Get("Authorization"), "PVEAPIToken"); isToken {
 		id, secret, _ := strings.Cut(strings.TrimLeft(value, "= "), "=")
@@ -34,11 +34,11 @@ func (s *Server) authenticate(req *http.Request) (string, error) {
 
 	ticket := ""
 	if c, err := req.Cookie("PVEAuthCookie"); err == nil {
-		ticket, _ = url.PathUnescape(c.Value) //nolint:errcheck // one that cannot be read is none
+		ticket, _ = url.PathUnescape(c.Value) //nolint:errcheck // an invalid one is none
 	}
 
 	if ticket == "" {
-		return "", denied("No ticket")
+		return "", errUnauthorized("No ticket")
 	}
 
 	user, ok := s.ticketUser(ticket)
@@ -48,7 +48,7 @@ func (s *Server) authenticate(req *http.Request) (string, error) {
 
 	if req.Method != http.MethodGet && req.Method != http.MethodHead &&
 		!s.checkCSRF(user, req.Header.Get("CSRFPreventionToken")) {
-		return "", denied("Permission denied - invalid csrf token")
+		return "", errUnauthorized("Permission denied - invalid csrf token")
 	}
 
 	return user, nil
@@ -61,10 +61,10 @@ func (s *Server) sign(text string) string {
 	return base64.StdEncoding.EncodeToString(m.Sum(nil))
 }
 
-// newTicket returns a ticket and its CSRF token. Tickets count in seconds, so that one given out in the second in which
-// all others expired is dated later.
+// newTicket returns a ticket and its CSRF token. Tickets have a resolution of a second: one issued in the second in
+// which all others were revoked gets a later time.
 func (s *Server) newTicket(user string) (ticket, csrf string) {
-	now := fmt.Sprintf("%08X", max(time.Now().Unix(), s.dc.TicketsSince().Unix()+1))
+	now := fmt.Sprintf("%08X", max(time.Now().Unix(), s.dc.TicketsRevokedAt().Unix()+1))
 	text := "PVE:" + user + ":" + now
 
 	return text + "::" + s.sign(text), now + ":" + s.sign(now+":"+user)
@@ -75,7 +75,7 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 	parts := strings.Split(text, ":")
 
 	if !ok || len(parts) != 3 || parts[0] != "PVE" || !hmac.Equal([]byte(signature), []byte(s.sign(text))) ||
-		!s.fresh(parts[2]) {
+		!s.isFresh(parts[2]) {
 		return "", false
 	}
 
@@ -85,14 +85,14 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 func (s *Server) checkCSRF(user, token string) bool {
 	when, signature, ok := strings.Cut(token, ":")
 
-	return ok && s.fresh(when) && hmac.Equal([]byte(signature), []byte(s.sign(when+":"+user)))
+	return ok && s.isFresh(when) && hmac.Equal([]byte(signature), []byte(s.sign(when+":"+user)))
 }
 
-func (s *Server) fresh(hexTime string) bool {
+func (s *Server) isFresh(hexTime string) bool {
 	n, err := strconv.ParseInt(hexTime, 16, 64)
 	age := time.Since(time.Unix(n, 0))
 
-	return err == nil && age < ticketLife && age > -5*time.Minute && n > s.dc.TicketsSince().Unix()
+	return err == nil && age < ticketLife && age > -5*time.Minute && n > s.dc.TicketsRevokedAt().Unix()
 }
 
 func postTicket(r *request) (any, error) {
@@ -102,14 +102,14 @@ func postTicket(r *request) (any, error) {
 	}
 
 	if !r.dc.CheckPassword(user, password) {
-		return nil, datacentre.Answer(http.StatusUnauthorized, "authentication failure")
+		return nil, datacentre.NewError(http.StatusUnauthorized, "authentication failure")
 	}
 
 	ticket, csrf := r.server.newTicket(user)
 
-	// The capabilities are for interfaces that hide what cannot be done: of the lab, nothing.
-	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": fixed("capabilities")}
-	add(out, "clustername", r.dc.ClusterName())
+	// Capabilities are for user interfaces, which hide what is not allowed: the lab returns none.
+	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": staticFields("capabilities")}
+	setNonEmpty(out, "clustername", r.dc.ClusterName())
 
 	return out, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/siderolabs/crypto/x509"
 )
 
-// NewCA makes a certificate authority as a Proxmox cluster has one: certificate (pve-root-ca.pem) and private key, both
-// in PEM. It signs for ten years.
+// NewCA creates a certificate authority like that of a Proxmox cluster, valid for ten years. It returns the certificate
+// (pve-root-ca.pem) and private key in PEM.
 func NewCA() (certificate, key []byte, err error) {
 	ca, err := x509.NewSelfSignedCertificateAuthority(
 		x509.ECDSA(true), x509.Organization("PVE Cluster Manager CA"), x509.NotBefore(time.Now().Add(-time.Hour)),
@@ -27,7 +27,7 @@ func NewCA() (certificate, key []byte, err error) {
 	return ca.CrtPEM, ca.KeyPEM, nil
 }
 
-// newCertificate makes the certificate of a host, signed by the CA.
+// newCertificate creates a host's certificate, signed by the CA.
 func newCertificate(ca *tls.Certificate, host string, names []string) (tls.Certificate, error) {
 	addresses := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	dnsNames := []string{host, localhost}
@@ -53,14 +53,14 @@ func newCertificate(ca *tls.Certificate, host string, names []string) (tls.Certi
 	return tls.X509KeyPair(pair.Crt, pair.Key)
 }
 
-// localhost is the host that is asked, in the place of its name.
+// localhost is an alias of the host that serves the call.
 const localhost = "localhost"
 
-// certificates are those that a host knows of: the cluster's authority, and what it shows itself. By the name localhost
-// PVE finds no host's own, since it looks for them in a folder of that name (PVE::API2::Certificates).
+// certificates returns the cluster's CA certificate and the host's own. PVE looks for the latter in a folder of the
+// host's name, and so finds none for localhost (PVE::API2::Certificates).
 func certificates(r *request) (any, error) {
 	rows := []object{}
-	if r.server.ca != nil { // pvesh serves nobody
+	if r.server.ca != nil { // nil for pvesh
 		rows = append(rows, certificateInfo("pve-root-ca.pem", r.server.ca.Certificate[0]))
 	}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGoProxmox lets a client that no one here wrote lead a machine through its life.
+// TestGoProxmox takes a machine through its life cycle with a third-party client.
 func TestGoProxmox(t *testing.T) {
 	t.Parallel()
 

@@ -21,7 +21,7 @@ var clusterCalls = map[string]handler{
 }
 
 func clusterTasks(r *request) (any, error) {
-	rows := taskRows(r.ownTasks())
+	rows := taskRows(r.visibleTasks())
 	for _, o := range rows {
 		delete(o, "pid")
 		delete(o, "pstart")
@@ -52,8 +52,8 @@ func nextID(r *request) (any, error) {
 	return id, nil
 }
 
-// members are the hosts as the one that answers sees them: without quorum, it is cut off from the others.
-func (r *request) members() []datacentre.Host {
+// clusterHosts returns the hosts as the serving one sees them: without quorum, all others are offline.
+func (r *request) clusterHosts() []datacentre.Host {
 	hosts := r.dc.Hosts()
 	for i := range hosts {
 		hosts[i].Online = hosts[i].Online && (r.dc.Quorate() || hosts[i].Name == r.server.host)
@@ -63,7 +63,7 @@ func (r *request) members() []datacentre.Host {
 }
 
 func clusterStatus(r *request) (any, error) {
-	hosts := r.members()
+	hosts := r.clusterHosts()
 	list := []object{}
 
 	if name := r.dc.ClusterName(); name != "" {
@@ -75,7 +75,7 @@ func clusterStatus(r *request) (any, error) {
 				"name":    name,
 				"version": len(hosts),
 				"nodes":   len(hosts),
-				"quorate": flag(r.dc.Quorate()),
+				"quorate": boolInt(r.dc.Quorate()),
 			},
 		)
 	}
@@ -91,8 +91,8 @@ func clusterStatus(r *request) (any, error) {
 			"id":     "node/" + h.Name,
 			"name":   h.Name,
 			"nodeid": id,
-			"online": flag(h.Online),
-			"local":  flag(h.Name == r.server.host),
+			"online": boolInt(h.Online),
+			"local":  boolInt(h.Name == r.server.host),
 			"level":  "",
 		}
 		if h.Address.IsValid() {
@@ -106,14 +106,14 @@ func clusterStatus(r *request) (any, error) {
 }
 
 func resources(r *request) (any, error) {
-	list := rows(r.members(), func(h datacentre.Host) object {
+	list := rows(r.clusterHosts(), func(h datacentre.Host) object {
 		o := r.hostRow(h)
 		o["cgroup-mode"] = 2
 
 		return o
 	})
 	list = append(list, rows(r.dc.VMs(), func(vm datacentre.VM) object {
-		if !r.seesVM(vm.ID) {
+		if !r.canSeeVM(vm.ID) {
 			return nil
 		}
 
@@ -121,7 +121,7 @@ func resources(r *request) (any, error) {
 		delete(o, "pid")
 
 		if r.dc.Allowed(r.user, "/pool/"+vm.Pool, "Pool.Audit") {
-			add(o, "pool", vm.Pool)
+			setNonEmpty(o, "pool", vm.Pool)
 		}
 
 		return o
@@ -138,7 +138,7 @@ func resources(r *request) (any, error) {
 	}), nil
 }
 
-// hostRow is a host as lists show it: without its figures to those who may not audit it.
+// hostRow returns a host for a list, without metrics unless the caller may audit it.
 func (r *request) hostRow(h datacentre.Host) object {
 	o := object{"id": "node/" + h.Name, "type": "node", "node": h.Name, "status": "offline", "level": ""}
 	if !h.Online {
@@ -156,29 +156,29 @@ func (r *request) hostRow(h datacentre.Host) object {
 	return o
 }
 
-// vmResource is a VM as lists of the cluster show it.
+// vmResource returns a VM for a list of the cluster.
 func vmResource(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	o := vmRow(dc, vm)
 	o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
-	o["template"], o["diskread"], o["diskwrite"] = flag(vm.Template), 0, 0
+	o["template"], o["diskread"], o["diskwrite"] = boolInt(vm.Template), 0, 0
 	delete(o, "cpus")
 	delete(o, "serial")
 
 	return o
 }
 
-// vmRow is a VM as lists and its status show it.
+// vmRow returns a VM for a list of a host, or for its status.
 func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
-	o := fixed("VM")
+	o := staticFields("VM")
 	o["vmid"], o["name"], o["maxmem"] = vm.ID, vm.Name, int64(vm.Config.MemoryMiB())<<20
 	o["cpus"], o["maxdisk"] = vm.Config.CPUs(), vm.Config.BootDiskBytes()
 
-	if vm.Template { // others have no such field
+	if vm.Template { // otherwise PVE omits the field
 		o["template"] = 1
 	}
 
-	add(o, "tags", vm.Config["tags"])
-	add(o, "lock", vm.Lock)
+	setNonEmpty(o, "tags", vm.Config["tags"])
+	setNonEmpty(o, "lock", vm.Lock)
 
 	if vm.Config["serial0"] != "" {
 		o["serial"] = 1

@@ -30,15 +30,15 @@ type lab struct {
 	http *http.Client
 }
 
-// newLab serves a data centre of two hosts, whose hours pass in milliseconds, on a loopback port.
+// newLab serves a data centre of two hosts on a loopback port. Its hours pass in milliseconds.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 
-	return newLabOf(t, datacentre.PVE9)
+	return newLabWithRelease(t, datacentre.PVE9)
 }
 
-// newLabOf is newLab with a release of Proxmox VE.
-func newLabOf(t *testing.T, release int) *lab {
+// newLabWithRelease is newLab with a release of Proxmox VE.
+func newLabWithRelease(t *testing.T, release int) *lab {
 	t.Helper()
 
 	dc, err := datacentre.Open(datacentre.Options{
@@ -88,7 +88,7 @@ type answer struct {
 	errors map[string]any
 }
 
-// call makes a request with the token: a form for POST and PUT.
+// call makes a request with the token; POST and PUT send a form.
 func (l *lab) call(t *testing.T, method, path string, form url.Values) answer {
 	t.Helper()
 
@@ -128,7 +128,7 @@ func (l *lab) do(t *testing.T, req *http.Request) answer {
 	return answer{status: res.StatusCode, reason: reason, data: doc.Data, errors: doc.Errors}
 }
 
-// task makes a call that starts a task, and returns how it ended.
+// task makes a call that starts a task, and returns the task's exit status.
 func (l *lab) task(t *testing.T, method, path string, form url.Values) string {
 	t.Helper()
 

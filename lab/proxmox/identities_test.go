@@ -18,25 +18,25 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// The account of a cluster's software, its machine and another one's.
+// The account of a cluster's software, a VM of the cluster and another VM.
 const (
 	software = "talos-prod-csi@pve"
 	secret   = "2e0f3a52-5d1d-4f39-8d39-0a0a3d3b5a11"
-	own      = 2000
-	others   = 3000
+	ownVM    = 2000
+	otherVM  = 3000
 	volume   = "vm-9999-pvc-5b1e"
 )
 
-// driver does what the software does, with its token: the order of its calls is that of the Proxmox CSI plugin 0.19
-// (pkg/csi/controller.go, utils.go), through the client that it uses.
+// driver makes the calls of the Proxmox CSI plugin 0.19 in its order (pkg/csi/controller.go, utils.go), with its token
+// and through the client that it uses.
 type driver struct {
 	c       *client.Client
 	calls   []string
-	refused string // what Proxmox said last that it does not let it do
+	refused string // Proxmox' last permission error
 	next    http.RoundTripper
 }
 
-// RoundTrip keeps what the client does not tell.
+// RoundTrip stores the error that the client hides.
 func (d *driver) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.next.RoundTrip(r)
 	if err == nil && answer.StatusCode == http.StatusForbidden {
@@ -46,17 +46,17 @@ func (d *driver) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-func (d *driver) note(call string) { d.calls = append(d.calls, call) }
+func (d *driver) logCall(call string) { d.calls = append(d.calls, call) }
 
 func (d *driver) list(ctx context.Context, kind string) (client.ClusterResources, error) {
 	var list client.ClusterResources
 
-	d.note("GET /cluster/resources")
+	d.logCall("GET /cluster/resources")
 
 	return list, d.c.Get(ctx, "/cluster/resources?type="+kind, &list)
 }
 
-// machine finds a machine and reads it.
+// machine looks up a machine and reads it.
 func (d *driver) machine(ctx context.Context, vmid int) (*client.VirtualMachine, error) {
 	list, err := d.list(ctx, "vm")
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *driver) machine(ctx context.Context, vmid int) (*client.VirtualMachine,
 
 	vm := &client.VirtualMachine{}
 	vm.New(d.c, list[i].Node, vmid)
-	d.note(fmt.Sprintf("GET /nodes/%s/qemu/%d/status/current", list[i].Node, vmid))
+	d.logCall(fmt.Sprintf("GET /nodes/%s/qemu/%d/status/current", list[i].Node, vmid))
 
 	if err := vm.Ping(ctx); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (d *driver) machine(ctx context.Context, vmid int) (*client.VirtualMachine,
 
 var errNotListed = fmt.Errorf("is not listed")
 
-func ended(ctx context.Context, task *client.Task, err error) error {
+func waitTask(ctx context.Context, task *client.Task, err error) error {
 	if err != nil || task == nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func ended(ctx context.Context, task *client.Task, err error) error {
 	return nil
 }
 
-// life makes a volume on a datastore, attaches it to a machine, resizes, detaches and deletes it.
+// life creates a volume on a datastore, attaches it to a machine, resizes, detaches and deletes it.
 func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 	storages, err := d.list(ctx, "storage")
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 
 	var (
 		status client.Storage
-		made   string
+		volid  string
 		upid   client.UPID
 	)
 
@@ -120,10 +120,10 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 		return err
 	}
 
-	d.note("POST " + at + "/content")
+	d.logCall("POST " + at + "/content")
 
 	if err := d.c.Post(
-		ctx, at+"/content", map[string]any{"vmid": 9999, "filename": volume, "size": "1048576"}, &made,
+		ctx, at+"/content", map[string]any{"vmid": 9999, "filename": volume, "size": "1048576"}, &volid,
 	); err != nil {
 		return err
 	}
@@ -138,15 +138,15 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 		return err
 	}
 
-	d.note(fmt.Sprintf("POST /nodes/pve1/qemu/%d/config", vmid))
+	d.logCall(fmt.Sprintf("POST /nodes/pve1/qemu/%d/config", vmid))
 
-	if err := ended2(ctx)(vm.Config(ctx, client.VirtualMachineOption{
-		Name: "scsi1", Value: made + ",backup=0,iothread=1,wwn=0x5056432d49443031",
+	if err := waitFor(ctx)(vm.Config(ctx, client.VirtualMachineOption{
+		Name: "scsi1", Value: volid + ",backup=0,iothread=1,wwn=0x5056432d49443031",
 	})); err != nil {
 		return err
 	}
 
-	if err := ended2(ctx)(vm.ResizeDisk(ctx, "scsi1", "2048M")); err != nil {
+	if err := waitFor(ctx)(vm.ResizeDisk(ctx, "scsi1", "2048M")); err != nil {
 		return err
 	}
 
@@ -155,38 +155,38 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 	}
 
 	if !strings.Contains(vm.VirtualMachineConfig.SCSI1, volume) || !strings.Contains(vm.VirtualMachineConfig.SCSI1, "2G") {
-		return fmt.Errorf("the volume is not attached as it should be: %q", vm.VirtualMachineConfig.SCSI1)
+		return fmt.Errorf("the volume is not attached: %q", vm.VirtualMachineConfig.SCSI1)
 	}
 
-	if err := ended2(ctx)(vm.UnlinkDisk(ctx, "scsi1", false)); err != nil {
+	if err := waitFor(ctx)(vm.UnlinkDisk(ctx, "scsi1", false)); err != nil {
 		return err
 	}
 
-	d.note("DELETE " + at + "/content/" + volume)
+	d.logCall("DELETE " + at + "/content/" + volume)
 
 	if err := d.c.Delete(ctx, at+"/content/"+volume, &upid); err != nil {
 		return err
 	}
 
-	return ended(ctx, client.NewTask(upid, d.c), nil)
+	return waitTask(ctx, client.NewTask(upid, d.c), nil)
 }
 
-func ended2(ctx context.Context) func(*client.Task, error) error {
-	return func(task *client.Task, err error) error { return ended(ctx, task, err) }
+func waitFor(ctx context.Context) func(*client.Task, error) error {
+	return func(task *client.Task, err error) error { return waitTask(ctx, task, err) }
 }
 
-// account is the software's as the program makes it, without the privileges that are left out; what it may do is on its
-// own machine and datastore alone.
+// account creates the software's account like the program, without one privilege, for its own machine and datastore
+// only.
 func account(t *testing.T, release int, without string) *driver {
 	t.Helper()
 
-	l := newLabOf(t, release)
+	l := newLabWithRelease(t, release)
 	l.dc.Put(datacentre.Groups, permissions.Group, nil)
 	l.dc.Put(datacentre.Users, software, nil)
 	l.dc.Put(datacentre.Tokens, software+"!kubernetes-1", datacentre.Config{"value": secret})
 
 	for path, role := range map[string]permissions.Role{
-		fmt.Sprintf("/vms/%d", own): permissions.CSIMachines(), "/storage/local-lvm": permissions.CSIStorage(),
+		fmt.Sprintf("/vms/%d", ownVM): permissions.CSIMachines(), "/storage/local-lvm": permissions.CSIStorage(),
 	} {
 		list := slices.DeleteFunc(role.PrivilegesOn(release), func(p string) bool { return p == without })
 		require.NoError(t, l.dc.PutRole(role.ID, list...))
@@ -196,7 +196,7 @@ func account(t *testing.T, release int, without string) *driver {
 		}
 	}
 
-	for _, id := range []int{own, others} {
+	for _, id := range []int{ownVM, otherVM} {
 		require.Equal(t, "OK", l.task(t, http.MethodPost, "/nodes/pve1/qemu", form(
 			"vmid", fmt.Sprint(id), "name", fmt.Sprintf("vm%d", id), "memory", "512", "scsihw", "virtio-scsi-pci", "scsi0",
 			"local-lvm:1")))
@@ -210,8 +210,8 @@ func account(t *testing.T, release int, without string) *driver {
 	return d
 }
 
-// TestTheNarrowRulesOfTheCSIPluginAreEnough on both releases, and for nothing else.
-func TestTheNarrowRulesOfTheCSIPluginAreEnough(t *testing.T) {
+// TestCSIPluginPermissionsSuffice checks both releases, and that nothing else is allowed.
+func TestCSIPluginPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 
 	for _, release := range []int{datacentre.PVE8, datacentre.PVE9} {
@@ -219,30 +219,30 @@ func TestTheNarrowRulesOfTheCSIPluginAreEnough(t *testing.T) {
 			t.Parallel()
 
 			d := account(t, release, "")
-			require.NoError(t, d.life(t.Context(), "local-lvm", own))
-			require.NoError(t, d.life(t.Context(), "local-lvm", own), "again, with the same name")
+			require.NoError(t, d.life(t.Context(), "local-lvm", ownVM))
+			require.NoError(t, d.life(t.Context(), "local-lvm", ownVM), "again, with the same name")
 
 			list, err := d.list(t.Context(), "vm")
 			require.NoError(t, err)
-			require.Len(t, list, 1, "it sees no one else's machines")
+			require.Len(t, list, 1, "it sees no other machines")
 
-			require.ErrorIs(t, d.life(t.Context(), "local", own), errNotListed)
-			require.ErrorIs(t, d.life(t.Context(), "local-lvm", others), errNotListed)
+			require.ErrorIs(t, d.life(t.Context(), "local", ownVM), errNotListed)
+			require.ErrorIs(t, d.life(t.Context(), "local-lvm", otherVM), errNotListed)
 
 			stranger := &client.VirtualMachine{}
-			stranger.New(d.c, "pve1", others)
+			stranger.New(d.c, "pve1", otherVM)
 
 			option := client.VirtualMachineOption{Name: "scsi1", Value: "local-lvm:1"}
-			err = ended2(t.Context())(stranger.Config(t.Context(), option))
+			err = waitFor(t.Context())(stranger.Config(t.Context(), option))
 			require.Error(t, err)
 			assert.Contains(t, d.refused, "Permission check failed (/vms/3000, VM.Config.Disk|")
 		})
 	}
 }
 
-// TestNoPrivilegeOfTheCSIPluginIsSuperfluous takes one away at a time: the call of the table is the one that is then
-// refused, or the list of it is empty.
-func TestNoPrivilegeOfTheCSIPluginIsSuperfluous(t *testing.T) {
+// TestCSIPluginPermissionsAreMinimal removes one privilege at a time: then the table's call is refused, or its list is
+// empty.
+func TestCSIPluginPermissionsAreMinimal(t *testing.T) {
 	t.Parallel()
 
 	for _, role := range []permissions.Role{permissions.CSIMachines(), permissions.CSIStorage()} {
@@ -251,7 +251,7 @@ func TestNoPrivilegeOfTheCSIPluginIsSuperfluous(t *testing.T) {
 				t.Parallel()
 
 				d := account(t, datacentre.PVE9, need.Privilege)
-				err := d.life(t.Context(), "local-lvm", own)
+				err := d.life(t.Context(), "local-lvm", ownVM)
 				require.Error(t, err)
 
 				if need.Privilege == "VM.Audit" || need.Privilege == "Datastore.Audit" {
@@ -262,26 +262,26 @@ func TestNoPrivilegeOfTheCSIPluginIsSuperfluous(t *testing.T) {
 
 				assert.Equal(t, need.Refusal, d.refused)
 
-				call := strings.NewReplacer("{node}", "pve1", "{storage}", "local-lvm", "{vmid}", fmt.Sprint(own))
+				call := strings.NewReplacer("{node}", "pve1", "{storage}", "local-lvm", "{vmid}", fmt.Sprint(ownVM))
 				assert.Equal(t, call.Replace(need.Call), d.calls[len(d.calls)-1])
 			})
 		}
 	}
 }
 
-// TestTheCloudControllerManagerSeesItsOwnMachines and takes those that it does not see for gone: its rule comes first.
-func TestTheCloudControllerManagerSeesItsOwnMachines(t *testing.T) {
+// TestCloudControllerManagerSeesOwnMachines: it takes those that it cannot see for deleted, so its ACL comes first.
+func TestCloudControllerManagerSeesOwnMachines(t *testing.T) {
 	t.Parallel()
 
-	d := account(t, datacentre.PVE9, "VM.Config.Disk") // which leaves VM.Audit
-	_, err := d.machine(t.Context(), own)
+	d := account(t, datacentre.PVE9, "VM.Config.Disk") // leaves VM.Audit
+	_, err := d.machine(t.Context(), ownVM)
 	require.NoError(t, err)
-	_, err = d.machine(t.Context(), others)
+	_, err = d.machine(t.Context(), otherVM)
 	require.ErrorIs(t, err, errNotListed)
 }
 
-// TestAVMTakesItsRulesWithIt as Proxmox removes them (pve-access-control, remove_vm_access).
-func TestAVMTakesItsRulesWithIt(t *testing.T) {
+// TestDestroyDeletesACLs: see remove_vm_access of pve-access-control.
+func TestDestroyDeletesACLs(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)

@@ -7,26 +7,26 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// Local is the API as root calls it on a host itself, without a connection: pvesh.
+// Local is the API without a connection, as pvesh on a host calls it as root.
 type Local struct{ server *Server }
 
-// NewLocal returns the API of a host.
+// NewLocal returns a host's API.
 func NewLocal(dc *datacentre.Datacentre, host string) *Local {
 	return &Local{&Server{dc: dc, host: host, routes: newRouter(), stats: NewStats()}}
 }
 
-// route finds a command of pvesh: get, create, set or delete.
+// route returns the route of a pvesh command: get, create, set or delete.
 func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
 
-	return l.server.routes.match(method, plainPath(path))
+	return l.server.routes.match(method, normalizePath(path))
 }
 
-// Call carries out a command. Its truth values may have all spellings of PVE's command line.
+// Call executes a command. Booleans can have all spellings of PVE's command line.
 func (l *Local) Call(ctx context.Context, command, path string, values map[string][]string) (any, error) {
 	rt, vars := l.route(command, path)
 	if rt == nil {
-		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, plainPath(path))
+		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, normalizePath(path))
 	}
 
 	p := datacentre.Config{}
@@ -35,25 +35,25 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 		p.Set(name, value...)
 
 		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean {
-			p[name] = schema.Normal(p[name])
+			p[name] = schema.NormalizeBool(p[name])
 		}
 	}
 
 	r := &request{ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: p}
 
-	if err := r.reach(); err != nil {
+	if err := r.checkReachable(); err != nil {
 		return nil, err
 	}
 
-	data, err := l.server.carryOut(r)
-	if list, ok := data.(listing); ok {
+	data, err := l.server.execute(r)
+	if list, ok := data.(page); ok {
 		data = list.rows
 	}
 
 	return data, err
 }
 
-// Option says whether a command takes a parameter, and whether that is a boolean one.
+// Option returns whether a command has a parameter, and whether it is boolean.
 func (l *Local) Option(command, path, name string) (known, boolean bool) {
 	rt, _ := l.route(command, path)
 	if rt == nil {

@@ -14,27 +14,27 @@ var mappingCalls = map[string]handler{
 	"DELETE /cluster/mapping/pci/{id}": deleteMapping,
 }
 
-func mappings() kind {
-	return kind{
-		Kind: datacentre.Mappings, made: "POST /cluster/mapping/pci", id: "{id}", file: "hardware mapping",
-		absent: func(r *request) error {
+func mappings() recordKind {
+	return recordKind{
+		Kind: datacentre.Mappings, createCall: "POST /cluster/mapping/pci", idTemplate: "{id}", errorSubject: "hardware mapping",
+		errNotFound: func(r *request) error {
 			if r.route.method == http.MethodGet {
 				return datacentre.Refuse("mapping '%s' not found", r.vars["id"])
 			}
 
 			return datacentre.Refuse("update hardware mapping failed: pci ID '%s' does not exist", r.vars["id"])
 		},
-		taken: func(r *request) error {
+		errExists: func(r *request) error {
 			return datacentre.Refuse("create hardware mapping failed: pci ID '%s' already defined", r.params["id"])
 		},
-		sees: func(r *request, id string, _ datacentre.Config) bool {
+		isVisible: func(r *request, id string, _ datacentre.Config) bool {
 			return r.dc.Allowed(r.user, "/mapping/pci/"+id, "Mapping.Modify", "Mapping.Use", "Mapping.Audit")
 		},
-		row: func(r *request, _ string, _ datacentre.Config, o object) {
+		addToRow: func(r *request, _ string, _ datacentre.Config, o object) {
 			o["type"], o["digest"] = "pci", r.dc.MappingDigest()
 		},
-		change: func(r *request, _ string, was, record datacentre.Config) error {
-			if !record.Bool("mdev") { // true values alone are written
+		prepare: func(r *request, _ string, old, record datacentre.Config) error {
+			if !record.Bool("mdev") { // PVE writes only true
 				delete(record, "mdev")
 			}
 
@@ -43,7 +43,7 @@ func mappings() kind {
 				return datacentre.Refuse(
 					"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.",
 				)
-			case was != nil && !r.params.Has("map"):
+			case old != nil && !r.params.Has("map"):
 				return datacentre.Refuse("update hardware mapping failed: missing value for required option 'map'")
 			default:
 				return nil
@@ -53,7 +53,7 @@ func mappings() kind {
 }
 
 func deleteMapping(r *request) (any, error) {
-	r.dc.Delete(datacentre.Mappings, r.vars["id"]) // one that is not there is no error
+	r.dc.Delete(datacentre.Mappings, r.vars["id"]) // a missing mapping is not an error
 
 	return nil, nil
 }

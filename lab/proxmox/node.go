@@ -14,12 +14,12 @@ var nodeCalls = map[string]handler{
 	"GET /nodes/{node}/status":             nodeStatus,
 	"GET /nodes/{node}/certificates/info":  certificates,
 	"GET /nodes/{node}/network":            listNetwork,
-	"GET /nodes/{node}/lxc":                empty,
+	"GET /nodes/{node}/lxc":                emptyList,
 	"GET /nodes/{node}/query-url-metadata": urlMetadata,
 }
 
 func listNodes(r *request) (any, error) {
-	return rows(r.members(), r.hostRow), nil
+	return rows(r.clusterHosts(), r.hostRow), nil
 }
 
 func listNetwork(r *request) (any, error) {
@@ -27,17 +27,17 @@ func listNetwork(r *request) (any, error) {
 	h, kind := r.host(), r.params["type"]
 
 	if kind == "eth" || kind == "" {
-		o := fixed("eth")
+		o := staticFields("eth")
 		o["iface"] = datacentre.Uplink
 		list = append(list, o)
 	}
 
 	for i, b := range h.Bridges {
-		if !slices.Contains([]string{"", "bridge", "any_bridge", "any_local_bridge"}, kind) || !r.seesBridge(b) {
+		if !slices.Contains([]string{"", "bridge", "any_bridge", "any_local_bridge"}, kind) || !r.canSeeBridge(b) {
 			continue
 		}
 
-		o := fixed("bridge")
+		o := staticFields("bridge")
 		o["iface"], o["priority"] = b, 4+i
 
 		if i == 0 {
@@ -68,7 +68,7 @@ func nodeStatus(r *request) (any, error) {
 	total, used := int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
 	build := hostos.KernelBuild(h)
 	flags, vendor := "svm aes", "AuthenticAMD"
-	boot := object{"mode": "efi", "secureboot": flag(h.Firmware.SecureBoot)}
+	boot := object{"mode": "efi", "secureboot": boolInt(h.Firmware.SecureBoot)}
 
 	if h.Intel() {
 		flags, vendor = "vmx aes", "GenuineIntel"
@@ -78,7 +78,7 @@ func nodeStatus(r *request) (any, error) {
 		boot = object{"mode": "legacy-bios"}
 	}
 
-	o, cpu := fixed("node status"), fixed("processor")
+	o, cpu := staticFields("node status"), staticFields("processor")
 	cpu["model"], cpu["vendor"], cpu["flags"], cpu["cpus"], cpu["cores"] = h.CPUModel, vendor, flags, h.Cores, h.Cores
 	o["uptime"], o["cpuinfo"], o["boot-info"] = uptime(r.dc, h), cpu, boot
 	o["pveversion"] = "pve-manager/" + hostos.Version + "/" + hostos.RepoID
@@ -93,7 +93,7 @@ func nodeStatus(r *request) (any, error) {
 	return o, nil
 }
 
-// uptime is in modelled seconds since the host's last boot.
+// uptime returns the modelled seconds since the host's last boot.
 func uptime(dc *datacentre.Datacentre, h datacentre.Host) int {
 	return int(time.Since(h.Boot.Since).Seconds()*dc.Clock().Speed()) + 1
 }

@@ -14,18 +14,18 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-func badBody(err error) error {
-	return datacentre.Answer(http.StatusBadRequest, "unable to decode request body: %v", err)
+func errUndecodableBody(err error) error {
+	return datacentre.NewError(http.StatusBadRequest, "unable to decode request body: %v", err)
 }
 
-// readParams reads a call's parameters, whatever form they came in.
+// readParams reads a call's parameters from its query and body.
 func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
 	p := datacentre.Config{}
 	for k, v := range req.URL.Query() {
 		p.Set(k, v...)
 	}
 
-	// With it browsers keep their caches from answering; PVE drops it too.
+	// Browsers add it to bypass their cache; PVE drops it too.
 	delete(p, "_dc")
 
 	if len(body) == 0 || req.Method == http.MethodGet || req.Method == http.MethodDelete {
@@ -43,7 +43,7 @@ func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
 	case "application/x-www-form-urlencoded":
 		values, err := url.ParseQuery(string(body))
 		if err != nil {
-			return nil, badBody(err)
+			return nil, errUndecodableBody(err)
 		}
 
 		for k, v := range values {
@@ -52,7 +52,7 @@ func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
 
 		return p, nil
 	default:
-		return nil, datacentre.Answer(http.StatusNotImplemented, "upload '%s' not implemented", kind)
+		return nil, datacentre.NewError(http.StatusNotImplemented, "upload '%s' not implemented", kind)
 	}
 }
 
@@ -63,7 +63,7 @@ func addJSON(p datacentre.Config, body []byte) error {
 	d.UseNumber()
 
 	if err := d.Decode(&doc); err != nil {
-		return badBody(err)
+		return errUndecodableBody(err)
 	}
 
 	for k, v := range doc {
@@ -78,7 +78,7 @@ func addJSON(p datacentre.Config, body []byte) error {
 			switch e := e.(type) {
 			case nil:
 			case bool:
-				texts = append(texts, strconv.Itoa(flag(e)))
+				texts = append(texts, strconv.Itoa(boolInt(e)))
 			default:
 				texts = append(texts, fmt.Sprint(e))
 			}
@@ -92,43 +92,43 @@ func addJSON(p datacentre.Config, body []byte) error {
 	return nil
 }
 
-// check validates a call's parameters.
-func (r *request) check() error {
-	wrong := map[string]string{}
-	given := maps.Clone(r.params)
+// checkParams validates a call's parameters.
+func (r *request) checkParams() error {
+	problems := map[string]string{}
+	all := maps.Clone(r.params)
 
 	for name, value := range r.vars {
-		if again, twice := given[name]; twice && again != value {
-			wrong[name] = "duplicate parameter (already defined in URI) with conflicting values!"
+		if other, duplicate := all[name]; duplicate && other != value {
+			problems[name] = "duplicate parameter (already defined in URI) with conflicting values!"
 		}
 
-		given[name] = value
+		all[name] = value
 
 		delete(r.params, name)
 	}
 
-	for name := range given {
+	for name := range all {
 		rule, ok := r.route.Rule(name)
 
-		switch complaints := rule.Check(name, given.Values(name)); {
+		switch complaints := rule.Check(name, all.Values(name)); {
 		case !ok:
-			wrong[name] = schema.Undefined
+			problems[name] = schema.Undefined
 		case len(complaints) > 0:
-			maps.Copy(wrong, complaints)
-		case rule.Requires != "" && !given.Has(rule.Requires):
-			wrong[rule.Requires] = schema.Needs(name)
+			maps.Copy(problems, complaints)
+		case rule.Requires != "" && !all.Has(rule.Requires):
+			problems[rule.Requires] = schema.Needs(name)
 		}
 	}
 
 	for name, rule := range r.route.Parameters {
-		if !rule.Optional && !given.Has(name) {
-			wrong[name] = schema.Missing
+		if !rule.Optional && !all.Has(name) {
+			problems[name] = schema.Missing
 		}
 	}
 
 	switch {
-	case len(wrong) > 0:
-		return datacentre.ParameterError(wrong)
+	case len(problems) > 0:
+		return datacentre.ParameterError(problems)
 	case r.params.Bool("skiplock") && r.user != "root@pam":
 		return datacentre.WrongParameter("skiplock", "Only root may use this option.")
 	default:

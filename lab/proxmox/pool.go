@@ -18,14 +18,14 @@ var poolCalls = map[string]handler{
 	"DELETE /pools/{poolid}": pools().remove,
 }
 
-func pools() kind {
-	return kind{
-		Kind: datacentre.Pools, made: "POST /pools", id: "{poolid}", file: "pool",
-		sees: func(r *request, id string, _ datacentre.Config) bool {
+func pools() recordKind {
+	return recordKind{
+		Kind: datacentre.Pools, createCall: "POST /pools", idTemplate: "{poolid}", errorSubject: "pool",
+		isVisible: func(r *request, id string, _ datacentre.Config) bool {
 			return r.dc.Allowed(r.user, "/pool/"+id, "Pool.Audit")
 		},
-		get: func(r *request, id string, _ datacentre.Config, o object) any {
-			o["poolid"], o["members"] = id, rows(membersOf(r, id), func(vm datacentre.VM) object {
+		detail: func(r *request, id string, _ datacentre.Config, o object) any {
+			o["poolid"], o["members"] = id, rows(poolMembers(r, id), func(vm datacentre.VM) object {
 				row := vmResource(r.dc, vm)
 				delete(row, "tags")
 
@@ -34,16 +34,16 @@ func pools() kind {
 
 			return o
 		},
-		change: func(r *request, id string, _, _ datacentre.Config) error {
-			above := id[:max(strings.LastIndexByte(id, '/'), 0)]
-			if _, there := r.dc.Record(datacentre.Pools, above); above != "" && !there {
-				return datacentre.Refuse("create pool failed: parent '%s' of pool '%s' does not exist", above, id)
+		prepare: func(r *request, id string, _, _ datacentre.Config) error {
+			parent := id[:max(strings.LastIndexByte(id, '/'), 0)]
+			if _, ok := r.dc.Record(datacentre.Pools, parent); parent != "" && !ok {
+				return datacentre.Refuse("create pool failed: parent '%s' of pool '%s' does not exist", parent, id)
 			}
 
 			return nil
 		},
-		keep: func(r *request, id string, _ datacentre.Config) error {
-			for _, vm := range membersOf(r, id) {
+		checkRemoval: func(r *request, id string, _ datacentre.Config) error {
+			for _, vm := range poolMembers(r, id) {
 				return datacentre.Refuse("delete pool failed: pool '%s' is not empty (contains VM %d)", id, vm.ID)
 			}
 
@@ -52,7 +52,7 @@ func pools() kind {
 	}
 }
 
-func membersOf(r *request, pool string) []datacentre.VM {
+func poolMembers(r *request, pool string) []datacentre.VM {
 	return slices.DeleteFunc(r.dc.VMs(), func(vm datacentre.VM) bool { return vm.Pool != pool })
 }
 
@@ -61,14 +61,14 @@ func listPools(r *request) (any, error) {
 		return pools().list(r)
 	}
 
-	pool, err := pools().show(r) // who names a pool is shown it
+	pool, err := pools().show(r) // naming a pool needs no permission
 
 	return []any{pool}, err
 }
 
 func updatePool(r *request) (any, error) {
 	if r.params.Has("storage") {
-		return nil, datacentre.WrongParameter("storage", "the lab's pools have machines alone")
+		return nil, datacentre.WrongParameter("storage", "the lab's pools contain only machines")
 	}
 
 	id := r.fill("{poolid}")
@@ -81,7 +81,7 @@ func updatePool(r *request) (any, error) {
 			return nil, err
 		}
 
-		if err := r.dc.Authorise(r.user, "/vms/"+v, modifiers("/vms/"+v)...); err != nil {
+		if err := r.dc.Authorise(r.user, "/vms/"+v, modifyPrivileges("/vms/"+v)...); err != nil {
 			return nil, err
 		}
 
@@ -92,9 +92,9 @@ func updatePool(r *request) (any, error) {
 		return nil, err
 	}
 
-	pool, there := r.dc.Record(datacentre.Pools, id)
-	if !there {
-		return nil, poolError("pool '%s' does not exist", id)
+	pool, ok := r.dc.Record(datacentre.Pools, id)
+	if !ok {
+		return nil, errUpdatePool("pool '%s' does not exist", id)
 	}
 
 	if r.params.Has("comment") {
@@ -111,7 +111,7 @@ func updatePool(r *request) (any, error) {
 	return nil, nil
 }
 
-func poolError(format string, a ...any) error {
+func errUpdatePool(format string, a ...any) error {
 	return datacentre.Refuse("update pools failed: "+format, a...)
 }
 
@@ -123,14 +123,14 @@ func checkMembers(r *request, id string, vms []int) error {
 
 		switch {
 		case remove && vm.Pool != id:
-			return poolError("VM %d is not a pool member", n)
+			return errUpdatePool("VM %d is not a pool member", n)
 		case remove:
 		case !ok:
-			return poolError("VM %d does not exist", n)
+			return errUpdatePool("VM %d does not exist", n)
 		case vm.Pool == id:
-			return poolError("VM %d is already a pool member", n)
+			return errUpdatePool("VM %d is already a pool member", n)
 		case vm.Pool != "" && !move:
-			return poolError("VM %d belongs already to pool '%s' and 'allow-move' is not set", n, vm.Pool)
+			return errUpdatePool("VM %d belongs already to pool '%s' and 'allow-move' is not set", n, vm.Pool)
 		}
 	}
 

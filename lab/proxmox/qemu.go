@@ -12,17 +12,17 @@ var qemuCalls = map[string]handler{
 	"GET /nodes/{node}/qemu":                                     listVMs,
 	"POST /nodes/{node}/qemu":                                    taskWith((*datacentre.Datacentre).CreateVM),
 	"DELETE /nodes/{node}/qemu/{vmid}":                           taskWith((*datacentre.Datacentre).DestroyVM),
-	"GET /nodes/{node}/qemu/{vmid}/config":                       on((*request).vm, getConfig),
+	"GET /nodes/{node}/qemu/{vmid}/config":                       withSubject((*request).vm, getConfig),
 	"PUT /nodes/{node}/qemu/{vmid}/config":                       putConfig,
 	"POST /nodes/{node}/qemu/{vmid}/config":                      taskWith((*datacentre.Datacentre).SetConfigTask),
-	"GET /nodes/{node}/qemu/{vmid}/pending":                      on((*request).vm, pending),
+	"GET /nodes/{node}/qemu/{vmid}/pending":                      withSubject((*request).vm, pending),
 	"POST /nodes/{node}/qemu/{vmid}/clone":                       taskWith((*datacentre.Datacentre).CloneVM),
 	"POST /nodes/{node}/qemu/{vmid}/template":                    task((*datacentre.Datacentre).ConvertToTemplate),
 	"PUT /nodes/{node}/qemu/{vmid}/resize":                       taskWith((*datacentre.Datacentre).ResizeDisk),
 	"POST /nodes/{node}/qemu/{vmid}/move_disk":                   taskWith((*datacentre.Datacentre).MoveDisk),
 	"POST /nodes/{node}/qemu/{vmid}/migrate":                     taskWith((*datacentre.Datacentre).Migrate),
 	"PUT /nodes/{node}/qemu/{vmid}/unlink":                       unlinkDisks,
-	"GET /nodes/{node}/qemu/{vmid}/status/current":               on((*request).vm, currentStatus),
+	"GET /nodes/{node}/qemu/{vmid}/status/current":               withSubject((*request).vm, currentStatus),
 	"POST /nodes/{node}/qemu/{vmid}/status/start":                task((*datacentre.Datacentre).Start),
 	"POST /nodes/{node}/qemu/{vmid}/status/stop":                 task((*datacentre.Datacentre).Stop),
 	"POST /nodes/{node}/qemu/{vmid}/status/reset":                task((*datacentre.Datacentre).Reset),
@@ -31,12 +31,12 @@ var qemuCalls = map[string]handler{
 	"GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces": agentInterfaces,
 }
 
-// task starts a task on the call's VM.
+// task returns a handler that starts a task on the call's VM.
 func task(start func(dc *datacentre.Datacentre, user, host string, vmid int) (string, error)) handler {
 	return func(r *request) (any, error) { return start(r.dc, r.user, r.node(), r.vmid()) }
 }
 
-// taskWith starts a task on the call's VM with the call's parameters.
+// taskWith is task with the call's parameters.
 func taskWith(
 	start func(dc *datacentre.Datacentre, user, host string, vmid int, p datacentre.Config) (string, error),
 ) handler {
@@ -70,7 +70,7 @@ func unlinkDisks(r *request) (any, error) {
 
 func listVMs(r *request) (any, error) {
 	return rows(r.dc.VMs(), func(vm datacentre.VM) object {
-		if vm.Host != r.node() || !r.seesVM(vm.ID) {
+		if vm.Host != r.node() || !r.canSeeVM(vm.ID) {
 			return nil
 		}
 
@@ -78,7 +78,7 @@ func listVMs(r *request) (any, error) {
 	}), nil
 }
 
-// pending lists what the VM runs with, and what of its configuration waits for its next start.
+// pending lists what the VM runs with, and what is pending until its next start.
 func pending(_ *request, vm datacentre.VM) (any, error) {
 	keys := maps.Clone(vm.Current)
 	maps.Copy(keys, vm.Config)
@@ -87,17 +87,17 @@ func pending(_ *request, vm datacentre.VM) (any, error) {
 
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		row := object{"key": k}
-		value, has := vm.Current[k]
-		next, stays := vm.Config[k]
+		value, runs := vm.Current[k]
+		next, set := vm.Config[k]
 
-		if has {
+		if runs {
 			row["value"] = configValue(k, value)
 		}
 
 		switch {
-		case !stays:
+		case !set:
 			row["delete"] = 1
-		case !has || next != value:
+		case !runs || next != value:
 			row["pending"] = configValue(k, next)
 		}
 
@@ -120,7 +120,7 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	}
 
 	if vm.Running {
-		maps.Copy(o, fixed("running VM"))
+		maps.Copy(o, staticFields("running VM"))
 	}
 
 	return o, nil

@@ -10,28 +10,28 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// kind is a kind of records as the API has it. What is nil of its functions, the kind has not.
-type kind struct {
+// recordKind implements the calls of a kind of record. Its functions are optional.
+type recordKind struct {
 	datacentre.Kind
-	// made is the call that makes one: its parameters are what a record has. id is the template of a record's id.
-	made, id string
-	// file is what has failed where a change fails: "update user failed: ".
-	file string
-	// defaults are what a record has without being told.
+	// createCall creates a record: its parameters are the record's fields. idTemplate is the template of a record's id.
+	createCall, idTemplate string
+	// errorSubject names the record in the errors of changes: "update user failed: ".
+	errorSubject string
+	// defaults are the default values of fields.
 	defaults datacentre.Config
-	// absent and taken are the refusals where there is no such record, or one already.
-	absent, taken func(r *request) error
-	// sees says whether the caller sees a record in the list, row adds to its row, and get is the answer of one alone.
-	sees func(r *request, id string, record datacentre.Config) bool
-	row  func(r *request, id string, record datacentre.Config, row object)
-	get  func(r *request, id string, record datacentre.Config, row object) any
-	// change judges and completes what a record is to be; was is nil of a new one. keep refuses the removal of one.
-	change func(r *request, id string, was, record datacentre.Config) error
-	keep   func(r *request, id string, record datacentre.Config) error
+	// errNotFound and errExists are the errors for a missing and for an existing record.
+	errNotFound, errExists func(r *request) error
+	// isVisible reports whether a list contains a record, addToRow adds to its row, detail returns a single record.
+	isVisible func(r *request, id string, record datacentre.Config) bool
+	addToRow  func(r *request, id string, record datacentre.Config, row object)
+	detail    func(r *request, id string, record datacentre.Config, row object) any
+	// prepare checks and completes a changed record; old is nil for a new one. checkRemoval can refuse a removal.
+	prepare      func(r *request, id string, old, record datacentre.Config) error
+	checkRemoval func(r *request, id string, record datacentre.Config) error
 }
 
-// failing is what the refusal of a change begins with.
-func (k kind) failing(r *request) string {
+// errorPrefix returns the beginning of a change's error.
+func (k recordKind) errorPrefix(r *request) string {
 	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
 
 	verb, changes := verbs[r.route.method]
@@ -39,113 +39,113 @@ func (k kind) failing(r *request) string {
 		return ""
 	}
 
-	return verb + " " + k.file + " failed: "
+	return verb + " " + k.errorSubject + " failed: "
 }
 
-// find returns the record that a call names.
-func (k kind) find(r *request) (datacentre.Config, error) {
-	record, ok := r.dc.Record(k.Kind, r.fill(k.id))
+// find returns the call's record.
+func (k recordKind) find(r *request) (datacentre.Config, error) {
+	record, ok := r.dc.Record(k.Kind, r.fill(k.idTemplate))
 
 	switch {
 	case ok:
 		return record, nil
-	case k.absent != nil:
-		return nil, k.absent(r)
+	case k.errNotFound != nil:
+		return nil, k.errNotFound(r)
 	default:
-		return nil, datacentre.Refuse("%s%s '%s' does not exist", k.failing(r), k.Kind, r.fill(k.id))
+		return nil, datacentre.Refuse("%s%s '%s' does not exist", k.errorPrefix(r), k.Kind, r.fill(k.idTemplate))
 	}
 }
 
-func (k kind) list(r *request) (any, error) {
+func (k recordKind) list(r *request) (any, error) {
 	all := r.dc.Records(k.Kind)
 
 	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
-		if k.sees != nil && !k.sees(r, id, all[id]) {
+		if k.isVisible != nil && !k.isVisible(r, id, all[id]) {
 			return nil
 		}
 
-		o := k.shown(r, id, all[id])
-		o[strings.Trim(k.id, "{}")] = id
+		o := k.render(r, id, all[id])
+		o[strings.Trim(k.idTemplate, "{}")] = id
 
 		return o
 	}), nil
 }
 
-// shown is a record in an answer: what its call takes beside the password, with the types that it has there.
-func (k kind) shown(r *request, id string, record datacentre.Config) object {
-	o, values, made := object{}, datacentre.Config{}, schema.Call(k.made)
+// render returns a record for a response: the parameters of its creation without the password, with their types.
+func (k recordKind) render(r *request, id string, record datacentre.Config) object {
+	o, values, createCall := object{}, datacentre.Config{}, schema.Call(k.createCall)
 	maps.Copy(values, k.defaults)
 	maps.Copy(values, record)
 
 	for name, value := range values {
-		if rule, ok := made.Rule(name); ok && name != "password" {
-			o[name] = typed(rule, value)
+		if rule, ok := createCall.Rule(name); ok && name != "password" {
+			o[name] = typedValue(rule, value)
 		}
 	}
 
-	if k.row != nil {
-		k.row(r, id, record, o)
+	if k.addToRow != nil {
+		k.addToRow(r, id, record, o)
 	}
 
 	return o
 }
 
-func (k kind) show(r *request) (any, error) {
+func (k recordKind) show(r *request) (any, error) {
 	record, err := k.find(r)
 	if err != nil {
 		return nil, err
 	}
 
-	o := k.shown(r, r.fill(k.id), record)
-	if k.get != nil {
-		return k.get(r, r.fill(k.id), record, o), nil
+	o := k.render(r, r.fill(k.idTemplate), record)
+	if k.detail != nil {
+		return k.detail(r, r.fill(k.idTemplate), record, o), nil
 	}
 
 	return o, nil
 }
 
-func (k kind) create(r *request) (any, error) {
-	id := r.fill(k.id)
+func (k recordKind) create(r *request) (any, error) {
+	id := r.fill(k.idTemplate)
 
 	switch _, taken := r.dc.Record(k.Kind, id); {
-	case taken && k.taken != nil:
-		return nil, k.taken(r)
+	case taken && k.errExists != nil:
+		return nil, k.errExists(r)
 	case taken:
-		return nil, datacentre.Refuse("%s%s '%s' already exists", k.failing(r), k.Kind, id)
+		return nil, datacentre.Refuse("%s%s '%s' already exists", k.errorPrefix(r), k.Kind, id)
 	default:
 		return nil, k.store(r, id, nil)
 	}
 }
 
-func (k kind) update(r *request) (any, error) {
-	was, err := k.find(r)
+func (k recordKind) update(r *request) (any, error) {
+	old, err := k.find(r)
 	if err != nil {
 		return nil, err
 	}
 
-	return nil, k.store(r, r.fill(k.id), was)
+	return nil, k.store(r, r.fill(k.idTemplate), old)
 }
 
-// store makes the record what it was, with what the call sets and deletes.
-func (k kind) store(r *request, id string, was datacentre.Config) error {
-	record, made := datacentre.Config{}, schema.Call(k.made)
-	maps.Copy(record, was)
+// store changes the old record by the parameters that the call sets and deletes.
+func (k recordKind) store(r *request, id string, old datacentre.Config) error {
+	record, createCall := datacentre.Config{}, schema.Call(k.createCall)
+	maps.Copy(record, old)
 
 	for name, value := range r.params {
-		if _, ok := made.Rule(name); ok && !strings.Contains(k.id, "{"+name+"}") {
+		if _, ok := createCall.Rule(name); ok && !strings.Contains(k.idTemplate, "{"+name+"}") {
 			record[name] = value
 		}
 	}
 
-	if k.change != nil {
-		if err := k.change(r, id, was, record); err != nil {
+	if k.prepare != nil {
+		if err := k.prepare(r, id, old, record); err != nil {
 			return err
 		}
 	}
 
 	for _, name := range r.params.List("delete") {
-		if rule, ok := made.Rule(name); !ok || !rule.Optional {
-			return datacentre.Refuse("%sno such option '%s'", k.failing(r), name)
+		if rule, ok := createCall.Rule(name); !ok || !rule.Optional {
+			return datacentre.Refuse("%sno such option '%s'", k.errorPrefix(r), name)
 		}
 
 		delete(record, name)
@@ -156,17 +156,17 @@ func (k kind) store(r *request, id string, was datacentre.Config) error {
 	return nil
 }
 
-func (k kind) remove(r *request) (any, error) {
+func (k recordKind) remove(r *request) (any, error) {
 	record, err := k.find(r)
-	if err == nil && k.keep != nil {
-		err = k.keep(r, r.fill(k.id), record)
+	if err == nil && k.checkRemoval != nil {
+		err = k.checkRemoval(r, r.fill(k.idTemplate), record)
 	}
 
 	if err != nil {
 		return nil, err
 	}
 
-	r.dc.Delete(k.Kind, r.fill(k.id))
+	r.dc.Delete(k.Kind, r.fill(k.idTemplate))
 
 	return nil, nil
 }

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestRefusals are those that no call of the recording meets: the others TestTheLabAnswersAsRecorded shows.
+// TestRefusals covers refusals that no call of the recording does; for others see TestTheLabAnswersAsRecorded.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 
@@ -29,37 +29,37 @@ func TestRefusals(t *testing.T) {
 		method, path string
 		form         url.Values
 		status       int
-		says         string
+		want         string
 	}{
-		"a machine elsewhere": {
+		"a machine on another host": {
 			"GET", "/nodes/pve2/qemu/101/config", nil, 500,
 			"Configuration file 'nodes/pve2/qemu-server/101.conf' does not exist map[]",
 		},
-		"a path contradicted": {
+		"a parameter that contradicts the path": {
 			"POST", "/nodes/pve1/qemu/102/status/start", form("vmid", "103"), 400,
 			"Parameter verification failed. map[vmid:duplicate parameter (already defined in URI) with conflicting values!]",
 		},
-		"a parameter alone": {
+		"a parameter without the one it requires": {
 			"GET", "/pools?type=qemu", nil, 400,
 			"Parameter verification failed. map[poolid:missing property required by 'type']",
 		},
-		"a parameter twice": {
+		"a repeated parameter": {
 			"POST", "/nodes/pve1/qemu/101/clone", form("newid", "200", "name", "a", "name", "b"), 400,
 			"Parameter verification failed. map[name:type check ('string') failed - got ARRAY]",
 		},
-		"a rule of nobody's token": {
+		"an ACL of an unknown user's token": {
 			"PUT", "/access/acl", rule("Reader", "tokens", "bob@pve!his"), 500,
 			"ACL update failed: no such user ('bob@pve')",
 		},
-		"no more rule of no role": {
+		"deleting an ACL of an unknown role": {
 			"PUT", "/access/acl", rule("None", "users", "ann@pve", "delete", "1"), 500,
 			"ACL update failed: role 'None' does not exist",
 		},
-		"no more rule of no group": {
+		"deleting an ACL of an unknown group": {
 			"PUT", "/access/acl", rule("Reader", "groups", "ops", "delete", "1"), 500,
 			"ACL update failed: group 'ops' does not exist",
 		},
-		"a rule that is no more yet": {
+		"deleting a missing ACL": {
 			"PUT", "/access/acl", rule("Reader", "users", "ann@pve", "delete", "1"), 200, "OK",
 		},
 	} {
@@ -68,7 +68,7 @@ func TestRefusals(t *testing.T) {
 
 			a := l.call(t, tc.method, tc.path, tc.form)
 			assert.Equal(t, tc.status, a.status)
-			assert.Contains(t, a.reason+" "+fmt.Sprint(a.errors), tc.says)
+			assert.Contains(t, a.reason+" "+fmt.Sprint(a.errors), tc.want)
 		})
 	}
 }

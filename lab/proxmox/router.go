@@ -10,24 +10,23 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// handler carries out a call that is permitted and whose parameters are right.
+// handler executes a call with checked permissions and parameters.
 type handler func(*request) (any, error)
 
-// route is a call that the lab implements. What it takes, and from whom, Proxmox's description says.
+// route is an implemented call. Its parameters and permissions come from Proxmox's API description.
 type route struct {
 	schema.Method
 	method string
-	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; form is what fits it.
-	path   string
-	form   *regexp.Regexp
-	handle handler
+	// path is PVE's template, such as "/nodes/{node}/qemu/{vmid}/config"; pattern matches it.
+	path    string
+	pattern *regexp.Regexp
+	handle  handler
 }
 
-// router finds routes.
 type router []*route
 
-// variable is a part of a template whose characters are quoted; a last {volume} takes the rest of the path.
-var variable = regexp.MustCompile(`\\\{(\w+)\\\}`)
+// pathVariable is a variable of a quoted template. A final {volume} matches the rest of the path.
+var pathVariable = regexp.MustCompile(`\\\{(\w+)\\\}`)
 
 func newRouter() router {
 	var r router
@@ -37,18 +36,17 @@ func newRouter() router {
 	} {
 		for name, handle := range group {
 			method, path, _ := strings.Cut(name, " ")
-			form := variable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
-			form = "^" + strings.Replace(form, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1) + "$"
-			r = append(
-				r, &route{Method: schema.Call(name), method: method, path: path, form: regexp.MustCompile(form), handle: handle},
-			)
+			expr := pathVariable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
+			expr = strings.Replace(expr, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1)
+			pattern := regexp.MustCompile("^" + expr + "$")
+			r = append(r, &route{schema.Call(name), method, path, pattern, handle})
 		}
 	}
 
 	return r
 }
 
-// Methods returns the calls that the lab implements, as "METHOD /path/{template}", by path.
+// Methods returns the implemented calls as "METHOD /path/{template}", sorted by path.
 func Methods() []string {
 	var list []string
 
@@ -63,24 +61,24 @@ func Methods() []string {
 	return list
 }
 
-// on finds what the call is about first.
-func on[T any](named func(*request) (T, error), h func(*request, T) (any, error)) handler {
+// withSubject looks up the call's subject before it calls the handler.
+func withSubject[T any](lookup func(*request) (T, error), h func(*request, T) (any, error)) handler {
 	return func(r *request) (any, error) {
-		thing, err := named(r)
+		subject, err := lookup(r)
 		if err != nil {
 			return nil, err
 		}
 
-		return h(r, thing)
+		return h(r, subject)
 	}
 }
 
-// rows lists things; one without a row is not shown.
-func rows[T any](things []T, row func(T) object) []object {
+// rows returns the rows of a list; row omits an item by returning nil.
+func rows[T any](items []T, row func(T) object) []object {
 	list := []object{}
 
-	for _, thing := range things {
-		if o := row(thing); o != nil {
+	for _, item := range items {
+		if o := row(item); o != nil {
 			list = append(list, o)
 		}
 	}
@@ -88,16 +86,16 @@ func rows[T any](things []T, row func(T) object) []object {
 	return list
 }
 
-// match finds the route of a call: a fixed segment goes before a variable one.
+// match returns the route of a call. Fixed segments take precedence over variables.
 func (r router) match(method, path string) (best *route, vars map[string]string) {
 	for _, rt := range r {
-		values := rt.form.FindStringSubmatch(path)
+		values := rt.pattern.FindStringSubmatch(path)
 		if rt.method != method || values == nil || best != nil && len(values) > len(vars) {
 			continue
 		}
 
 		best, vars = rt, map[string]string{}
-		for i, name := range rt.form.SubexpNames()[1:] {
+		for i, name := range rt.pattern.SubexpNames()[1:] {
 			vars[name] = values[i+1]
 		}
 	}
@@ -105,12 +103,12 @@ func (r router) match(method, path string) (best *route, vars map[string]string)
 	return best, vars
 }
 
-// plainPath is a path as PVE reads it: with one slash between its segments, and none at its end.
-func plainPath(path string) string {
+// normalizePath returns a path with single slashes and without a trailing one, as PVE reads it.
+func normalizePath(path string) string {
 	return "/" + strings.Join(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), "/")
 }
 
-// fill puts the call's values into a template.
+// fill expands a template with the call's values.
 func (r *request) fill(template string) string {
 	for k, v := range r.vars {
 		template = strings.ReplaceAll(template, "{"+k+"}", v)
@@ -129,10 +127,10 @@ type Stats struct {
 	routes map[string]int
 }
 
-// NewStats returns counters at zero.
+// NewStats returns empty counters.
 func NewStats() *Stats { return &Stats{routes: map[string]int{}} }
 
-// Routes returns the counts by "METHOD /path/{template}"; calls that PVE does not know are under "unknown".
+// Routes returns the counts by "METHOD /path/{template}"; calls without a route count as "unknown".
 func (s *Stats) Routes() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +138,7 @@ func (s *Stats) Routes() map[string]int {
 	return maps.Clone(s.routes)
 }
 
-// Reset sets the counters to zero.
+// Reset resets the counters.
 func (s *Stats) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,28 +20,28 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-var update = flag.Bool("update", false, "write what the lab reads of Proxmox's description of its API")
+var update = flag.Bool("update", false, "write the part of Proxmox's API description that the lab reads")
 
-// kept are the attributes of a parameter that decide about a value; the rest is text for people.
-var kept = strings.Fields(
+// keptAttributes are the attributes that decide about a parameter's value; the rest is documentation.
+var keptAttributes = strings.Fields(
 	"type enum minimum maximum minLength maxLength pattern format requires optional alias keyAlias default_key items",
 )
 
-// rule is a parameter of the description without what is for people: numbers and flags have one form, and the parts of
-// a property string are properties.
+// rule reduces a parameter of the description: numbers and flags have one form, and the parts of a property string are
+// properties.
 func rule(t *testing.T, p map[string]any) map[string]any {
 	t.Helper()
 
 	out := map[string]any{}
 
-	for _, key := range kept {
+	for _, key := range keptAttributes {
 		value, ok := p[key]
 		if !ok {
 			continue
 		}
 
 		switch key {
-		case "minimum", "maximum": // some are texts
+		case "minimum", "maximum": // some are strings
 			n, err := strconv.ParseFloat(fmt.Sprint(value), 64)
 			require.NoError(t, err)
 
@@ -67,10 +67,10 @@ func rule(t *testing.T, p map[string]any) map[string]any {
 	return out
 }
 
-// largeCount is what Go's expressions cannot count.
+// largeCount matches a repetition count that Go's regular expressions do not support.
 var largeCount = regexp.MustCompile(`\{0,\d{4,}\}`)
 
-// goPattern writes Perl's regular expressions in Go's way.
+// goPattern converts a Perl regular expression to Go's syntax.
 func goPattern(perl string) string {
 	return largeCount.ReplaceAllString(strings.NewReplacer("(?^:", "(?:", "{,", "{0,").Replace(perl), "*")
 }
@@ -90,8 +90,8 @@ func rules(t *testing.T, list map[string]any) map[string]any {
 	return out
 }
 
-// described are the methods of Proxmox's description by "METHOD /path/{template}", reduced to what the lab reads.
-func described(t *testing.T, raw []byte) map[string]map[string]any {
+// parseMethods returns the description's methods by "METHOD /path/{template}", as far as the lab reads them.
+func parseMethods(t *testing.T, raw []byte) map[string]map[string]any {
 	t.Helper()
 
 	type method struct {
@@ -138,8 +138,8 @@ func described(t *testing.T, raw []byte) map[string]map[string]any {
 	return all
 }
 
-// takeConfig takes the keys of a VM's configuration out of the calls that take them all.
-func takeConfig(methods map[string]map[string]any) map[string]any {
+// extractConfig moves the keys of a VM's configuration out of the calls that accept all of them.
+func extractConfig(methods map[string]map[string]any) map[string]any {
 	const vm = "/nodes/{node}/qemu"
 
 	config := map[string]any{}
@@ -161,22 +161,22 @@ func takeConfig(methods map[string]map[string]any) map[string]any {
 	return config
 }
 
-// TestTheDescriptionIsProxmoxs compares what the lab reads with Proxmox's own description of its API, which is no part
-// of this repository; -update writes it.
-func TestTheDescriptionIsProxmoxs(t *testing.T) {
+// TestAPISchemaIsCurrent compares what the lab reads with Proxmox's API description, which is not part of this
+// repository; -update writes it.
+func TestAPISchemaIsCurrent(t *testing.T) {
 	t.Parallel()
 
 	path := os.Getenv("PVE_API_SCHEMA")
 	if path == "" {
-		t.Skip("skipped: PVE_API_SCHEMA is not set. Nothing is compared with Proxmox's own description of its API; set the variable " +
-			"to the path of its apidata.json")
+		t.Skip("skipped: PVE_API_SCHEMA is not set. To compare with Proxmox's API description, set the variable to the path of its " +
+			"apidata.json")
 	}
 
-	raw, err := os.ReadFile(path) //nolint:gosec // the file that the caller names
+	raw, err := os.ReadFile(path) //nolint:gosec // the caller's file
 	require.NoError(t, err)
 
-	methods := described(t, raw)
-	config := takeConfig(methods)
+	methods := parseMethods(t, raw)
+	config := extractConfig(methods)
 	calls := proxmox.Methods()
 
 	for _, call := range calls {
@@ -194,7 +194,7 @@ func TestTheDescriptionIsProxmoxs(t *testing.T) {
 	out.WriteString("\n}\n")
 
 	if *update {
-		require.NoError(t, os.WriteFile("../schema/api.json", out.Bytes(), 0o644)) //nolint:gosec // for everyone to read
+		require.NoError(t, os.WriteFile("../schema/api.json", out.Bytes(), 0o644)) //nolint:gosec // a public file
 	} else {
 		has, err := os.ReadFile("../schema/api.json")
 		require.NoError(t, err)
@@ -202,7 +202,7 @@ func TestTheDescriptionIsProxmoxs(t *testing.T) {
 	}
 }
 
-// writeLines writes an object, a member a line.
+// writeLines writes an object with one member per line.
 func writeLines[T any](t *testing.T, out *bytes.Buffer, name string, members map[string]T) {
 	t.Helper()
 	fmt.Fprintf(out, "%q: {", name)

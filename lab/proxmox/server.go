@@ -1,4 +1,4 @@
-// Package proxmox is Proxmox VE 9.2's REST API over the lab's model: TLS, HTTP/1.1 with PVE's own reason phrases,
+// Package proxmox serves Proxmox VE 9.2's REST API for the lab's model: TLS, HTTP/1.1 with PVE's reason phrases,
 // tickets and API tokens.
 package proxmox
 
@@ -19,15 +19,15 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// Options says how the API is served.
+// Options configures a server.
 type Options struct {
-	// Host is the Proxmox host whose API this is. Every host serves the whole cluster.
+	// Host is the Proxmox host that serves the API. Each host serves the whole cluster.
 	Host string
-	// CA signs the server's certificate: a certificate with its private key, one of the server's own by default.
+	// CA is the certificate and private key that sign the server's certificate; by default a new one.
 	CA *tls.Certificate
-	// Names are DNS names and addresses for the certificate, beside the loopback ones.
+	// Names are DNS names and addresses of the certificate, in addition to loopback.
 	Names []string
-	// Stats counts requests; servers of one data centre may share it.
+	// Stats counts requests; servers can share it.
 	Stats *Stats
 }
 
@@ -41,12 +41,12 @@ type Server struct {
 	stats  *Stats
 	http   *http.Server
 
-	ctx  context.Context
-	stop context.CancelFunc
-	done sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+	handlers sync.WaitGroup
 }
 
-// New returns a server over the data centre.
+// New returns a server for the data centre.
 func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 	s := &Server{dc: dc, host: o.Host, stats: o.Stats, ca: o.CA, routes: newRouter()}
 	if s.ca == nil {
@@ -73,9 +73,9 @@ func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 	}
 	s.http = &http.Server{
 		Handler: s, ConnContext: withConn, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), // clients that leave, and those that trust nobody
+		ErrorLog: log.New(io.Discard, "", 0), // aborted connections and handshakes
 	}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 
 	return s, nil
 }
@@ -90,27 +90,27 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// Close ends all listeners and connections and waits for their handlers.
+// Close closes all listeners and connections and waits for their handlers.
 func (s *Server) Close() error {
-	s.stop()
+	s.cancel()
 
 	err := s.http.Close()
 
-	s.done.Wait()
+	s.handlers.Wait()
 
 	return err
 }
 
 const (
-	// largestBody is more than PVE takes for parameters, and enough for the lab's image files.
-	largestBody  = 64 << 20
+	// maxBodyBytes is more than PVE's limit for parameters, and enough for the lab's image files.
+	maxBodyBytes = 64 << 20
 	serverHeader = "pve-api-daemon/3.0"
 )
 
-// errReset says that the connection is reset instead of answered.
+// errReset resets the connection instead of responding.
 var errReset = errors.New("connection reset")
 
-// listener accepts connections with TLS.
+// listener accepts TLS connections.
 type listener struct {
 	net.Listener
 	tls *tls.Config
@@ -126,12 +126,12 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: tls.Server(raw, l.tls), raw: raw}, nil
 }
 
-// conn is a connection that writes the reason phrases in which PVE puts its errors: net/http knows only its own.
+// conn is a connection that writes PVE's reason phrases, which contain its errors: net/http writes only its own.
 type conn struct {
 	net.Conn
 	raw net.Conn
-	// phrase is that of the answer that is about to be written.
-	phrase string
+	// reason is the reason phrase of the next response.
+	reason string
 }
 
 type connKey struct{}
@@ -140,16 +140,16 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Write writes what net/http has of an answer, which begins with the status line.
+// Write replaces the reason phrase in the status line, with which net/http's first write begins.
 func (c *conn) Write(b []byte) (int, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
-	if c.phrase == "" || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+	if c.reason == "" || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
 		return c.Conn.Write(b)
 	}
 
 	version, _, _ := bytes.Cut(line[len("HTTP/1.1 "):], []byte(" "))
-	out := string(line[:len("HTTP/1.1 ")]) + string(version) + " " + c.phrase + "\r\n" + string(rest)
-	c.phrase = ""
+	out := string(line[:len("HTTP/1.1 ")]) + string(version) + " " + c.reason + "\r\n" + string(rest)
+	c.reason = ""
 
 	if _, err := io.WriteString(c.Conn, out); err != nil {
 		return 0, err
@@ -158,7 +158,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Reset makes the peer see a reset rather than an end.
+// Reset closes a connection with a TCP reset.
 func Reset(conn net.Conn) {
 	if t, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = t.SetLinger(0)
@@ -167,26 +167,26 @@ func Reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// ServeHTTP answers a call.
+// ServeHTTP handles a call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	s.done.Add(1)
-	defer s.done.Done()
+	s.handlers.Add(1)
+	defer s.handlers.Done()
 
 	c, _ := req.Context().Value(connKey{}).(*conn)
 
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, largestBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBodyBytes))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 
-	data, err := s.answer(req, body)
+	data, err := s.handle(req, body)
 	if errors.Is(err, errReset) {
 		Reset(c.raw)
 		panic(http.ErrAbortHandler)
 	}
 
 	status, doc := http.StatusOK, object{"data": data}
-	if list, ok := data.(listing); ok {
+	if list, ok := data.(page); ok {
 		doc["data"], doc["total"] = list.rows, list.total
 	}
 
@@ -203,8 +203,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			doc = nil
 		}
 
-		// The first line of the error's text is the reason phrase.
-		c.phrase, _, _ = strings.Cut(e.Message, "\n")
+		// The first line of the message is the reason phrase.
+		c.reason, _, _ = strings.Cut(e.Message, "\n")
 	}
 
 	w.Header().Set("Server", serverHeader)

@@ -15,19 +15,19 @@ var storageCalls = map[string]handler{
 	"GET /storage/{storage}":                                  getDefinition,
 	"GET /nodes/{node}/storage":                               listStorages,
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
-	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
-	"POST /nodes/{node}/storage/{storage}/content":            on((*request).storage, postVolume),
-	"GET /nodes/{node}/storage/{storage}/content/{volume}":    on((*request).storage, getVolume),
-	"DELETE /nodes/{node}/storage/{storage}/content/{volume}": on((*request).storage, deleteVolume),
-	"POST /nodes/{node}/storage/{storage}/download-url":       on((*request).storage, download),
+	"GET /nodes/{node}/storage/{storage}/content":             withSubject((*request).storage, listContent),
+	"POST /nodes/{node}/storage/{storage}/content":            withSubject((*request).storage, postVolume),
+	"GET /nodes/{node}/storage/{storage}/content/{volume}":    withSubject((*request).storage, getVolume),
+	"DELETE /nodes/{node}/storage/{storage}/content/{volume}": withSubject((*request).storage, deleteVolume),
+	"POST /nodes/{node}/storage/{storage}/download-url":       withSubject((*request).storage, download),
 }
 
-// storage is the call's.
+// storage returns the call's storage.
 func (r *request) storage() (datacentre.Storage, error) {
 	return r.dc.Storage(r.node(), r.vars["storage"])
 }
 
-// postVolume makes an empty disk; its size is in KiB unless it says otherwise.
+// postVolume creates an empty disk; a size without a unit is in KiB.
 func postVolume(r *request, s datacentre.Storage) (any, error) {
 	size := r.params["size"]
 	if !strings.HasSuffix(size, "M") && !strings.HasSuffix(size, "G") {
@@ -50,7 +50,7 @@ func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
 	return r.dc.DeleteVolume(r.user, r.node(), r.volume())
 }
 
-// volume is the call's volume; the storage can be omitted of it.
+// volume returns the call's volume id; the path can omit the storage.
 func (r *request) volume() string {
 	if v := r.vars["volume"]; strings.Contains(v, ":") {
 		return v
@@ -59,26 +59,26 @@ func (r *request) volume() string {
 	return r.vars["storage"] + ":" + r.vars["volume"]
 }
 
-func content(s datacentre.StorageOptions) string {
+func contentTypes(s datacentre.StorageOptions) string {
 	return strings.Join(slices.Sorted(slices.Values(s.Content)), ",")
 }
 
-func noStorage() error { return datacentre.WrongParameter("storage", "No such storage.") }
+func errNoStorage() error { return datacentre.WrongParameter("storage", "No such storage.") }
 
 func getStatus(r *request) (any, error) {
 	s, err := r.storage()
 	if err != nil {
-		return nil, noStorage()
+		return nil, errNoStorage()
 	}
 
 	return storageStatus(s), nil
 }
 
 func storageStatus(s datacentre.Storage) object {
-	o := fixed("storage")
-	o["type"], o["content"] = s.Type, content(s.StorageOptions)
+	o := staticFields("storage")
+	o["type"], o["content"] = s.Type, contentTypes(s.StorageOptions)
 
-	if o["enabled"], o["active"] = flag(!s.Disabled), flag(!s.Disabled); !s.Disabled {
+	if o["enabled"], o["active"] = boolInt(!s.Disabled), boolInt(!s.Disabled); !s.Disabled {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
 	}
 
@@ -86,22 +86,22 @@ func storageStatus(s datacentre.Storage) object {
 }
 
 func listStorages(r *request) (any, error) {
-	all, name, wanted := definitions(r.dc), r.params["storage"], r.params.List("content")
+	all, name, wanted := storageDefinitions(r.dc), r.params["storage"], r.params.List("content")
 
 	if _, known := all[name]; name != "" && !known {
-		return nil, noStorage()
+		return nil, errNoStorage()
 	}
 
 	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
 		s, err := r.dc.Storage(r.node(), id)
-		if err != nil { // another host's: Proxmox lists it as disabled
+		if err != nil { // on other hosts only: Proxmox lists it as disabled
 			s.StorageOptions, s.Disabled = all[id], true
 		}
 
-		// With a type of content, storages that the host cannot use are left out.
+		// With a content type, storages that the host cannot use are omitted.
 		if name != "" && s.Name != name || s.Disabled && (r.params.Bool("enabled") || len(wanted) > 0) ||
 			len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) ||
-			!r.seesStorage(s.Name) {
+			!r.canSeeStorage(s.Name) {
 			return nil
 		}
 
@@ -132,13 +132,13 @@ func (r *request) storageResource(s datacentre.Storage) object {
 		"node":       s.Host,
 		"storage":    s.Name,
 		"plugintype": s.Type,
-		"content":    content(s.StorageOptions),
+		"content":    contentTypes(s.StorageOptions),
 		"shared":     0, "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
 	}
 }
 
-// definitions are the storages of the cluster.
-func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
+// storageDefinitions returns the cluster's storages.
+func storageDefinitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
 	all := map[string]datacentre.StorageOptions{}
 
 	for _, h := range dc.Hosts() {
@@ -151,13 +151,13 @@ func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions
 }
 
 func getDefinition(r *request) (any, error) {
-	s, ok := definitions(r.dc)[r.vars["storage"]]
+	s, ok := storageDefinitions(r.dc)[r.vars["storage"]]
 	if !ok {
 		return nil, datacentre.Refuse("storage '%s' does not exist", r.vars["storage"])
 	}
 
-	o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
-	add(o, "path", s.Path)
+	o := object{"storage": s.Name, "type": s.Type, "content": contentTypes(s), "digest": "0"}
+	setNonEmpty(o, "path", s.Path)
 
 	return o, nil
 }
@@ -189,14 +189,14 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 		}
 
 		if s.Path == "" {
-			add(o, "parent", v.Base)
+			setNonEmpty(o, "parent", v.Base)
 		}
 
 		return o
 	}), nil
 }
 
-// parent is a disk's base as a directory storage has it: a path from the disk's folder, null without one.
+// parent returns a disk's base as directory storages have it: a path relative to the disk's folder, or null.
 func parent(v datacentre.Volume) any {
 	if v.Base == "" {
 		return nil

@@ -9,9 +9,9 @@ import (
 
 var taskCalls = map[string]handler{
 	"GET /nodes/{node}/tasks":               listTasks,
-	"GET /nodes/{node}/tasks/{upid}/status": on(namedTask("Sys.Audit"), taskStatus),
-	"GET /nodes/{node}/tasks/{upid}/log":    on(namedTask("Sys.Audit"), taskLog),
-	"DELETE /nodes/{node}/tasks/{upid}":     on(namedTask("Sys.Modify"), stopTask),
+	"GET /nodes/{node}/tasks/{upid}/status": withSubject(lookupTask("Sys.Audit"), taskStatus),
+	"GET /nodes/{node}/tasks/{upid}/log":    withSubject(lookupTask("Sys.Audit"), taskLog),
+	"DELETE /nodes/{node}/tasks/{upid}":     withSubject(lookupTask("Sys.Modify"), stopTask),
 }
 
 func stopTask(r *request, t datacentre.Task) (any, error) {
@@ -20,8 +20,8 @@ func stopTask(r *request, t datacentre.Task) (any, error) {
 	return nil, nil
 }
 
-// namedTask finds the call's task, which is its owner's; others need the privilege on the host.
-func namedTask(privilege string) func(*request) (datacentre.Task, error) {
+// lookupTask returns the call's task. Users other than its owner need the privilege on the host.
+func lookupTask(privilege string) func(*request) (datacentre.Task, error) {
 	return func(r *request) (datacentre.Task, error) {
 		id := r.vars["upid"]
 		t, ok := r.dc.Task(id)
@@ -31,7 +31,7 @@ func namedTask(privilege string) func(*request) (datacentre.Task, error) {
 			return t, datacentre.WrongParameter("upid", "unable to parse worker upid")
 		case !ok || t.Host != r.node():
 			return t, datacentre.WrongParameter("upid", "no such task")
-		case r.ownsTask(t):
+		case r.isTaskOwner(t):
 			return t, nil
 		default:
 			return t, r.dc.Authorise(r.user, "/nodes/"+t.Host, privilege)
@@ -48,7 +48,7 @@ func taskStatus(_ *request, t datacentre.Task) (any, error) {
 	return o, nil
 }
 
-// taskInfo is what a task's status and its row in a list share.
+// taskInfo returns the fields that a task's status and row share.
 func taskInfo(t datacentre.Task) object {
 	user, token, _ := strings.Cut(t.User, "!")
 	o := object{
@@ -61,7 +61,7 @@ func taskInfo(t datacentre.Task) object {
 		"id":        t.ID,
 		"user":      user,
 	}
-	add(o, "tokenid", token)
+	setNonEmpty(o, "tokenid", token)
 
 	return o
 }
@@ -79,12 +79,12 @@ func taskLog(r *request, t datacentre.Task) (any, error) {
 		rows = append(rows, object{"n": 1, "t": "no content"})
 	}
 
-	return listing{rows: rows, total: max(len(lines), 1)}, nil
+	return page{rows: rows, total: max(len(lines), 1)}, nil
 }
 
 func listTasks(r *request) (any, error) {
 	source := r.params["source"]
-	list := slices.DeleteFunc(r.ownTasks(), func(t datacentre.Task) bool {
+	list := slices.DeleteFunc(r.visibleTasks(), func(t datacentre.Task) bool {
 		return t.Host != r.node() ||
 			r.params.Has("vmid") && t.ID != r.params["vmid"] ||
 			r.params.Has("typefilter") && t.Type != r.params["typefilter"] ||
@@ -104,10 +104,10 @@ func listTasks(r *request) (any, error) {
 	total := len(rows)
 	start, limit := min(max(r.params.Number("start", 0), 0), total), r.params.Number("limit", 50)
 
-	return listing{rows: rows[start:min(total, start+max(limit, 0))], total: total}, nil
+	return page{rows: rows[start:min(total, start+max(limit, 0))], total: total}, nil
 }
 
-// taskRows lists tasks, newest first.
+// taskRows returns the tasks' rows, newest first.
 func taskRows(tasks []datacentre.Task) []object {
 	slices.Reverse(tasks)
 

@@ -1,5 +1,5 @@
-// Package schema is what Proxmox VE 9 takes as parameters, and from whom: as its description of its API says, with
-// PVE's own words for what breaks a rule.
+// Package schema validates parameters and describes permissions of Proxmox VE 9 by its API description, with PVE's own
+// messages.
 package schema
 
 import (
@@ -10,67 +10,67 @@ import (
 	"strings"
 )
 
-// description is what decides about calls in Proxmox's description of its API: TestTheDescriptionIsProxmoxs of
-// lab/proxmox writes it.
+// apiJSON is the part of Proxmox's API description that decides about calls: TestAPISchemaIsCurrent of lab/proxmox
+// writes it.
 //
 //go:embed api.json
-var description []byte
+var apiJSON []byte
 
-// inWords are the parts of the property strings of which the description has but names and type texts.
+// formatsJSON defines the property strings whose parts are only named in the description.
 //
 //go:embed formats.json
-var inWords []byte
+var formatsJSON []byte
 
-// looks are the formats of single values, models the processors of PVE and of QEMU.
+// valuesJSON defines the formats of single values, cpuModelsJSON the CPU models of PVE and of QEMU.
 var (
 	//go:embed values.json
-	looks []byte
+	valuesJSON []byte
 	//go:embed cpu_models.json
-	models []byte
+	cpuModelsJSON []byte
 )
 
-// privileges are those of which one changes a key of a VM's configuration, whose number is left out. Keys that are
-// nowhere in it are root's; those without privileges, such as drives, depend on their values.
+// configPrivilegesJSON lists the privileges, of which one is required, by configuration key without its index. Keys
+// that are not listed are root's. For keys without privileges, such as drives, the value decides.
 //
 //go:embed config_privileges.json
-var privileges []byte
+var configPrivilegesJSON []byte
 
-// roles are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
+// rolesJSON contains the roles of a fresh installation with their privileges, as GET /access/roles lists them.
 //
 //go:embed roles.json
-var roles []byte
+var rolesJSON []byte
 
 // Method is a call of the API.
 type Method struct {
-	// Parameters are all it takes, those of its path too, beside the keys of a VM's configuration with Config; scsi[n]
-	// stands for scsi0, scsi1, …
+	// Parameters are all parameters including the path's, except for the keys of a VM's configuration, which Config
+	// adds; scsi[n] stands for scsi0, scsi1, …
 	Parameters map[string]Rule
 	Config     bool
-	// AllowToken says that the call is not for tickets alone.
+	// AllowToken reports whether API tokens are accepted, and not only tickets.
 	AllowToken  bool
 	Permissions Permissions
 }
 
-// Permissions says who may make a call: everybody ("world" or, for those who are known, "all"), or who passes the
-// check.
+// Permissions decides who may make a call: User is "world" for everybody or "all" for all authenticated users;
+// otherwise Check decides.
 type Permissions struct {
 	User string
-	// Check is PVE's own expression: ["perm", "/vms/{vmid}", ["VM.Audit"]], and what combines such.
+	// Check is PVE's expression: ["perm", "/vms/{vmid}", ["VM.Audit"]], or a combination of such.
 	Check []any
 }
 
 var (
-	values     = decode[map[string]valueFormat](looks)
-	cpuModels  = decode[[]string](models)
-	ofKeys     = decode[map[string][]string](privileges)
-	properties = decode[map[string]map[string]Rule](inWords)
-	api        = decode[struct {
+	valueFormats     = decode[map[string]valueFormat](valuesJSON)
+	cpuModels        = decode[[]string](cpuModelsJSON)
+	configPrivileges = decode[map[string][]string](configPrivilegesJSON)
+	propertyFormats  = decode[map[string]map[string]Rule](formatsJSON)
+	api              = decode[struct {
 		Config  map[string]Rule
 		Methods map[string]Method
-	}](description)
+	}](apiJSON)
 )
 
-// decode reads a file of the program itself.
+// decode decodes an embedded file.
 func decode[T any](text []byte) (v T) {
 	if err := json.Unmarshal(text, &v); err != nil {
 		panic(fmt.Errorf("read Proxmox's description of its API: %w", err))
@@ -80,9 +80,9 @@ func decode[T any](text []byte) (v T) {
 }
 
 // Roles returns the privileges of Proxmox' own roles.
-func Roles() map[string][]string { return decode[map[string][]string](roles) }
+func Roles() map[string][]string { return decode[map[string][]string](rolesJSON) }
 
-// Call returns a method by "METHOD /path/{template}"; what is not described takes nothing, from nobody but root.
+// Call returns a method by "METHOD /path/{template}". An unknown one has no parameters, and only root may call it.
 func Call(name string) Method { return api.Methods[name] }
 
 // Rule returns the rule of a parameter.
@@ -94,16 +94,16 @@ func (m Method) Rule(name string) (Rule, bool) {
 	return Config(name)
 }
 
-// ConfigPrivileges returns the privileges of which one changes a key of a VM's configuration; none if that depends on
-// the value; false says that the key is root's.
+// ConfigPrivileges returns the privileges, of which one is required, for a key of a VM's configuration: none if the
+// value decides, and false if only root may change the key.
 func ConfigPrivileges(key string) (privileges []string, ok bool) {
-	privileges, ok = ofKeys[strings.TrimRight(key, "0123456789")]
+	privileges, ok = configPrivileges[strings.TrimRight(key, "0123456789")]
 
 	return privileges, ok
 }
 
-// highest are the greatest indices of the keys with one; the description does not say all of them.
-var highest = map[string]int{
+// maxIndex contains the highest index of each indexed key; the description lacks some.
+var maxIndex = map[string]int{
 	"hostpci": 15, "ide": 3, "ipconfig": 31, "net": 31, "numa": 7, "parallel": 2, "sata": 5, "scsi": 30, "serial": 3,
 	"unused": 255, "usb": 13, "virtio": 15, "virtiofs": 9,
 }
@@ -111,7 +111,7 @@ var highest = map[string]int{
 // Config returns the rule of a key of a VM's configuration, such as cores or scsi0.
 func Config(key string) (Rule, bool) {
 	name := strings.TrimRight(key, "0123456789")
-	if n, err := strconv.Atoi(key[len(name):]); err == nil && n <= highest[name] && key == name+strconv.Itoa(n) {
+	if n, err := strconv.Atoi(key[len(name):]); err == nil && n <= maxIndex[name] && key == name+strconv.Itoa(n) {
 		if r, ok := api.Config[name+"[n]"]; ok {
 			return r, true
 		}

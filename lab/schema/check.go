@@ -13,22 +13,22 @@ var (
 	number  = regexp.MustCompile(`^[+-]?(\d+\.\d+|\d+\.|\.\d+|\d+)([eE][+-]?\d+)?$`)
 )
 
-// PVE's complaints about parameters that are there, or are not.
+// PVE's messages for unknown and for missing parameters.
 const (
 	Undefined = "property is not defined in schema and the schema does not allow additional properties"
 	Missing   = "property is missing and it is not optional"
 )
 
-// Needs is PVE's complaint about a parameter that is missing because the named one requires it.
+// Needs is PVE's message for a missing parameter that the named one requires.
 func Needs(name string) string { return "missing property required by '" + name + "'" }
 
-// Check returns PVE's complaints about the values of the named parameter by the names under which PVE makes them: an
-// element of a list has one of its own. More than one value is a list.
+// Check returns PVE's messages for a parameter's values by the names that PVE reports: elements of a list have names of
+// their own. Several values are a list.
 func (r Rule) Check(name string, values []string) map[string]string {
-	wrong := map[string]string{}
+	problems := map[string]string{}
 	complain := func(name, complaint string) {
 		if complaint != "" {
-			wrong[name] = complaint
+			problems[name] = complaint
 		}
 	}
 
@@ -44,7 +44,7 @@ func (r Rule) Check(name string, values []string) map[string]string {
 		complain(name, r.check(name, strings.Join(values, ",")))
 	}
 
-	return wrong
+	return problems
 }
 
 func (r Rule) check(name, value string) string {
@@ -76,8 +76,8 @@ func (r Rule) check(name, value string) string {
 	return ""
 }
 
-// hasType is strict about booleans: that "on" and "true" count too is so inside property strings and on PVE's command
-// line alone.
+// hasType accepts only 0 and 1 as booleans. "on" and "true" are valid only in property strings and on PVE's command
+// line.
 func (r Rule) hasType(value string) bool {
 	switch r.Type {
 	case Boolean:
@@ -92,12 +92,12 @@ func (r Rule) hasType(value string) bool {
 }
 
 func (r Rule) checkFormat(name, value string) string {
-	if parts := r.parts(); parts != nil {
+	if parts := r.subRules(); parts != nil {
 		if complaint := checkProperties(parts, name, value); complaint != "" || r.Format != cpuFormat {
 			return complaint
 		}
 
-		return checkModel(value)
+		return checkCPUModel(value)
 	}
 
 	single, isList := strings.CutSuffix(r.Format, "-list")
@@ -113,11 +113,11 @@ func (r Rule) checkFormat(name, value string) string {
 	}
 
 	for _, v := range list {
-		if fits := addresses[single]; fits != nil && fits(v) {
+		if fits := addressFormats[single]; fits != nil && fits(v) {
 			continue
 		}
 
-		if complaint := values[single].check(v); complaint != "" {
+		if complaint := valueFormats[single].check(v); complaint != "" {
 			return complaint + "\n"
 		}
 	}
@@ -125,25 +125,25 @@ func (r Rule) checkFormat(name, value string) string {
 	return ""
 }
 
-// parts are those of a property string, nil of all else. The description has the disks of IDE under two names.
-func (r Rule) parts() map[string]Rule {
+// subRules returns the rules of a property string's parts, or nil. The description has two names for IDE disks.
+func (r Rule) subRules() map[string]Rule {
 	switch {
 	case r.Properties != nil:
 		return r.Properties
 	case r.Format == "pve-qm-ide":
 		return api.Config["ide[n]"].Properties
 	default:
-		return properties[r.Format]
+		return propertyFormats[r.Format]
 	}
 }
 
-// SplitList takes a list apart as PVE does.
+// SplitList splits a list with any of PVE's separators.
 func SplitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",; \t\n\x00", r) })
 }
 
-// Normal writes a boolean as the API has it; PVE's command line and its property strings know more spellings.
-func Normal(text string) string {
+// NormalizeBool returns a boolean as 0 or 1; PVE's command line and property strings have more spellings.
+func NormalizeBool(text string) string {
 	switch strings.ToLower(text) {
 	case "on", "yes", "true":
 		return "1"
@@ -154,18 +154,18 @@ func Normal(text string) string {
 	}
 }
 
-// checkProperties checks a property string such as "virtio,bridge=vmbr0".
+// checkProperties validates a property string such as "virtio,bridge=vmbr0".
 func checkProperties(format map[string]Rule, path, text string) string {
 	found, complaint := splitProperties(format, text)
 	if complaint != "" {
 		return complaint + "\n"
 	}
 
-	var wrong []string
+	var problems []string
 
 	for _, key := range slices.Sorted(maps.Keys(found)) {
 		if _, ok := format[key]; !ok {
-			wrong = append(wrong, path+"."+key+": "+Undefined)
+			problems = append(problems, path+"."+key+": "+Undefined)
 		}
 	}
 
@@ -175,38 +175,38 @@ func checkProperties(format map[string]Rule, path, text string) string {
 		value, ok := found[key]
 		if !ok {
 			if !rule.Optional && rule.Alias == "" {
-				wrong = append(wrong, path+"."+key+": "+Missing)
+				problems = append(problems, path+"."+key+": "+Missing)
 			}
 
 			continue
 		}
 
 		if _, ok := found[rule.Requires]; rule.Requires != "" && !ok {
-			wrong = append(wrong, path+"."+rule.Requires+": "+Needs(path+"."+key))
+			problems = append(problems, path+"."+rule.Requires+": "+Needs(path+"."+key))
 		}
 
 		if rule.Type == Boolean {
-			value = Normal(value)
+			value = NormalizeBool(value)
 		}
 
 		if c := rule.check(path+"."+key, value); c != "" {
-			wrong = append(wrong, path+"."+key+": "+c)
+			problems = append(problems, path+"."+key+": "+c)
 		}
 	}
 
-	if len(wrong) > 0 {
-		return "format error\n" + strings.Join(wrong, "\n") + "\n"
+	if len(problems) > 0 {
+		return "format error\n" + strings.Join(problems, "\n") + "\n"
 	}
 
 	return ""
 }
 
-// Properties takes the value of a key of a VM's configuration apart, by the names of its parts. One that is no property
-// string has none.
+// Properties parses the value of a configuration key by the names of its parts. A value that is not a property string
+// has none.
 func Properties(key, value string) map[string]string {
 	rule, _ := Config(key)
 
-	found, complaint := splitProperties(rule.parts(), value)
+	found, complaint := splitProperties(rule.subRules(), value)
 	if complaint != "" {
 		return map[string]string{}
 	}
@@ -214,11 +214,11 @@ func Properties(key, value string) map[string]string {
 	return found
 }
 
-// DefaultProperty returns the name of the part that goes without its name, empty where there is none.
+// DefaultProperty returns the name of the part whose name can be omitted, or "".
 func DefaultProperty(key string) string {
 	rule, _ := Config(key)
 
-	return defaultKey(rule.parts())
+	return defaultKeyOf(rule.subRules())
 }
 
 func splitProperties(format map[string]Rule, text string) (found map[string]string, complaint string) {
@@ -233,7 +233,7 @@ func splitProperties(format map[string]Rule, text string) (found map[string]stri
 		case !hasKey:
 			value = part
 
-			if key = defaultKey(format); key == "" {
+			if key = defaultKeyOf(format); key == "" {
 				return nil, "value without key, but schema does not define a default key"
 			}
 		case key == "" || value == "":
@@ -263,7 +263,7 @@ func splitProperties(format map[string]Rule, text string) (found map[string]stri
 	return found, ""
 }
 
-func defaultKey(format map[string]Rule) string {
+func defaultKeyOf(format map[string]Rule) string {
 	for k, r := range format {
 		if r.DefaultKey {
 			return k

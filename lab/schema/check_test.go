@@ -9,24 +9,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestComplaintsArePVEs are those that no call of the recording meets.
-func TestComplaintsArePVEs(t *testing.T) {
+// TestCheck covers messages that no call of the recording does.
+func TestCheck(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct{ rule, value, complaint string }{
-		"too long":          {`{"type":"string","maxLength":2}`, "abc", "value may only be 2 characters long"},
-		"no address at all": {`{"type":"string","format":"email-opt"}`, "", ""},
-		"half an address":   {`{"type":"string","format":"email-opt"}`, "a@", "invalid format - value does not look like a valid email address"},
-		"an empty list":     {`{"type":"string","format":"pve-vmid-list"}`, "", ""},
-		"a truth in words":  {"net0", "virtio=02:00:00:00:00:01,bridge=vmbr0,firewall=on", ""},
+		"too long":            {`{"type":"string","maxLength":2}`, "abc", "value may only be 2 characters long"},
+		"no address at all":   {`{"type":"string","format":"email-opt"}`, "", ""},
+		"half an address":     {`{"type":"string","format":"email-opt"}`, "a@", "invalid format - value does not look like a valid email address"},
+		"an empty list":       {`{"type":"string","format":"pve-vmid-list"}`, "", ""},
+		"a boolean as a word": {"net0", "virtio=02:00:00:00:00:01,bridge=vmbr0,firewall=on", ""},
 		"two models": {
 			"net0", "virtio=02:00:00:00:00:01,e1000=02:00:00:00:00:02", "invalid format - key alias 'model' is already defined",
 		},
-		"a key twice": {
+		"a repeated key": {
 			"net0", "virtio,tag=1,tag=2", "invalid format - duplicate key in comma-separated list property: tag",
 		},
-		"a key without value":      {"net0", "virtio,tag=", "invalid format - missing key in comma-separated list property"},
-		"a processor of one's own": {"cpu", "custom-z80", "invalid format - Custom cputype 'z80' not found"},
+		"a key without value": {"net0", "virtio,tag=", "invalid format - missing key in comma-separated list property"},
+		"a custom CPU model":  {"cpu", "custom-z80", "invalid format - Custom cputype 'z80' not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +36,7 @@ func TestComplaintsArePVEs(t *testing.T) {
 	}
 }
 
-// rule reads a rule in the description's form, or takes that of a key of a VM's configuration.
+// rule parses a rule in the description's form, or returns that of a configuration key.
 func rule(t *testing.T, text string) Rule {
 	t.Helper()
 
@@ -51,7 +51,7 @@ func rule(t *testing.T, text string) Rule {
 	return r
 }
 
-func TestMoreThanOneValue(t *testing.T) {
+func TestCheckLists(t *testing.T) {
 	t.Parallel()
 
 	list := rule(t, `{"type":"array","items":{"type":"string","format":"pve-vmid"}}`)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A value format is a format of single values: what they look like, and PVE's error for others, in which "%" stands
-// for the value. A format with "-list" behind its name is a list of such values.
+// valueFormat is a format of single values: a pattern and PVE's error for others, in which "%" stands for the value. A
+// format name with the suffix "-list" means a list of such values.
 type valueFormat struct {
 	Pattern   pattern
 	Complaint string
 }
 
-// check returns the complaint, or nothing.
+// check returns the error, or "".
 func (f valueFormat) check(value string) string {
 	if f.Pattern.Regexp == nil || f.Pattern.MatchString(value) {
 		return ""
@@ -23,9 +23,9 @@ func (f valueFormat) check(value string) string {
 	return strings.ReplaceAll(f.Complaint, "%", value)
 }
 
-// addresses are the formats of values that a pattern alone does not tell, by their names; what none of them takes, the
-// value format of the name may.
-var addresses = map[string]func(value string) bool{
+// addressFormats are formats, by name, that need more than a pattern. A value that none of them accepts is checked by
+// the value format of that name.
+var addressFormats = map[string]func(value string) bool{
 	"address":         func(value string) bool { return isAddress(value, 32) || isAddress(value, 128) },
 	"ipv4":            func(value string) bool { return isAddress(value, 32) },
 	"ipv6":            func(value string) bool { return isAddress(value, 128) },
@@ -46,12 +46,12 @@ func isNetwork(value string, bits int) bool {
 	return err == nil && p.Addr().BitLen() == bits && p.Bits() >= 8
 }
 
-// cpuFormat is that of a VM's processor, whose models PVE knows by name.
+// cpuFormat is the format of a VM's CPU, whose models PVE knows by name.
 const cpuFormat = "pve-vm-cpu-conf"
 
-// checkModel complains about a processor that PVE does not know; the lab has no models of its own.
-func checkModel(value string) string {
-	found, _ := splitProperties(properties[cpuFormat], value)
+// checkCPUModel refuses unknown CPU models; the lab has no custom ones.
+func checkCPUModel(value string) string {
+	found, _ := splitProperties(propertyFormats[cpuFormat], value)
 	model := found["cputype"]
 
 	custom, isCustom := strings.CutPrefix(model, "custom-")
@@ -66,7 +66,7 @@ func checkModel(value string) string {
 	}
 }
 
-// The types of parameters, by PVE's names.
+// Types of parameters, with PVE's names.
 const (
 	Boolean = "boolean"
 	Integer = "integer"
@@ -74,25 +74,25 @@ const (
 	Array   = "array"
 )
 
-// Rule is what a parameter, or a part of a property string, must be; the names are those of PVE's description.
+// Rule validates a parameter or a part of a property string; fields have the names of PVE's description.
 type Rule struct {
 	Type                 string
 	Enum                 []string
 	Minimum, Maximum     *float64
 	MinLength, MaxLength int
-	// Pattern is matched against the whole value; it is in Go's notation.
+	// Pattern must match the whole value; it is in Go's syntax.
 	Pattern *pattern
-	// Format is the name of one of PVE's formats, Properties are the parts of a property string.
+	// Format is the name of a PVE format, Properties are the parts of a property string.
 	Format     string
 	Properties map[string]Rule
 	// Items is the rule of a list's elements.
 	Items *Rule
-	// Requires is the parameter without which this one means nothing.
+	// Requires names a parameter that must be set too.
 	Requires string
 	Optional bool
-	// DefaultKey is of the part that may go without its key.
+	// DefaultKey marks the part whose key can be omitted.
 	DefaultKey bool `json:"default_key"`
-	// Alias is the part for which this one is written, its own key being the value of the part KeyAlias: "virtio=MAC" is
+	// Alias is the part that this part sets, while its own key becomes the value of the part KeyAlias: "virtio=MAC" is
 	// "model=virtio,macaddr=MAC".
 	Alias, KeyAlias string
 }

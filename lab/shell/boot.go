@@ -2,80 +2,50 @@ package shell
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"mvdan.cc/sh/v3/interp"
 
 	"talos-proxmox/lab/datacentre"
 )
 
-func (c call) errorf(format string, a ...any) { fmt.Fprintf(c.Stderr, format, a...) } //nolint:errcheck
-
-func (s *Server) this() datacentre.Host {
-	h, _ := s.dc.Host(s.host)
-
-	return h
-}
-
-// takes lets modelled time pass.
-func (s *Server) takes(ctx context.Context, d time.Duration) error { return s.dc.Clock().Sleep(ctx, d) }
-
-// system error texts, as Debian's programs print them.
-func reason(err error) string {
-	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		return "No space left on device"
-	case errors.Is(err, syscall.EROFS):
-		return "Read-only file system"
-	case errors.Is(err, fs.ErrPermission):
-		return "Permission denied"
-	default:
-		return err.Error()
-	}
-}
-
-// updateInitramfs is update-initramfs -u -k all.
+// updateInitramfs implements update-initramfs -u -k all.
 func (s *Server) updateInitramfs(ctx context.Context, c call) error {
 	if strings.Join(c.words[1:], " ") != "-u -k all" {
-		return usageError{"usage: the lab's update-initramfs has -u -k all"}
+		return usageError{"usage: the lab's update-initramfs supports -u -k all"}
 	}
 
-	for _, kernel := range slices.Backward(s.system.Kernels(s.this())) {
+	for _, kernel := range slices.Backward(s.system.Kernels(s.currentHost())) {
 		c.printf("update-initramfs: Generating /boot/initrd.img-%s\n", kernel)
 
-		if err := s.takes(ctx, s.dc.Durations().Initramfs); err != nil {
+		if err := s.sleep(ctx, s.dc.Durations().Initramfs); err != nil {
 			return err
 		}
 
-		if err := s.write(func() error { return s.system.UpdateInitramfs(s.this(), kernel) }); err != nil {
+		if err := s.withWritableDisk(func() error { return s.system.UpdateInitramfs(s.currentHost(), kernel) }); err != nil {
 			c.errorf(
-				"E: mkinitramfs failure: %s\nupdate-initramfs: failed for /boot/initrd.img-%s with 1.\n", reason(err), kernel,
+				"E: mkinitramfs failure: %s\nupdate-initramfs: failed for /boot/initrd.img-%s with 1.\n", strerror(err), kernel,
 			)
 
 			return interp.ExitStatus(statusFailed)
 		}
 	}
 
-	// The boot loader's partition gets the images at once.
+	// Proxmox' hook copies the images to the EFI system partition.
 	return s.syncESP(ctx, c)
 }
 
-// syncESP is Proxmox' hook behind kernels and images.
+// syncESP is Proxmox' hook for new kernels and images.
 func (s *Server) syncESP(ctx context.Context, c call) error {
-	partitions := s.system.BootPartitions(s.this())
+	partitions := s.system.BootPartitions(s.currentHost())
 	if len(partitions) == 0 {
 		c.printf("No /etc/kernel/proxmox-boot-uuids found, skipping ESP sync.\n")
 
 		return nil
 	}
 
-	if err := s.takes(ctx, s.dc.Durations().BootLoader); err != nil {
+	if err := s.sleep(ctx, s.dc.Durations().BootLoader); err != nil {
 		return err
 	}
 
@@ -83,8 +53,8 @@ func (s *Server) syncESP(ctx context.Context, c call) error {
 		c.printf("Copying and configuring kernels on /dev/disk/by-uuid/%s\n", id)
 	}
 
-	if err := s.system.RefreshESP(s.this()); err != nil {
-		c.errorf("%s\n", reason(err))
+	if err := s.system.RefreshESP(s.currentHost()); err != nil {
+		c.errorf("%s\n", strerror(err))
 
 		return interp.ExitStatus(statusFailed)
 	}
@@ -92,24 +62,24 @@ func (s *Server) syncESP(ctx context.Context, c call) error {
 	return nil
 }
 
-// updateGRUB is update-grub. Where proxmox-boot-tool keeps the loader it hands over to that, as Proxmox' own header of
-// GRUB's scripts does.
+// updateGRUB implements update-grub. If proxmox-boot-tool manages the boot loader, it calls that, like Proxmox' header
+// in GRUB's scripts.
 func (s *Server) updateGRUB(ctx context.Context, c call) error {
-	c.errorf("Generating grub configuration file ...\n") // GRUB's tools report on standard error
+	c.errorf("Generating grub configuration file ...\n") // GRUB's tools print to standard error
 
-	if len(s.system.BootPartitions(s.this())) > 0 {
+	if len(s.system.BootPartitions(s.currentHost())) > 0 {
 		c.errorf("W: This system is booted via proxmox-boot-tool:\n" +
 			"W: Executing 'update-grub' directly does not update the correct configs!\nW: Running: 'proxmox-boot-tool refresh'\n\n")
 
 		return s.syncESP(ctx, c)
 	}
 
-	if err := s.takes(ctx, s.dc.Durations().BootLoader); err != nil {
+	if err := s.sleep(ctx, s.dc.Durations().BootLoader); err != nil {
 		return err
 	}
 
-	if err := s.write(func() error { return s.system.UpdateGRUB(s.this()) }); err != nil {
-		c.errorf("/usr/sbin/grub-mkconfig: %s\n", reason(err))
+	if err := s.withWritableDisk(func() error { return s.system.UpdateGRUB(s.currentHost()) }); err != nil {
+		c.errorf("/usr/sbin/grub-mkconfig: %s\n", strerror(err))
 
 		return interp.ExitStatus(statusFailed)
 	}
@@ -119,7 +89,7 @@ func (s *Server) updateGRUB(ctx context.Context, c call) error {
 	return nil
 }
 
-// bootTool is proxmox-boot-tool refresh and status.
+// bootTool implements proxmox-boot-tool refresh and status.
 func (s *Server) bootTool(ctx context.Context, c call) error {
 	switch strings.Join(c.words[1:], " ") {
 	case "refresh":
@@ -127,12 +97,12 @@ func (s *Server) bootTool(ctx context.Context, c call) error {
 	case "status":
 		return s.bootStatus(c)
 	default:
-		return usageError{"USAGE: /usr/sbin/proxmox-boot-tool <commands> [ARGS]\n       the lab's: refresh, status"}
+		return usageError{"USAGE: /usr/sbin/proxmox-boot-tool <commands> [ARGS]\n       the lab supports refresh, status"}
 	}
 }
 
 func (s *Server) bootStatus(c call) error {
-	partitions := s.system.BootPartitions(s.this())
+	partitions := s.system.BootPartitions(s.currentHost())
 	if len(partitions) == 0 {
 		c.errorf("E: /etc/kernel/proxmox-boot-uuids does not exist.\n")
 
@@ -140,20 +110,20 @@ func (s *Server) bootStatus(c call) error {
 	}
 
 	loader := "uefi"
-	if s.this().Loader == datacentre.LoaderGRUB {
+	if s.currentHost().Loader == datacentre.LoaderGRUB {
 		loader = "grub"
 	}
 
 	c.printf("System currently booted with uefi\n")
 
 	for _, id := range partitions {
-		c.printf("%s is configured with: %s (versions: %s)\n", id, loader, strings.Join(s.system.Kernels(s.this()), ", "))
+		c.printf("%s is configured with: %s (versions: %s)\n", id, loader, strings.Join(s.system.Kernels(s.currentHost()), ", "))
 	}
 
 	return nil
 }
 
-// efibootmgr lists the firmware's entries, of which it has started the first.
+// efibootmgr lists the firmware's entries; the first one was booted.
 func (s *Server) efibootmgr(c call, h datacentre.Host) error {
 	name, file := "Linux Boot Manager", `systemd\systemd-bootx64.efi`
 

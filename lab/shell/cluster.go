@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// pvecm shows the cluster as corosync sees it.
-func (s *Server) pvecm(c call, this datacentre.Host) error {
+// pvecm implements pvecm status.
+func (s *Server) pvecm(c call, local datacentre.Host) error {
 	if s.dc.ClusterName() == "" {
 		return usageError{"Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?"}
 	}
@@ -32,7 +32,7 @@ func (s *Server) pvecm(c call, this datacentre.Host) error {
 			name = h.Address.String()
 		}
 
-		if h.Name == this.Name {
+		if h.Name == local.Name {
 			name += " (local)"
 		}
 
@@ -56,7 +56,7 @@ func (s *Server) pvecm(c call, this datacentre.Host) error {
 	}
 
 	c.printf("Cluster information\n-------------------\nName:             %s\nConfig Version:   %d\nTransport:        knet\nSecure auth:      on\n\n", s.dc.ClusterName(), len(hosts))
-	c.printf("Quorum information\n------------------\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nQuorate:          %s\n\n", online, this.ID, state)
+	c.printf("Quorum information\n------------------\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nQuorate:          %s\n\n", online, local.ID, state)
 	c.printf("Votequorum information\n----------------------\nExpected votes:   %d\nHighest expected: %[1]d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            %s\n\n",
 		votes.Expected, votes.Total, votes.Needed, blocked, flags)
 	c.printf("Membership information\n----------------------\n    Nodeid      Votes%s Name\n%s", column, members.String())
@@ -64,10 +64,10 @@ func (s *Server) pvecm(c call, this datacentre.Host) error {
 	return nil
 }
 
-// haManager shows HA, which nothing is managed by here.
-func (s *Server) haManager(c call, this datacentre.Host) error {
+// haManager implements ha-manager status; the lab has no HA resources.
+func (s *Server) haManager(c call, local datacentre.Host) error {
 	if !s.dc.Quorate() {
-		c.printf("quorum No quorum on node '%s'!\n", this.Name)
+		c.printf("quorum No quorum on node '%s'!\n", local.Name)
 
 		return nil
 	}
@@ -77,8 +77,8 @@ func (s *Server) haManager(c call, this datacentre.Host) error {
 	return nil
 }
 
-// clusterLock is mkdir, rmdir and touch of a lock of the cluster file system: a folder that can be made once in the
-// whole cluster, and whose release anybody may ask for by setting its time to 0.
+// clusterLock implements mkdir, rmdir and touch of a lock of the cluster file system: a folder that can be created once
+// in the cluster. Setting its time to 0 requests the release of an expired lock.
 func (s *Server) clusterLock(c interp.HandlerContext, name string, words []string) (bool, error) {
 	const folder = "/etc/pve/priv/lock"
 
@@ -86,7 +86,7 @@ func (s *Server) clusterLock(c interp.HandlerContext, name string, words []strin
 		return false, nil
 	}
 
-	last := s.outside(s.inside(c.Dir, words[len(words)-1]))
+	last := s.hostPath(s.localPath(c.Dir, words[len(words)-1]))
 	if path.Dir(last) != folder {
 		return false, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// rebootScript asks for a reboot as the program does.
+// rebootScript requests a reboot like the program.
 func (h *host) rebootScript(t *testing.T) string {
 	t.Helper()
 
@@ -25,11 +25,11 @@ func (h *host) rebootScript(t *testing.T) string {
 	return strings.TrimSpace(stdout + strings.Repeat(stderr, min(status, 1)))
 }
 
-// TestVotesOfACluster looks at a cluster of three hosts, of which one after the other goes.
-func TestVotesOfACluster(t *testing.T) {
+// TestClusterVotes takes hosts of a cluster of three offline one after the other.
+func TestClusterVotes(t *testing.T) {
 	t.Parallel()
 
-	h := start(t, hostOptions{speed: 100, cluster: "lab", more: []string{"pve3"}})
+	h := start(t, hostOptions{speed: 100, cluster: "lab", others: []string{"pve3"}})
 	stdout, _, status := h.run(t, "pvecm status", "")
 	assert.Zero(t, status)
 	assert.Contains(
@@ -60,7 +60,7 @@ func TestVotesOfACluster(t *testing.T) {
 	require.ErrorContains(t, err, "cluster not ready - no quorum?")
 }
 
-func TestVotesOfAnEvenCluster(t *testing.T) {
+func TestVotesWithQDevice(t *testing.T) {
 	t.Parallel()
 
 	h := start(t, hostOptions{speed: 100, cluster: "lab"})
@@ -74,8 +74,8 @@ func TestVotesOfAnEvenCluster(t *testing.T) {
 	assert.Contains(t, stderr, "is this node part of a cluster?")
 }
 
-// TestALockOfTheCluster is held once in the cluster, and released on request when it is two minutes old.
-func TestALockOfTheCluster(t *testing.T) {
+// TestClusterLock: a lock is held once in the cluster, and released on request once it is two minutes old.
+func TestClusterLock(t *testing.T) {
 	t.Parallel()
 
 	const lock = "$HOST_ROOT/etc/pve/priv/lock/x"

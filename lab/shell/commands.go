@@ -14,56 +14,58 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// command is one that the lab answers itself. Its error is printed and decides the exit status.
+// command implements a command. Its error is printed and determines the exit status.
 type command func(ctx context.Context, c call) error
 
-// call is a command line and its surroundings.
+// call is a command line with its environment.
 type call struct {
 	interp.HandlerContext
 
 	words []string
-	// again runs another command line in the same surroundings.
-	again func(ctx context.Context, words []string) error
+	// exec runs another command line in the same environment.
+	exec func(ctx context.Context, words []string) error
 }
 
 func (c call) printf(format string, a ...any) { fmt.Fprintf(c.Stdout, format, a...) } //nolint:errcheck
 
+func (c call) errorf(format string, a ...any) { fmt.Fprintf(c.Stderr, format, a...) } //nolint:errcheck
+
 func (s *Server) commands() map[string]command {
 	return map[string]command{
 		"qm":                s.qm,
-		"pct":               s.form("list", s.noContainers),
+		"pct":               s.exactArgs("list", s.pctList),
 		"pvesm":             s.pvesm,
 		"pvesh":             s.pvesh,
 		"pveum":             s.pveum,
-		"pvecm":             s.form("status", s.pvecm),
-		"ha-manager":        s.form("status", s.haManager),
-		"pveversion":        s.form("", s.pveVersion),
+		"pvecm":             s.exactArgs("status", s.pvecm),
+		"ha-manager":        s.exactArgs("status", s.haManager),
+		"pveversion":        s.exactArgs("", s.pveVersion),
 		"flock":             s.flock,
 		"bash":              s.bash,
 		"genisoimage":       s.genisoimage,
 		"socat":             s.socat,
 		"timeout":           s.timeout,
-		"hostname":          s.form("", s.hostname),
-		"uname":             s.form("-r", s.uname),
-		"lspci":             s.form("-Dnnk", s.lspci),
-		"systemctl":         s.form("reboot", s.reboot),
+		"hostname":          s.exactArgs("", s.hostname),
+		"uname":             s.exactArgs("-r", s.uname),
+		"lspci":             s.exactArgs("-Dnnk", s.lspci),
+		"systemctl":         s.exactArgs("reboot", s.reboot),
 		"zpool":             s.zpool,
 		"zfs":               s.zfs,
 		"update-initramfs":  s.updateInitramfs,
 		"update-grub":       s.updateGRUB,
 		"proxmox-boot-tool": s.bootTool,
-		"efibootmgr":        s.form("-v", s.efibootmgr),
+		"efibootmgr":        s.exactArgs("-v", s.efibootmgr),
 	}
 }
 
-// exec answers Proxmox' commands from the model and leaves all others to this machine's programs.
+// exec runs Proxmox' commands on the model, and all others as programs of this computer.
 func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	var run interp.ExecHandlerFunc
 
 	run = func(ctx context.Context, words []string) error {
 		name := words[0]
 		for _, folder := range []string{"/usr/sbin/", "/usr/bin/", "/bin/", "/sbin/"} {
-			if rest, found := strings.CutPrefix(s.outside(name), folder); found {
+			if rest, found := strings.CutPrefix(s.hostPath(name), folder); found {
 				name = rest
 			}
 		}
@@ -74,7 +76,7 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 
 		answer, known := s.commands()[name]
 		if !known {
-			if err := s.commandFault(interp.HandlerCtx(ctx), words); err != nil {
+			if err := s.checkDiskWrites(interp.HandlerCtx(ctx), words); err != nil {
 				return err
 			}
 
@@ -87,21 +89,21 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 
 		hc := interp.HandlerCtx(ctx)
 
-		return finish(answer(ctx, call{HandlerContext: hc, words: words, again: run}), hc.Stderr)
+		return reportError(answer(ctx, call{HandlerContext: hc, words: words, exec: run}), hc.Stderr)
 	}
 
 	return run
 }
 
-// statusOfPVE is what Proxmox' commands end with when they die.
-const statusOfPVE = 255
+// statusDied is the exit status of Proxmox' commands when Perl dies.
+const statusDied = 255
 
-// usageError is a command line that Proxmox' parser refuses.
+// usageError is a command line that Proxmox' parser rejects.
 type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
-// withUsage adds the usage to complaints about parameters, as Proxmox' commands do.
+// withUsage adds the usage to parameter errors, like Proxmox' commands.
 func withUsage(err error, usage string) error {
 	var refuse *datacentre.Error
 	if !errors.As(err, &refuse) || len(refuse.Fields) == 0 {
@@ -118,8 +120,8 @@ func withUsage(err error, usage string) error {
 	return usageError{strings.Join(append(lines, usage), "\n")}
 }
 
-// finish prints an error in Proxmox' words and returns it as the interpreter wants it.
-func finish(err error, errOut io.Writer) error {
+// reportError prints an error in Proxmox' words and converts it to an exit status.
+func reportError(err error, errOut io.Writer) error {
 	if err == nil {
 		return nil
 	}
@@ -135,18 +137,18 @@ func finish(err error, errOut io.Writer) error {
 
 	fmt.Fprintln(errOut, strings.TrimSuffix(err.Error(), "\n")) //nolint:errcheck
 
-	// Perl dies with the system's error number where there is one: "no such file" is 2.
+	// Perl dies with errno if it is set: "no such file" is 2.
 	if errors.As(err, &refuse) && strings.HasPrefix(refuse.Message, "Configuration file") {
 		return interp.ExitStatus(statusUsage)
 	}
 
-	return interp.ExitStatus(statusOfPVE)
+	return interp.ExitStatus(statusDied)
 }
 
-// bash is bash -c: it runs a text as the login shell does, so that Proxmox' commands are there too.
+// bash implements bash -c: it runs a script like the login shell, with Proxmox' commands.
 func (s *Server) bash(ctx context.Context, c call) error {
 	if len(c.words) < 3 || c.words[1] != "-c" {
-		return usageError{"usage: the lab's bash has -c command_string [name [argument…]]"}
+		return usageError{"usage: the lab's bash supports -c command_string [name [argument…]]"}
 	}
 
 	name, words := "bash", c.words[3:]
@@ -155,27 +157,27 @@ func (s *Server) bash(ctx context.Context, c call) error {
 	}
 
 	runner, err := s.runner(
-		exported(c.Env), c.Dir, c.Stdin, c.Stdout, c.Stderr, interp.Params(append([]string{"--"}, words...)...),
+		exportedVars(c.Env), c.Dir, c.Stdin, c.Stdout, c.Stderr, interp.Params(append([]string{"--"}, words...)...),
 	)
 	if err != nil {
 		return err
 	}
 
-	err = runText(ctx, runner, c.words[2], name)
+	err = runScript(ctx, runner, c.words[2], name)
 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 
-	if status := statusOf(ctx, err, c.Stderr); status != 0 {
+	if status := exitStatus(ctx, err, c.Stderr); status != 0 {
 		return interp.ExitStatus(status)
 	}
 
 	return nil
 }
 
-// exported are the variables that programs see.
-func exported(env expand.Environ) []string {
+// exportedVars returns the exported variables as NAME=VALUE.
+func exportedVars(env expand.Environ) []string {
 	var list []string
 
 	for name, variable := range env.Each {

@@ -39,25 +39,25 @@ func TestCommands(t *testing.T) {
 		"globs inside": {
 			command: `for f in /etc/hostn*; do echo "$f"; done`, stdout: "/etc/hostname\n",
 		},
-		"throws away to /dev/null": {command: "echo x > /dev/null"},
+		"discards to /dev/null": {command: "echo x > /dev/null"},
 		"does not know every command": {
 			command: "no-such-command", status: 127, stderr: "\"no-such-command\": executable file not found in $PATH\n",
 		},
-		"says where a script is wrong": {
+		"reports a syntax error": {
 			command: "if", status: 2, stderr: "bash: bash:1:1: `if` must be followed by a statement list\n",
 		},
 		"runs exit traps": {command: "trap 'echo bye $?' EXIT; set -e; false; echo never", stdout: "bye 1\n", status: 1},
 		"runs bash -c": {
 			command: `bash -c 'echo "$0 $1"; qm status 100' name arg`, stdout: "name arg\nstatus: stopped\n",
 		},
-		"what scripts do not call": {
-			command: "uname -a", status: 255, stderr: "ERROR: the lab's uname has no such command\nUSAGE: uname -r\n",
+		"arguments that scripts do not use": {
+			command: "uname -a", status: 255, stderr: "ERROR: the lab's uname does not support these arguments\nUSAGE: uname -r\n",
 		},
-		"runs them with their path": {command: "/usr/sbin/qm status 100", stdout: "status: stopped\n"},
+		"runs commands by path": {command: "/usr/sbin/qm status 100", stdout: "status: stopped\n"},
 		"an unknown VM": {
 			command: "qm status 999", status: 2, stderr: "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist\n",
 		},
-		"a VMID that is none": {command: "qm status x", status: 255, stderr: "400 Parameter verification failed.\nvmid: type check ('integer') failed - got 'x'\nqm status <vmid>\n"},
+		"an invalid VMID": {command: "qm status x", status: 255, stderr: "400 Parameter verification failed.\nvmid: type check ('integer') failed - got 'x'\nqm status <vmid>\n"},
 		"a boolean option without its value": {
 			command: "qm destroy 999 --purge", status: 2,
 			stderr: "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist\n",
@@ -66,7 +66,7 @@ func TestCommands(t *testing.T) {
 			command: "qm set 100 --cores", status: 255,
 			stderr: "Option cores requires an argument\n400 unable to parse option\nqm set <vmid> [OPTIONS]\n",
 		},
-		"an option no one knows": {
+		"an unknown option": {
 			command: "qm create 101 --colour red",
 			status:  255,
 			stderr:  "Unknown option: colour\n400 unable to parse option\nqm create <vmid> [OPTIONS]\n",
@@ -82,10 +82,10 @@ func TestCommands(t *testing.T) {
 			stdout:  "update VM 100: -cores x\n",
 			stderr:  "400 Parameter verification failed.\ncores: type check ('integer') failed - got 'x'\nqm set <vmid> [OPTIONS]\n",
 		},
-		"a storage no one knows": {
+		"an unknown storage": {
 			command: "pvesm path nfs:iso/x.iso", status: 255, stderr: "storage 'nfs' does not exist\n",
 		},
-		"an API path no one knows": {
+		"an unknown API path": {
 			command: "pvesh get /moon", status: 255, stderr: "No 'get' handler defined for '/moon'\n",
 		},
 	}

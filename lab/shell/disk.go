@@ -1,7 +1,9 @@
 package shell
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +15,23 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// diskError is why nothing can be written to the root file system, nil while it can.
+// strerror returns a system error's text as Debian's programs print it.
+func strerror(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "No space left on device"
+	case errors.Is(err, syscall.EROFS):
+		return "Read-only file system"
+	case errors.Is(err, fs.ErrPermission):
+		return "Permission denied"
+	default:
+		return err.Error()
+	}
+}
+
+// diskError returns why the root file system cannot be written, or nil.
 func (s *Server) diskError() error {
-	switch s.this().Disk {
+	switch s.currentHost().Disk {
 	case datacentre.DiskFull:
 		return syscall.ENOSPC
 	case datacentre.DiskReadOnly:
@@ -25,34 +41,34 @@ func (s *Server) diskError() error {
 	}
 }
 
-// onDisk says whether a path is on the root file system: that of a running system is not.
-func (s *Server) onDisk(dir, path string) bool {
-	rest, inside := strings.CutPrefix(s.inside(dir, path), s.root+"/")
+// isOnRootFS reports whether a path is on the root file system, and not on one of the running system.
+func (s *Server) isOnRootFS(dir, path string) bool {
+	rest, inside := strings.CutPrefix(s.localPath(dir, path), s.root+"/")
 	top, _, _ := strings.Cut(rest, "/")
 
 	return inside && !slices.Contains([]string{"dev", "proc", "run", "sys", "tmp"}, top)
 }
 
-// openFault is the error of opening a file for writing.
-func (s *Server) openFault(name string, flag int) error {
-	if err := s.diskError(); err != nil && flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE) != 0 && s.onDisk("/", name) {
-		return &os.PathError{Op: "open", Path: s.outside(name), Err: err}
+// openError returns the disk's error for a file that is opened for writing.
+func (s *Server) openError(name string, flag int) error {
+	if err := s.diskError(); err != nil && flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE) != 0 && s.isOnRootFS("/", name) {
+		return &os.PathError{Op: "open", Path: s.hostPath(name), Err: err}
 	}
 
 	return nil
 }
 
-// commandFault is how this machine's programs end that would write to a disk which does not take it: they know nothing
-// of it.
-func (s *Server) commandFault(hc interp.HandlerContext, words []string) error {
+// checkDiskWrites fails a program of this computer that would write to a faulty disk, which the program itself does not
+// notice.
+func (s *Server) checkDiskWrites(hc interp.HandlerContext, words []string) error {
 	err := s.diskError()
 	if err == nil {
 		return nil
 	}
 
-	// On a full disk names may still be changed and removed.
+	// A full disk still allows renaming and removing.
 	writers := []string{"cp", "dd", "install", "ln", "mkdir", "mktemp", "tee", "touch", "truncate"}
-	if s.this().Disk == datacentre.DiskReadOnly {
+	if s.currentHost().Disk == datacentre.DiskReadOnly {
 		writers = append(writers, "chmod", "chown", "mv", "rm", "rmdir")
 	}
 
@@ -71,13 +87,13 @@ func (s *Server) commandFault(hc interp.HandlerContext, words []string) error {
 	}
 
 	for _, file := range files {
-		_, missing := os.Stat(s.inside(hc.Dir, file))
+		_, missing := os.Stat(s.localPath(hc.Dir, file))
 
 		switch {
-		case !s.onDisk(hc.Dir, strings.TrimPrefix(file, "of=")):
+		case !s.isOnRootFS(hc.Dir, strings.TrimPrefix(file, "of=")):
 		case name == "mkdir" && missing == nil, name == "rm" && missing != nil, inPlace && missing != nil:
 		default:
-			fmt.Fprintf(hc.Stderr, "%s: cannot write '%s': %s\n", name, file, reason(err)) //nolint:errcheck
+			fmt.Fprintf(hc.Stderr, "%s: cannot write '%s': %s\n", name, file, strerror(err)) //nolint:errcheck
 
 			return interp.ExitStatus(statusFailed)
 		}
@@ -86,8 +102,8 @@ func (s *Server) commandFault(hc interp.HandlerContext, words []string) error {
 	return nil
 }
 
-// write does something that writes to the disk, if that takes it.
-func (s *Server) write(do func() error) error {
+// withWritableDisk calls a function that writes to the disk, or returns the disk's error.
+func (s *Server) withWritableDisk(do func() error) error {
 	if err := s.diskError(); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func TestADiskThatTakesNothing(t *testing.T) {
+func TestFullOrReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 
 	full := start(t, hostOptions{speed: 10000, hardware: zfsHost})
@@ -33,7 +33,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		},
 		"the boot loader's partition": {full, "proxmox-boot-tool refresh >/dev/null", "", 0},
 		"a redirection":               {full, "echo x >/etc/x", "open /etc/x: no space left on device\n", 1},
-		"a file that is there": {
+		"an existing file": {
 			fixed, "echo x >>$HOST_ROOT/etc/hostname", "open /etc/hostname: read-only file system\n", 1,
 		},
 		"a copy": {
@@ -46,10 +46,10 @@ func TestADiskThatTakesNothing(t *testing.T) {
 			full, "mv $HOST_ROOT/etc/hostname $HOST_ROOT/etc/hostname2 && mv $HOST_ROOT/etc/hostname2 $HOST_ROOT/etc/hostname",
 			"", 0,
 		},
-		"a folder that is there":          {fixed, "mkdir -p $HOST_ROOT/etc", "", 0},
+		"an existing folder":              {fixed, "mkdir -p $HOST_ROOT/etc", "", 0},
 		"a temporary file":                {fixed, `f=$(mktemp) && echo x >"$f" && cp "$f" "$f.2" && rm "$f" "$f.2"`, "", 0},
 		"a lock":                          {fixed, "flock -w 1 /run/lock/x true", "", 0},
-		"what is read":                    {fixed, "cat $HOST_ROOT/etc/hostname >/dev/null </etc/hostname", "", 0},
+		"reading":                         {fixed, "cat $HOST_ROOT/etc/hostname >/dev/null </etc/hostname", "", 0},
 		"a parameter of the kernel":       {fixed, "echo 5368709120 >/sys/module/zfs/parameters/zfs_arc_max", "", 0},
 		"a copy that leaves the disk":     {full, "cp $HOST_ROOT/etc/hosts $HOST_ROOT/tmp/x", "", 0},
 		"a file that need not be removed": {fixed, "rm -f $HOST_ROOT/etc/none", "", 0},
@@ -66,7 +66,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 	}
 }
 
-func TestTheProjectsOwnHostScriptOnABadDisk(t *testing.T) {
+func TestHostScriptOnBadDisk(t *testing.T) {
 	t.Parallel()
 
 	for _, disk := range []string{datacentre.DiskFull, datacentre.DiskReadOnly} {
@@ -92,7 +92,7 @@ func TestTheProjectsOwnHostScriptOnABadDisk(t *testing.T) {
 			_, stderr, status := h.run(t, scripts.HostCommand(scripts.ActionApply), text)
 			assert.Equal(t, 1, status)
 			assert.Contains(t, stderr, "read-only or full")
-			assert.Equal(t, before, sums(), "nothing is half done")
+			assert.Equal(t, before, sums(), "nothing was changed")
 
 			require.NoError(t, h.dc.SetHostDisk("pve1", ""))
 

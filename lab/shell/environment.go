@@ -7,30 +7,30 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// acceptsEnv says which environment variables a client may send along: those of AcceptEnv in Debian's sshd_config,
-// which Proxmox leaves as it is.
+// acceptsEnv reports whether a client may send an environment variable, by AcceptEnv of Debian's sshd_config, which
+// Proxmox keeps.
 func acceptsEnv(name string) bool {
 	return name == "LANG" || name == "COLORTERM" || name == "NO_COLOR" || strings.HasPrefix(name, "LC_")
 }
 
-// strictSessions are sessions that refuse other variables, where the SSH library would take any.
-func strictSessions(server *ssh.Server, conn *gossh.ServerConn, channel gossh.NewChannel, ctx ssh.Context) {
-	ssh.DefaultSessionHandler(server, conn, strictChannel{channel}, ctx)
+// restrictedSession handles a session that refuses other variables; the SSH library accepts all.
+func restrictedSession(server *ssh.Server, conn *gossh.ServerConn, channel gossh.NewChannel, ctx ssh.Context) {
+	ssh.DefaultSessionHandler(server, conn, restrictedChannel{channel}, ctx)
 }
 
-type strictChannel struct{ gossh.NewChannel }
+type restrictedChannel struct{ gossh.NewChannel }
 
-// Accept answers refused requests itself and passes all others on in their order.
-func (c strictChannel) Accept() (gossh.Channel, <-chan *gossh.Request, error) {
+// Accept rejects variables itself and forwards all other requests in order.
+func (c restrictedChannel) Accept() (gossh.Channel, <-chan *gossh.Request, error) {
 	channel, requests, err := c.NewChannel.Accept()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	passed := make(chan *gossh.Request)
+	forwarded := make(chan *gossh.Request)
 
 	go func() {
-		defer close(passed)
+		defer close(forwarded)
 
 		for request := range requests {
 			var variable struct{ Name, Value string }
@@ -40,9 +40,9 @@ func (c strictChannel) Accept() (gossh.Channel, <-chan *gossh.Request, error) {
 				continue
 			}
 
-			passed <- request
+			forwarded <- request
 		}
 	}()
 
-	return channel, passed, nil
+	return channel, forwarded, nil
 }

@@ -12,15 +12,15 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// inside returns where a path of the host lies on this machine. Devices and processes are this machine's own.
-func (s *Server) inside(dir, path string) string {
+// localPath returns a host's path as a path on this computer. Devices and processes are this computer's own.
+func (s *Server) localPath(dir, path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
 
 	path = filepath.Clean(path)
-	for _, own := range []string{s.root, "/dev", "/proc"} {
-		if path == own || strings.HasPrefix(path, own+"/") {
+	for _, unmapped := range []string{s.root, "/dev", "/proc"} {
+		if path == unmapped || strings.HasPrefix(path, unmapped+"/") {
 			return path
 		}
 	}
@@ -28,8 +28,8 @@ func (s *Server) inside(dir, path string) string {
 	return filepath.Join(s.root, path)
 }
 
-// outside is the inverse: the path as the host itself knows it.
-func (s *Server) outside(path string) string {
+// hostPath is the inverse: it returns the path on the host.
+func (s *Server) hostPath(path string) string {
 	if rest, found := strings.CutPrefix(path, s.root+"/"); found {
 		return "/" + rest
 	}
@@ -38,8 +38,8 @@ func (s *Server) outside(path string) string {
 }
 
 func (s *Server) open(ctx context.Context, path string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
-	name := s.inside(interp.HandlerCtx(ctx).Dir, path)
-	if err := s.openFault(name, flag); err != nil {
+	name := s.localPath(interp.HandlerCtx(ctx).Dir, path)
+	if err := s.openError(name, flag); err != nil {
 		return nil, err
 	}
 
@@ -48,36 +48,36 @@ func (s *Server) open(ctx context.Context, path string, flag int, perm fs.FileMo
 		return nil, err
 	}
 
-	if strings.HasPrefix(name, s.inside("/", "/sys")+"/") && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-		return parameter{file, s}, nil
+	if strings.HasPrefix(name, s.localPath("/", "/sys")+"/") && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return kernelParameterFile{file, s}, nil
 	}
 
 	return file, nil
 }
 
-// parameter is a file of the kernel: what is written takes effect when it is closed.
-type parameter struct {
+// kernelParameterFile is a kernel parameter, which takes effect when the file is closed.
+type kernelParameterFile struct {
 	*os.File
 
 	s *Server
 }
 
-func (p parameter) Close() error {
+func (p kernelParameterFile) Close() error {
 	err := p.File.Close()
 	p.s.applyKernelParameters()
 
 	return err
 }
 
-// applyKernelParameters tells the model of kernel parameters that were written.
+// applyKernelParameters updates the model from the kernel parameters' files.
 func (s *Server) applyKernelParameters() {
-	if highest, lowest, ok := s.system.ReadARC(s.this()); ok {
+	if highest, lowest, ok := s.system.ReadARC(s.currentHost()); ok {
 		_ = s.dc.SetARC(s.host, highest, lowest)
 	}
 }
 
 func (s *Server) stat(ctx context.Context, path string, follow bool) (fs.FileInfo, error) {
-	name := s.inside(interp.HandlerCtx(ctx).Dir, path)
+	name := s.localPath(interp.HandlerCtx(ctx).Dir, path)
 	if follow {
 		return os.Stat(name)
 	}
@@ -86,13 +86,13 @@ func (s *Server) stat(ctx context.Context, path string, follow bool) (fs.FileInf
 }
 
 func (s *Server) access(ctx context.Context, path string, mode interp.AccessMode) error {
-	return interp.DefaultAccessHandler()(ctx, s.inside(interp.HandlerCtx(ctx).Dir, path), mode)
+	return interp.DefaultAccessHandler()(ctx, s.localPath(interp.HandlerCtx(ctx).Dir, path), mode)
 }
 
-// readDir lists folders of the host. The interpreter walks a pattern from the top, so that the folders above the root
-// must be there, too, if it begins with HOST_ROOT; their content is not judged.
+// readDir lists a folder of the host. The interpreter expands a pattern from the top: for one that begins with
+// HOST_ROOT, the folders above the root must exist, but their content does not matter.
 func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
-	list, err := os.ReadDir(s.inside(interp.HandlerCtx(ctx).Dir, path))
+	list, err := os.ReadDir(s.localPath(interp.HandlerCtx(ctx).Dir, path))
 	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(s.root, filepath.Clean(path)+"/") {
 		return nil, nil
 	}
@@ -100,15 +100,15 @@ func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error
 	return list, err
 }
 
-// call lets the working folder stay inside the root, where programs that the script starts can be started. umask, which
-// the interpreter lacks, changes nothing: the root folder is its owner's alone.
-func (s *Server) call(_ context.Context, words []string) ([]string, error) {
+// callHandler keeps the working directory inside the root, so that programs can be started in it. umask, which the
+// interpreter lacks, has no effect: only the owner has access to the root folder.
+func (s *Server) callHandler(_ context.Context, words []string) ([]string, error) {
 	if len(words) == 2 && words[0] == "umask" {
 		return []string{":"}, nil
 	}
 
 	if len(words) == 2 && (words[0] == "cd" || words[0] == "pushd") && filepath.IsAbs(words[1]) {
-		return []string{words[0], s.inside("/", words[1])}, nil
+		return []string{words[0], s.localPath("/", words[1])}, nil
 	}
 
 	return words, nil

@@ -8,20 +8,21 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"mvdan.cc/sh/v3/interp"
 )
 
 const (
 	lockPoll = 20 * time.Millisecond
-	// statusConflict is flock's own for a lock that someone else has.
+	// statusConflict is flock's exit status for a lock that is held.
 	statusConflict = 1
 )
 
-// flock is flock -w seconds file command…: it takes a real lock on a file of the host and runs a command meanwhile.
+// flock implements flock -w seconds file command…: it runs a command with a real lock on a file of the host.
 func (s *Server) flock(ctx context.Context, c call) error {
 	words := c.words[1:]
 	if len(words) < 4 || words[0] != "-w" {
-		return usageError{"flock: the lab's has -w seconds file command…, and no numbered file descriptors"}
+		return usageError{"flock: the lab supports -w seconds file command…, but no file descriptor numbers"}
 	}
 
 	seconds, err := strconv.ParseFloat(words[1], 64)
@@ -29,35 +30,32 @@ func (s *Server) flock(ctx context.Context, c call) error {
 		return usageError{"flock: invalid number: '" + words[1] + "'"}
 	}
 
-	file, err := os.OpenFile(s.inside(c.Dir, words[2]), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(s.localPath(c.Dir, words[2]), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return usageError{"flock: cannot open lock file " + words[2] + ": " + err.Error()}
 	}
 	defer file.Close() //nolint:errcheck
 
-	if err := lock(ctx, file, time.Duration(seconds*float64(time.Second))); err != nil {
+	if err := waitForLock(ctx, file, time.Duration(seconds*float64(time.Second))); err != nil {
 		return err
 	}
 
-	return c.again(ctx, words[3:])
+	return c.exec(ctx, words[3:])
 }
 
-// lock waits so long in real time for a lock.
-func lock(ctx context.Context, file *os.File, patience time.Duration) error {
-	for began := time.Now(); ; {
+// waitForLock waits in real time.
+func waitForLock(ctx context.Context, file *os.File, timeout time.Duration) error {
+	err := wait.PollUntilContextTimeout(ctx, lockPoll, timeout, true, func(context.Context) (bool, error) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // file descriptors are small
-		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
-			return err
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
 		}
 
-		if time.Since(began) >= patience {
-			return interp.ExitStatus(statusConflict)
-		}
-
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPoll):
-		}
+		return err == nil, err
+	})
+	if ctx.Err() == nil && wait.Interrupted(err) {
+		return interp.ExitStatus(statusConflict)
 	}
+
+	return err
 }

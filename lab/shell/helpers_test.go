@@ -26,7 +26,7 @@ const isoVolume = "local:iso/talos-v1.12.6-nocloud-amd64.img"
 
 var talosImage = image.Image{OS: "talos", Version: "v1.12.6", Schematic: "abc", Platform: "nocloud", Arch: "amd64"}
 
-// host is a host with a shell, and a client of root.
+// host is a host with a shell, and root's SSH client.
 type host struct {
 	dc      *datacentre.Datacentre
 	root    string
@@ -49,14 +49,14 @@ func signer(t *testing.T) ssh.Signer {
 
 type hostOptions struct {
 	speed float64
-	// hardware changes the hosts before they are made.
+	// hardware changes the host's options.
 	hardware func(*datacentre.HostOptions)
-	// cluster is the name of the hosts' cluster; empty = the host stands alone.
+	// cluster is the name of the cluster; empty for a standalone host.
 	cluster string
-	// empty leaves out the download of an image, which takes as long as everything else.
-	empty bool
-	// more hosts beside pve1 and pve2, without shells.
-	more []string
+	// noImage skips the download of an image, which takes as long as everything else.
+	noImage bool
+	// others are hosts in addition to pve1 and pve2, without shells.
+	others []string
 }
 
 func start(t *testing.T, o hostOptions) *host {
@@ -72,7 +72,7 @@ func start(t *testing.T, o hostOptions) *host {
 	var err error
 
 	hosts := []datacentre.HostOptions{hardware}
-	for _, name := range append([]string{"pve2"}, o.more...) {
+	for _, name := range append([]string{"pve2"}, o.others...) {
 		hosts = append(hosts, datacentre.HostOptions{Name: name, Root: h.root + "-" + name})
 	}
 
@@ -115,7 +115,7 @@ func start(t *testing.T, o hostOptions) *host {
 		assert.NoError(t, <-served)
 	})
 
-	if o.empty {
+	if o.noImage {
 		return h
 	}
 
@@ -154,7 +154,7 @@ func (h *host) dial(t *testing.T, user string, key ssh.Signer) *ssh.Client {
 	return client
 }
 
-// run runs a command and returns what it printed and its exit status.
+// run runs a command and returns its output and exit status.
 func (h *host) run(t *testing.T, command, stdin string) (stdout, stderr string, status int) {
 	t.Helper()
 

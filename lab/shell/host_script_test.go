@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/scripts"
-	hostfacts "talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestTheProjectsOwnHostScript runs what the program sends to hosts, over a reboot.
-func TestTheProjectsOwnHostScript(t *testing.T) {
+// TestHostScript runs the script that the program sends to hosts, across a reboot.
+func TestHostScript(t *testing.T) {
 	t.Parallel()
 
 	zfs := []hostfacts.Pool{{
@@ -106,7 +106,7 @@ func TestTheProjectsOwnHostScript(t *testing.T) {
 			assert.Empty(t, facts.Prep.Problems)
 
 			run(scripts.ActionApply)
-			assert.NotEmpty(t, run(scripts.ActionFacts).Prep.Pending, "a reboot is due")
+			assert.NotEmpty(t, run(scripts.ActionFacts).Prep.Pending, "a reboot is pending")
 
 			stdout, _, _ := h.run(t, `grep -hE '^(URIs|Components|Enabled):' $HOST_ROOT/etc/apt/sources.list.d/ceph.sources`, "")
 			assert.Equal(t, "URIs: https://enterprise.proxmox.com/debian/ceph-squid\nComponents: enterprise\nEnabled: no\n"+

@@ -80,7 +80,7 @@ func (h *host) reboot(t *testing.T, command string) {
 	assert.NotEqual(t, before, after)
 }
 
-func TestABootFollowsTheFilesOfTheLoaderInCharge(t *testing.T) {
+func TestBootUsesActiveLoadersFiles(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -119,7 +119,7 @@ func TestABootFollowsTheFilesOfTheLoaderInCharge(t *testing.T) {
 			require.Zero(t, status, stderr)
 
 			words, _, _ := h.run(t, "cat $HOST_ROOT/proc/cmdline", "")
-			assert.NotContains(t, words, "iommu=pt", "nothing happens before the reboot")
+			assert.NotContains(t, words, "iommu=pt", "no change before the reboot")
 
 			h.reboot(t, "systemctl reboot")
 
@@ -129,7 +129,7 @@ func TestABootFollowsTheFilesOfTheLoaderInCharge(t *testing.T) {
 	}
 }
 
-func TestDriversAndCacheFollowTheImage(t *testing.T) {
+func TestDriversAndARCFollowInitramfs(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -149,7 +149,7 @@ echo 'options zfs zfs_arc_max=10307921510' >/etc/modprobe.d/zfs.conf
 	h.reboot(t, "systemctl reboot")
 
 	stdout, _, _ := h.run(t, look, "")
-	assert.Equal(t, "nouveau\nsnd_hda_intel\n0\n", stdout, "without update-initramfs nothing has changed")
+	assert.Equal(t, "nouveau\nsnd_hda_intel\n0\n", stdout, "no change without update-initramfs")
 
 	_, _, status = h.run(t, "update-initramfs -u -k all", "")
 	require.Zero(t, status)
@@ -161,7 +161,7 @@ echo 'options zfs zfs_arc_max=10307921510' >/etc/modprobe.d/zfs.conf
 	stdout, _, _ = h.run(t, "lspci -Dnnk | grep -c 'in use: vfio-pci'", "")
 	assert.Equal(t, "2\n", stdout)
 
-	// Written while it runs, it takes effect and lasts until the next boot.
+	// Written at runtime, it takes effect and lasts until the next boot.
 	stdout, stderr, _ = h.run(
 		t,
 		`echo 5368709120 >/sys/module/zfs/parameters/zfs_arc_max

@@ -7,31 +7,32 @@ import (
 	"strings"
 )
 
-// arguments are a Proxmox command line taken apart.
+// arguments is a parsed Proxmox command line.
 type arguments struct {
-	usage   string
-	fixed   []string
-	options map[string][]string
+	usage      string
+	positional []string
+	options    map[string][]string
 }
 
-// parseArguments reads "--name value". Names of fixed arguments come in the usage: "qm resize <vmid> <disk> <size>"; has
-// says which options there are. A boolean one goes without its value, as PVE's own parser has it.
+// parseArguments parses "--name value" options and the positional arguments, whose names are in the usage: "qm resize
+// <vmid> <disk> <size>". lookup returns whether an option exists and is boolean: then, as in PVE, its value can be
+// omitted.
 func parseArguments(
-	words []string, usage string, has func(name string) (known, boolean bool),
+	words []string, usage string, lookup func(name string) (known, boolean bool),
 ) (arguments, error) {
 	a := arguments{usage: usage, options: map[string][]string{}}
 
 	for i := 0; i < len(words); i++ {
 		name, isOption := strings.CutPrefix(words[i], "--")
 		if !isOption {
-			a.fixed = append(a.fixed, words[i])
+			a.positional = append(a.positional, words[i])
 
 			continue
 		}
 
 		last := i+1 == len(words)
 
-		switch known, boolean := has(name); {
+		switch known, boolean := lookup(name); {
 		case !known:
 			return a, usageError{fmt.Sprintf("Unknown option: %s\n400 unable to parse option\n%s", name, usage)}
 		case boolean && (last || strings.HasPrefix(words[i+1], "-")):
@@ -47,25 +48,25 @@ func parseArguments(
 	want := strings.Count(usage, "<")
 
 	switch {
-	case len(a.fixed) < want:
+	case len(a.positional) < want:
 		return a, usageError{"400 not enough arguments\n" + usage}
-	case len(a.fixed) > want:
+	case len(a.positional) > want:
 		return a, usageError{"400 too many arguments\n" + usage}
 	default:
 		return a, nil
 	}
 }
 
-// get returns an option's value, empty without one.
+// get returns an option's value, or "".
 func (a arguments) get(name string) string { return strings.Join(a.options[name], ",") }
 
-var fixedName = regexp.MustCompile(`<(\w+)>`)
+var positionalName = regexp.MustCompile(`<(\w+)>`)
 
-// parameters are all arguments as a call of the API has them.
+// parameters returns all arguments as parameters of an API call.
 func (a arguments) parameters() map[string][]string {
 	all := maps.Clone(a.options)
-	for i, name := range fixedName.FindAllStringSubmatch(a.usage, -1) {
-		all[name[1]] = []string{a.fixed[i]}
+	for i, name := range positionalName.FindAllStringSubmatch(a.usage, -1) {
+		all[name[1]] = []string{a.positional[i]}
 	}
 
 	return all

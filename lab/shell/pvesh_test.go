@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestPvesh calls the API by each of its commands, and sees with qm what they did.
+// TestPvesh calls the API with each subcommand and checks the result with qm.
 func TestPvesh(t *testing.T) {
 	t.Parallel()
 

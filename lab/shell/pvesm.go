@@ -8,23 +8,23 @@ import (
 
 // pvesm is Proxmox' command for storages.
 func (s *Server) pvesm(ctx context.Context, c call) error {
-	return s.program(ctx, c, map[string]subcommand{
-		"path": {usage: "pvesm path <volume>", show: s.pvesmPath},
+	return s.dispatch(ctx, c, map[string]subcommand{
+		"path": {usage: "pvesm path <volume>", print: s.pvesmPath},
 		"list": {
-			usage: "pvesm list <storage> [OPTIONS]", call: "get /nodes/{node}/storage/{storage}/content", show: pvesmList,
+			usage: "pvesm list <storage> [OPTIONS]", apiCall: "get /nodes/{node}/storage/{storage}/content", print: pvesmList,
 		},
 	})
 }
 
-// pvesmPath prints where a volume lies. As on Proxmox, the volume need not exist; that of a file that does lies below
-// the root folder, where programs find it.
+// pvesmPath prints a volume's path. As on Proxmox, the volume need not exist. The path is inside the root folder, where
+// programs find the file.
 func (s *Server) pvesmPath(_ context.Context, c call, a arguments, _ any) error {
-	path, err := s.dc.VolumePath(s.host, a.fixed[0])
+	path, err := s.dc.VolumePath(s.host, a.positional[0])
 	if err != nil {
 		return err
 	}
 
-	c.printf("%s\n", s.inside("/", path))
+	c.printf("%s\n", s.localPath("/", path))
 
 	return nil
 }

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,28 +8,28 @@ import (
 	"strings"
 )
 
-// pveum makes accounts as root.
+// pveum manages accounts as root.
 func (s *Server) pveum(ctx context.Context, c call) error {
 	const (
 		user  = "/access/users/{userid}"
 		token = user + "/token/{tokenid}"
 	)
 
-	return s.program(ctx, c, map[string]subcommand{
-		"role add":          {usage: "pveum role add <roleid> [OPTIONS]", call: "create /access/roles"},
-		"role modify":       {usage: "pveum role modify <roleid> [OPTIONS]", call: "set /access/roles/{roleid}"},
-		"user add":          {usage: "pveum user add <userid> [OPTIONS]", call: "create /access/users"},
-		"user modify":       {usage: "pveum user modify <userid> [OPTIONS]", call: "set " + user},
-		"user delete":       {usage: "pveum user delete <userid>", call: "delete " + user},
-		"user token add":    {usage: "pveum user token add <userid> <tokenid> [OPTIONS]", call: "create " + token},
-		"user token modify": {usage: "pveum user token modify <userid> <tokenid> [OPTIONS]", call: "set " + token},
-		"user token remove": {usage: "pveum user token remove <userid> <tokenid>", call: "delete " + token},
-		"group add":         {usage: "pveum group add <groupid> [OPTIONS]", call: "create /access/groups"},
-		"acl modify":        {usage: "pveum acl modify <path> [OPTIONS]", call: "set /access/acl"},
+	return s.dispatch(ctx, c, map[string]subcommand{
+		"role add":          {usage: "pveum role add <roleid> [OPTIONS]", apiCall: "create /access/roles"},
+		"role modify":       {usage: "pveum role modify <roleid> [OPTIONS]", apiCall: "set /access/roles/{roleid}"},
+		"user add":          {usage: "pveum user add <userid> [OPTIONS]", apiCall: "create /access/users"},
+		"user modify":       {usage: "pveum user modify <userid> [OPTIONS]", apiCall: "set " + user},
+		"user delete":       {usage: "pveum user delete <userid>", apiCall: "delete " + user},
+		"user token add":    {usage: "pveum user token add <userid> <tokenid> [OPTIONS]", apiCall: "create " + token},
+		"user token modify": {usage: "pveum user token modify <userid> <tokenid> [OPTIONS]", apiCall: "set " + token},
+		"user token remove": {usage: "pveum user token remove <userid> <tokenid>", apiCall: "delete " + token},
+		"group add":         {usage: "pveum group add <groupid> [OPTIONS]", apiCall: "create /access/groups"},
+		"acl modify":        {usage: "pveum acl modify <path> [OPTIONS]", apiCall: "set /access/acl"},
 	})
 }
 
-// printObject prints an object as Proxmox' commands do: with a frame.
+// printObject prints an object as a framed table, like Proxmox' commands.
 func (c call) printObject(o map[string]any) {
 	const key, value = "key", "value"
 
@@ -48,11 +47,9 @@ func (c call) printObject(o map[string]any) {
 	c.printf(row, key, value)
 
 	for i, name := range slices.Sorted(maps.Keys(o)) {
-		line := cmp.Or(map[bool]string{true: "═"}[i == 0], "─")
-		left, middle, right := "├", "┼", "┤"
-
+		line, left, middle, right := "─", "├", "┼", "┤"
 		if i == 0 {
-			left, middle, right = "╞", "╪", "╡"
+			line, left, middle, right = "═", "╞", "╪", "╡"
 		}
 
 		c.printf(left+rule(line)+right+"\n", middle)

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestAccountsOfTheProgram makes the program's account with the documented commands, and sees what it may do.
-func TestAccountsOfTheProgram(t *testing.T) {
+// TestPermissionCommands creates the program's account with the documented commands and checks its permissions.
+func TestPermissionCommands(t *testing.T) {
 	t.Parallel()
 
 	h := fast(t)
@@ -35,7 +35,7 @@ func TestAccountsOfTheProgram(t *testing.T) {
 
 	assert.True(t, h.dc.Allowed(permissions.Token, "/vms/2000", "VM.Clone"))
 	assert.True(t, h.dc.Allowed(permissions.Token, "/", "Sys.Modify"))
-	assert.False(t, h.dc.Allowed(permissions.Token, "/access/users", "Sys.Modify"), "not handed down")
+	assert.False(t, h.dc.Allowed(permissions.Token, "/access/users", "Sys.Modify"), "not propagated")
 
 	for command, want := range map[string]string{
 		"pveum role add TalosProxmox":                               "role 'TalosProxmox' already exists",

@@ -12,40 +12,40 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// subcommand is one of Proxmox' programs: its usage, the call of the API that it makes with its arguments, if any, and
-// how it shows the answer. own are options of the program itself.
+// subcommand describes a subcommand of a Proxmox command: its usage, the API call that it makes with its arguments, if
+// any, and how it prints the result. ownOptions are not passed to the API.
 type subcommand struct {
-	usage string
-	call  string // "create /nodes/{node}/qemu"
-	own   string
-	show  func(ctx context.Context, c call, a arguments, answer any) error
+	usage      string
+	apiCall    string // "create /nodes/{node}/qemu"
+	ownOptions string
+	print      func(ctx context.Context, c call, a arguments, answer any) error
 }
 
 // qm is Proxmox' command for virtual machines.
 func (s *Server) qm(ctx context.Context, c call) error {
 	const vm = " /nodes/{node}/qemu/{vmid}"
 
-	return s.program(ctx, c, map[string]subcommand{
-		"create":   {usage: "qm create <vmid> [OPTIONS]", call: "create /nodes/{node}/qemu"},
-		"set":      {usage: "qm set <vmid> [OPTIONS]", call: "create" + vm + "/config"},
-		"config":   {usage: "qm config <vmid> [OPTIONS]", call: "get" + vm + "/config", show: qmConfig},
-		"status":   {usage: "qm status <vmid>", call: "get" + vm + "/status/current", show: qmStatus},
-		"list":     {usage: "qm list", call: "get /nodes/{node}/qemu", show: qmList},
-		"template": {usage: "qm template <vmid> [OPTIONS]", call: "create" + vm + "/template"},
-		"destroy":  {usage: "qm destroy <vmid> [OPTIONS]", call: "delete" + vm},
-		"unlock":   {usage: "qm unlock <vmid>", call: "get" + vm + "/status/current", show: s.qmUnlock},
-		"wait":     {usage: "qm wait <vmid> [OPTIONS]", call: "get" + vm + "/status/current", own: "timeout", show: s.qmWait},
-		"start":    {usage: "qm start <vmid> [OPTIONS]", call: "create" + vm + "/status/start"},
-		"stop":     {usage: "qm stop <vmid> [OPTIONS]", call: "create" + vm + "/status/stop"},
-		"resize":   {usage: "qm disk resize <vmid> <disk> <size> [OPTIONS]", call: "set" + vm + "/resize"},
+	return s.dispatch(ctx, c, map[string]subcommand{
+		"create":   {usage: "qm create <vmid> [OPTIONS]", apiCall: "create /nodes/{node}/qemu"},
+		"set":      {usage: "qm set <vmid> [OPTIONS]", apiCall: "create" + vm + "/config"},
+		"config":   {usage: "qm config <vmid> [OPTIONS]", apiCall: "get" + vm + "/config", print: qmConfig},
+		"status":   {usage: "qm status <vmid>", apiCall: "get" + vm + "/status/current", print: qmStatus},
+		"list":     {usage: "qm list", apiCall: "get /nodes/{node}/qemu", print: qmList},
+		"template": {usage: "qm template <vmid> [OPTIONS]", apiCall: "create" + vm + "/template"},
+		"destroy":  {usage: "qm destroy <vmid> [OPTIONS]", apiCall: "delete" + vm},
+		"unlock":   {usage: "qm unlock <vmid>", apiCall: "get" + vm + "/status/current", print: s.qmUnlock},
+		"wait":     {usage: "qm wait <vmid> [OPTIONS]", apiCall: "get" + vm + "/status/current", ownOptions: "timeout", print: s.qmWait},
+		"start":    {usage: "qm start <vmid> [OPTIONS]", apiCall: "create" + vm + "/status/start"},
+		"stop":     {usage: "qm stop <vmid> [OPTIONS]", apiCall: "create" + vm + "/status/stop"},
+		"resize":   {usage: "qm disk resize <vmid> <disk> <size> [OPTIONS]", apiCall: "set" + vm + "/resize"},
 	})
 }
 
-// program carries out one of a program's subcommands, which have up to three words.
-func (s *Server) program(ctx context.Context, c call, commands map[string]subcommand) error {
+// dispatch runs a subcommand, whose name has up to three words.
+func (s *Server) dispatch(ctx context.Context, c call, commands map[string]subcommand) error {
 	for words := min(3, len(c.words)-1); words > 0; words-- {
 		if sub, known := commands[strings.Join(c.words[1:1+words], " ")]; known {
-			return s.carryOut(ctx, c, sub, c.words[1+words:])
+			return s.runSubcommand(ctx, c, sub, c.words[1+words:])
 		}
 	}
 
@@ -55,13 +55,13 @@ func (s *Server) program(ctx context.Context, c call, commands map[string]subcom
 	)}
 }
 
-// carryOut carries out a subcommand; an object that the API answers with is printed as a table, as there.
-func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []string) error {
-	verb, path, calls := strings.Cut(strings.ReplaceAll(sub.call, "{node}", s.host), " ")
-	own := strings.Fields(sub.own)
+// runSubcommand runs a subcommand. Like Proxmox, it prints an object in the API's response as a table.
+func (s *Server) runSubcommand(ctx context.Context, c call, sub subcommand, words []string) error {
+	verb, path, callsAPI := strings.Cut(strings.ReplaceAll(sub.apiCall, "{node}", s.host), " ")
+	ownOptions := strings.Fields(sub.ownOptions)
 
 	a, err := parseArguments(words, sub.usage, func(name string) (known, boolean bool) {
-		if slices.Contains(own, name) {
+		if slices.Contains(ownOptions, name) {
 			return true, false
 		}
 
@@ -72,12 +72,12 @@ func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []s
 	}
 
 	values := a.parameters()
-	if err := s.hostFiles(c, values); err != nil {
+	if err := s.mapParameters(c, values); err != nil {
 		return err
 	}
 
 	for name, value := range values {
-		if in := "{" + name + "}"; slices.Contains(own, name) || strings.Contains(path, in) {
+		if in := "{" + name + "}"; slices.Contains(ownOptions, name) || strings.Contains(path, in) {
 			path = strings.ReplaceAll(path, in, value[0])
 
 			delete(values, name)
@@ -85,59 +85,59 @@ func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []s
 	}
 
 	if verb == "create" && strings.HasSuffix(path, "/config") && len(values) > 0 {
-		c.printf("update VM %s: %s\n", a.fixed[0], change(values))
+		c.printf("update VM %s: %s\n", a.positional[0], formatChanges(values))
 	}
 
 	var answer any
-	if calls {
+	if callsAPI {
 		if answer, err = s.callAPI(ctx, c, verb, path, values); err != nil {
 			return withUsage(err, sub.usage)
 		}
 	}
 
-	made, isObject := answer.(map[string]any)
+	object, isObject := answer.(map[string]any)
 
 	switch {
-	case sub.show != nil:
-		return sub.show(ctx, c, a, answer)
+	case sub.print != nil:
+		return sub.print(ctx, c, a, answer)
 	case isObject:
-		c.printObject(made)
+		c.printObject(object)
 	}
 
 	return nil
 }
 
-// callAPI calls Proxmox' API as root and waits for the task that it starts.
+// callAPI calls Proxmox' API as root and waits for the task that the call starts.
 func (s *Server) callAPI(
 	ctx context.Context, c call, command, path string, values map[string][]string,
 ) (answer any, err error) {
 	answer, err = s.api.Call(ctx, command, path, values)
 	if upid, isText := answer.(string); err == nil && isText && strings.HasPrefix(upid, "UPID:") {
-		err = s.task(ctx, c, upid)
+		err = s.waitTask(ctx, c, upid)
 	}
 
 	return answer, err
 }
 
-// change is how `qm set` shows what it does.
-func change(values map[string][]string) string {
-	var said []string
+// formatChanges formats parameters as `qm set` prints them.
+func formatChanges(values map[string][]string) string {
+	var options []string
 
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if key != "digest" && key != "skiplock" {
-			said = append(said, "-"+key+" "+strings.Join(values[key], ","))
+			options = append(options, "-"+key+" "+strings.Join(values[key], ","))
 		}
 	}
 
-	return strings.Join(said, " ")
+	return strings.Join(options, " ")
 }
 
-// task waits for a worker, shows what it logs and fails as it does. When the client goes away, the worker is stopped.
-func (s *Server) task(ctx context.Context, c call, upid string) error {
+// waitTask waits for a task, prints its log and returns its error. It stops the task when the client disconnects.
+func (s *Server) waitTask(ctx context.Context, c call, upid string) error {
 	stop := context.AfterFunc(ctx, func() { s.dc.StopTask(upid) })
 	defer stop()
 
-	// The worker's end is waited for even then: it rolls back what it had half done.
+	// A stopped task is also waited for: it rolls back.
 	task, err := s.dc.WaitTask(context.WithoutCancel(ctx), upid)
 	if err != nil {
 		return err
@@ -160,13 +160,13 @@ func (s *Server) task(ctx context.Context, c call, upid string) error {
 	return nil
 }
 
-// hostFiles turns paths below the root folder, which pvesm path prints, into the host's own, and the name of the file
-// of public keys into its content (param_mapping of PVE::CLI::qm).
-func (s *Server) hostFiles(c call, values map[string][]string) error {
-	if name, stated := values["sshkeys"]; stated {
-		keys, err := os.ReadFile(s.inside(c.Dir, name[0]))
+// mapParameters translates paths inside the root folder, which pvesm path prints, to host paths, and replaces the name
+// of a file of public keys with its content (param_mapping of PVE::CLI::qm).
+func (s *Server) mapParameters(c call, values map[string][]string) error {
+	if name, ok := values["sshkeys"]; ok {
+		keys, err := os.ReadFile(s.localPath(c.Dir, name[0]))
 		if err != nil {
-			return fmt.Errorf("can't open '%s' - %s", name[0], reason(err))
+			return fmt.Errorf("can't open '%s' - %s", name[0], strerror(err))
 		}
 
 		values["sshkeys"] = []string{strings.ReplaceAll(url.QueryEscape(string(keys)), "+", "%20")}
@@ -179,7 +179,7 @@ func (s *Server) hostFiles(c call, values map[string][]string) error {
 
 		properties := datacentre.ParseProperties(key, value[0])
 		for name, part := range properties {
-			properties[name] = s.outside(part)
+			properties[name] = s.hostPath(part)
 		}
 
 		values[key] = []string{properties.Format(key)}

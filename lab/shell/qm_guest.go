@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// row is an object of an answer of the API, rows are a list of such.
+// row is an object in an API response.
 type row = map[string]any
 
 func rows(answer any) []row {
@@ -21,7 +21,7 @@ func rows(answer any) []row {
 	return list
 }
 
-// text is a value of an answer, empty where there is none.
+// text formats a value of a response; nil is "".
 func text(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -50,8 +50,8 @@ func qmConfig(_ context.Context, c call, _ arguments, answer any) error {
 	return nil
 }
 
-// encodeText is how Proxmox writes a description into one line: control characters, colons, per cent signs and
-// everything beyond ASCII as %XX.
+// encodeText encodes a description in one line, like Proxmox: control characters, colons, percent signs and non-ASCII
+// bytes as %XX.
 func encodeText(text string) string {
 	var b strings.Builder
 
@@ -99,20 +99,20 @@ func (s *Server) qmUnlock(_ context.Context, _ call, _ arguments, answer any) er
 	return s.dc.SetLock(id, "")
 }
 
-// qmWait waits until a VM has stopped, looking every second.
+// qmWait waits until a VM stops, polling every second.
 func (s *Server) qmWait(ctx context.Context, c call, a arguments, answer any) error {
 	seconds, err := strconv.Atoi(a.get("timeout"))
 	if err != nil || seconds < 1 {
-		return usageError{"400 Parameter verification failed.\ntimeout: the lab's qm wait has one, from 1 on\n\n" + a.usage}
+		return usageError{"400 Parameter verification failed.\ntimeout: the lab's qm wait requires at least 1\n\n" + a.usage}
 	}
 
-	seen, _ := answer.(row)
-	if seen["status"] != "running" {
+	status, _ := answer.(row)
+	if status["status"] != "running" {
 		return nil
 	}
 
-	id, _ := seen["vmid"].(int)
-	c.printf("waiting until VM %d stops (PID %v)\n", id, seen["pid"])
+	id, _ := status["vmid"].(int)
+	c.printf("waiting until VM %d stops (PID %v)\n", id, status["pid"])
 
 	for range seconds {
 		if err := s.dc.Clock().Sleep(ctx, time.Second); err != nil {

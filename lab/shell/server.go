@@ -1,14 +1,16 @@
-// Package shell is the shell of a Proxmox host: an SSH server that runs scripts in a root folder, with Proxmox' own
-// commands answered by the lab's model.
+// Package shell is the shell of a Proxmox host: an SSH server that runs scripts in a root folder. The lab's model
+// implements Proxmox' own commands.
 package shell
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
@@ -18,11 +20,11 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-// Options says who gets in.
+// Options configures a Server.
 type Options struct {
-	// HostKey is what the server proves itself with.
+	// HostKey is the server's host key.
 	HostKey gossh.Signer
-	// AuthorizedKeys are the public keys of root, each a line in authorized_keys form. There is no other way in.
+	// AuthorizedKeys are root's public keys, each a line of authorized_keys. There is no other login.
 	AuthorizedKeys [][]byte
 }
 
@@ -30,18 +32,18 @@ type Options struct {
 type Server struct {
 	dc   *datacentre.Datacentre
 	host string
-	// root is the host's folder: absolute paths that scripts open lie in it, and their HOME and TMPDIR. Programs that a
-	// script starts get paths as the script writes them; it finds the folder in the variable HOST_ROOT.
+	// root is the host's folder: scripts open absolute paths in it, and it contains their HOME and TMPDIR. Programs
+	// that a script starts get paths unchanged; the variable HOST_ROOT is the folder.
 	root string
 	ssh  *ssh.Server
-	// system is what is installed in the root, api what pvesh calls.
+	// system is the operating system in the root, api is what pvesh calls.
 	system hostos.System
 	api    *proxmox.Local
 }
 
 const rootUser = "root"
 
-// New prepares the shell of a host of the data centre.
+// New creates the shell server of a host.
 func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 	keys := make([]gossh.PublicKey, 0, len(o.AuthorizedKeys))
 
@@ -55,34 +57,25 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 	}
 
 	s := &Server{dc: dc, host: host, api: proxmox.NewLocal(dc, host)}
-	s.root = s.this().Root
+	s.root = s.currentHost().Root
 
-	if err := s.furnish(); err != nil {
+	if err := s.install(); err != nil {
 		return nil, fmt.Errorf("the shell of host %q: %w", host, err)
 	}
 
 	s.ssh = &ssh.Server{
 		Handler: s.session,
 		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
-			return ctx.User() == rootUser && contains(keys, key)
+			return ctx.User() == rootUser &&
+				slices.ContainsFunc(keys, func(k gossh.PublicKey) bool { return ssh.KeysEqual(k, key) })
 		},
 		PtyCallback:       func(ssh.Context, ssh.Pty) bool { return false },
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": s.sftp},
-		ChannelHandlers:   map[string]ssh.ChannelHandler{"session": strictSessions},
+		ChannelHandlers:   map[string]ssh.ChannelHandler{"session": restrictedSession},
 	}
 	s.ssh.AddHostKey(o.HostKey)
 
 	return s, nil
-}
-
-func contains(keys []gossh.PublicKey, key gossh.PublicKey) bool {
-	for _, k := range keys {
-		if bytes.Equal(k.Marshal(), key.Marshal()) {
-			return true
-		}
-	}
-
-	return false
 }
 
 // Serve accepts connections until Close; then it returns nil.
@@ -95,7 +88,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// Close ends listeners and connections; the commands of those connections are interrupted.
+// Close closes listeners and connections, which interrupts running commands.
 func (s *Server) Close() error {
 	err := s.ssh.Close()
 	if errors.Is(err, net.ErrClosed) {
@@ -105,9 +98,9 @@ func (s *Server) Close() error {
 	return err
 }
 
-// furnish installs the operating system, and commands for `command -v` to find.
-func (s *Server) furnish() error {
-	if err := s.system.Furnish(s.this()); err != nil {
+// install installs the operating system, and stubs that `command -v` finds.
+func (s *Server) install() error {
+	if err := s.system.Furnish(s.currentHost()); err != nil {
 		return err
 	}
 
@@ -121,9 +114,9 @@ func (s *Server) furnish() error {
 
 	for name := range s.commands() {
 		stub := fmt.Sprintf(
-			"#!/bin/sh\necho '%s: the lab answers this command only where a script calls it itself' >&2\nexit 126\n", name,
+			"#!/bin/sh\necho '%s: the lab supports this command only when a script calls it directly' >&2\nexit 126\n", name,
 		)
-		//nolint:gosec // it has to look like a command
+		//nolint:gosec // `command -v` requires an executable
 		if err := os.WriteFile(filepath.Join(s.root, "usr/sbin", name), []byte(stub), 0o700); err != nil {
 			return err
 		}
@@ -131,3 +124,12 @@ func (s *Server) furnish() error {
 
 	return nil
 }
+
+func (s *Server) currentHost() datacentre.Host {
+	h, _ := s.dc.Host(s.host)
+
+	return h
+}
+
+// sleep waits for a modelled duration.
+func (s *Server) sleep(ctx context.Context, d time.Duration) error { return s.dc.Clock().Sleep(ctx, d) }

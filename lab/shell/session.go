@@ -25,24 +25,24 @@ const (
 	statusKilled      = 128 + 9
 )
 
-// errSignal ends a command that the client sent a signal.
-type errSignal struct{ status int }
+// signalError is the cause that ends a command to which the client sent a signal.
+type signalError struct{ status int }
 
-func (e errSignal) Error() string { return fmt.Sprintf("signal %d", e.status-128) }
+func (e signalError) Error() string { return fmt.Sprintf("signal %d", e.status-128) }
 
-func signals() map[ssh.Signal]int {
+func signalStatuses() map[ssh.Signal]int {
 	return map[ssh.Signal]int{
 		ssh.SIGTERM: statusTerminated, ssh.SIGINT: statusInterrupted, ssh.SIGHUP: statusHungUp, ssh.SIGKILL: statusKilled,
 	}
 }
 
-// session runs one command, which the client names: there is no shell of its own to talk to. The command ends with its
-// client: at a signal, when the connection breaks, or when no one takes its output any more.
+// session runs the client's command; there are no interactive shells. The command ends with its client: on a signal, on
+// a lost connection, or when its output cannot be delivered.
 func (s *Server) session(session ssh.Session) {
-	ctx, end := context.WithCancelCause(session.Context())
-	defer end(nil)
+	ctx, cancel := context.WithCancelCause(session.Context())
+	defer cancel(nil)
 
-	// More room than any client fills: the SSH library holds a lock while it delivers.
+	// Larger than any client needs: the SSH library holds a lock while it sends.
 	received := make(chan ssh.Signal, 1024)
 	session.Signals(received)
 
@@ -50,8 +50,8 @@ func (s *Server) session(session ssh.Session) {
 		for {
 			select {
 			case signal := <-received:
-				if status, known := signals()[signal]; known {
-					end(errSignal{status})
+				if status, known := signalStatuses()[signal]; known {
+					cancel(signalError{status})
 				}
 			case <-ctx.Done():
 				return
@@ -60,65 +60,65 @@ func (s *Server) session(session ssh.Session) {
 	}()
 
 	status := s.run(ctx, session.RawCommand(), s.environment(session.Environ()),
-		session, &output{session, end}, &output{session.Stderr(), end})
+		session, &output{session, cancel}, &output{session.Stderr(), cancel})
 	_ = session.Exit(status)
 }
 
-// output ends a command whose client no longer listens.
+// output ends a command whose client does not read its output.
 type output struct {
 	io.Writer
 
-	end context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	n, err := o.Writer.Write(b)
 	if err != nil {
-		o.end(errSignal{statusHungUp})
+		o.cancel(signalError{statusHungUp})
 	}
 
 	return n, err
 }
 
-// environment is what sshd gives a login of root, and what the client sent along.
-func (s *Server) environment(sent []string) []string {
-	path := s.inside("/", "/usr/sbin")
-	if own := os.Getenv("PATH"); own != "" {
-		path += ":" + own
+// environment returns the variables that sshd sets at a login of root, and those that the client sent.
+func (s *Server) environment(fromClient []string) []string {
+	path := s.localPath("/", "/usr/sbin")
+	if localPATH := os.Getenv("PATH"); localPATH != "" {
+		path += ":" + localPATH
 	}
 
-	base := []string{
-		"HOST_ROOT=" + s.root, "HOME=" + s.inside("/", "/root"), "TMPDIR=" + s.inside("/", "/tmp"), "PATH=" + path,
+	env := []string{
+		"HOST_ROOT=" + s.root, "HOME=" + s.localPath("/", "/root"), "TMPDIR=" + s.localPath("/", "/tmp"), "PATH=" + path,
 		"USER=" + rootUser, "LOGNAME=" + rootUser, "SHELL=/bin/bash", "LANG=C.UTF-8",
 	}
 
-	for _, variable := range sent {
+	for _, variable := range fromClient {
 		name, _, _ := strings.Cut(variable, "=")
 		if syntax.ValidName(name) && name != "PATH" {
-			base = append(base, variable)
+			env = append(env, variable)
 		}
 	}
 
-	return base
+	return env
 }
 
-// run interprets a command as bash would and returns its exit status.
+// run interprets a command like bash and returns its exit status.
 func (s *Server) run(ctx context.Context, command string, environ []string, in io.Reader, out, errOut io.Writer) int {
-	// What /proc says changes with the VMs.
+	// /proc depends on the VMs.
 	if err := s.dc.ShowHost(s.host); err != nil {
 		fmt.Fprintf(errOut, "lab: %s\n", err) //nolint:errcheck
 	}
 
-	runner, err := s.runner(environ, s.inside("/", "/root"), in, out, errOut)
+	runner, err := s.runner(environ, s.localPath("/", "/root"), in, out, errOut)
 	if err != nil {
 		fmt.Fprintf(errOut, "bash: %s\n", err) //nolint:errcheck
 
 		return statusFailed
 	}
 
-	err = runText(ctx, runner, command, "bash")
+	err = runScript(ctx, runner, command, "bash")
 
-	return statusOf(ctx, err, errOut)
+	return exitStatus(ctx, err, errOut)
 }
 
 func (s *Server) runner(
@@ -128,7 +128,7 @@ func (s *Server) runner(
 		interp.Env(expand.ListEnviron(environ...)),
 		interp.Dir(dir),
 		interp.StdIO(in, out, errOut),
-		interp.CallHandler(s.call),
+		interp.CallHandler(s.callHandler),
 		interp.OpenHandler(s.open),
 		interp.StatHandler(s.stat),
 		interp.AccessHandler(s.access),
@@ -139,24 +139,24 @@ func (s *Server) runner(
 	return interp.New(append(options, more...)...)
 }
 
-// errSyntax is a script that cannot be read.
-type errSyntax struct{ error }
+// syntaxError is a script that cannot be parsed.
+type syntaxError struct{ error }
 
-func runText(ctx context.Context, runner *interp.Runner, text, name string) error {
+func runScript(ctx context.Context, runner *interp.Runner, text, name string) error {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), name)
 	if err != nil {
-		return errSyntax{err}
+		return syntaxError{err}
 	}
 
 	return runner.Run(ctx, file)
 }
 
-// statusOf turns the end of a script into an exit status, and says on standard error what the interpreter could not do.
-func statusOf(ctx context.Context, err error, errOut io.Writer) int {
+// exitStatus returns a script's exit status, and prints errors of the interpreter to standard error.
+func exitStatus(ctx context.Context, err error, errOut io.Writer) int {
 	var (
-		signal errSignal
-		wrong  errSyntax
-		exit   interp.ExitStatus
+		signal    signalError
+		syntaxErr syntaxError
+		exit      interp.ExitStatus
 	)
 
 	switch {
@@ -168,7 +168,7 @@ func statusOf(ctx context.Context, err error, errOut io.Writer) int {
 		return statusHungUp
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.As(err, &wrong):
+	case errors.As(err, &syntaxErr):
 		fmt.Fprintf(errOut, "bash: %s\n", err) //nolint:errcheck
 
 		return statusUsage

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-func TestACommandEndsWithItsClient(t *testing.T) {
+func TestCommandEndsWithClient(t *testing.T) {
 	t.Parallel()
 
 	// At this speed an import takes longer than any test.
-	slow := hostOptions{speed: 0.001, empty: true}
+	slow := hostOptions{speed: 0.001, noImage: true}
 	creating := func(h *host) func() bool {
 		return func() bool {
 			for _, task := range h.dc.Tasks() {
@@ -70,7 +70,7 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 	}
 }
 
-func TestOnlyRootWithItsKeyGetsIn(t *testing.T) {
+func TestOnlyRootKeyLogsIn(t *testing.T) {
 	t.Parallel()
 
 	h := fast(t)
@@ -95,7 +95,7 @@ func TestOnlyRootWithItsKeyGetsIn(t *testing.T) {
 	}
 }
 
-func TestFilesOverSFTP(t *testing.T) {
+func TestSFTP(t *testing.T) {
 	t.Parallel()
 
 	h := fast(t)
@@ -122,5 +122,5 @@ func TestFilesOverSFTP(t *testing.T) {
 	require.Error(t, files.Remove("/etc/a/b/c"))
 
 	_, err = files.Stat("/../../../etc/passwd")
-	assert.ErrorIs(t, err, os.ErrNotExist, "no path leads out of the root")
+	assert.ErrorIs(t, err, os.ErrNotExist, "paths cannot leave the root")
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// sftp serves the host's files for reading, as scp asks for them: all of them below the root folder.
+// sftp serves the host's files read-only, for scp; all paths are inside the root folder.
 func (s *Server) sftp(session ssh.Session) {
-	files := rooted{s}
+	files := hostFS{s}
 	server := sftp.NewRequestServer(session,
 		sftp.Handlers{FileGet: files, FilePut: files, FileCmd: files, FileList: files},
 		sftp.WithStartDirectory("/root"))
@@ -25,28 +25,28 @@ func (s *Server) sftp(session ssh.Session) {
 	}
 }
 
-type rooted struct{ s *Server }
+type hostFS struct{ s *Server }
 
-func (r rooted) path(request *sftp.Request) string { return r.s.inside("/", request.Filepath) }
+func (r hostFS) path(request *sftp.Request) string { return r.s.localPath("/", request.Filepath) }
 
 // Fileread opens a file for reading.
-func (r rooted) Fileread(request *sftp.Request) (io.ReaderAt, error) { return os.Open(r.path(request)) }
+func (r hostFS) Fileread(request *sftp.Request) (io.ReaderAt, error) { return os.Open(r.path(request)) }
 
-// Filewrite refuses to write: scripts do that.
-func (r rooted) Filewrite(*sftp.Request) (io.WriterAt, error) { return nil, sftp.ErrSSHFxOpUnsupported }
+// Filewrite is not supported: only scripts write.
+func (r hostFS) Filewrite(*sftp.Request) (io.WriterAt, error) { return nil, sftp.ErrSSHFxOpUnsupported }
 
-// Filecmd refuses to change the file system.
-func (r rooted) Filecmd(*sftp.Request) error { return sftp.ErrSSHFxOpUnsupported }
+// Filecmd is not supported.
+func (r hostFS) Filecmd(*sftp.Request) error { return sftp.ErrSSHFxOpUnsupported }
 
-// Filelist answers what is there.
-func (r rooted) Filelist(request *sftp.Request) (sftp.ListerAt, error) {
+// Filelist lists a folder or returns a file's information.
+func (r hostFS) Filelist(request *sftp.Request) (sftp.ListerAt, error) {
 	if request.Method == "List" {
 		entries, err := os.ReadDir(r.path(request))
 		if err != nil {
 			return nil, err
 		}
 
-		list := make(infos, 0, len(entries))
+		list := make(fileInfos, 0, len(entries))
 
 		for _, entry := range entries {
 			if info, err := entry.Info(); err == nil {
@@ -62,13 +62,13 @@ func (r rooted) Filelist(request *sftp.Request) (sftp.ListerAt, error) {
 		return nil, err
 	}
 
-	return infos{info}, nil
+	return fileInfos{info}, nil
 }
 
-type infos []fs.FileInfo
+type fileInfos []fs.FileInfo
 
-// ListAt copies a part of the list.
-func (l infos) ListAt(part []fs.FileInfo, offset int64) (int, error) {
+// ListAt implements sftp.ListerAt.
+func (l fileInfos) ListAt(part []fs.FileInfo, offset int64) (int, error) {
 	if offset >= int64(len(l)) {
 		return 0, io.EOF
 	}

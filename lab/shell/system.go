@@ -9,14 +9,14 @@ import (
 	"talos-proxmox/lab/hostos"
 )
 
-// form is a command that scripts call with these arguments alone: any others are refused by name.
-func (s *Server) form(arguments string, answer func(c call, h datacentre.Host) error) command {
+// exactArgs is a command that accepts only these arguments.
+func (s *Server) exactArgs(arguments string, answer func(c call, h datacentre.Host) error) command {
 	return func(_ context.Context, c call) error {
 		if strings.Join(c.words[1:], " ") != arguments {
-			return usageError{fmt.Sprintf("ERROR: the lab's %s has no such command\nUSAGE: %[1]s %s", c.words[0], arguments)}
+			return usageError{fmt.Sprintf("ERROR: the lab's %s does not support these arguments\nUSAGE: %[1]s %s", c.words[0], arguments)}
 		}
 
-		return answer(c, s.this())
+		return answer(c, s.currentHost())
 	}
 }
 
@@ -38,13 +38,13 @@ func (s *Server) pveVersion(c call, h datacentre.Host) error {
 	return nil
 }
 
-// reboot has the host go down a moment later.
+// reboot starts a reboot of the host and returns at once.
 func (s *Server) reboot(_ call, h datacentre.Host) error { return s.dc.RebootHost(h.Name) }
 
-// noContainers is what pct lists.
-func (s *Server) noContainers(call, datacentre.Host) error { return nil }
+// pctList lists no containers.
+func (s *Server) pctList(call, datacentre.Host) error { return nil }
 
-// pciClasses are names of the PCI ID database.
+// pciClasses are class names of the PCI ID database.
 var pciClasses = map[string]string{
 	"0106": "SATA controller",
 	"0108": "Non-Volatile memory controller",
@@ -59,7 +59,7 @@ var pciClasses = map[string]string{
 	"0c03": "USB controller", "0c05": "SMBus",
 }
 
-// lspci prints the devices with numbers, names and drivers.
+// lspci prints the devices with ids, names and drivers.
 func (s *Server) lspci(c call, h datacentre.Host) error {
 	for _, p := range h.PCI {
 		class := p.Class[2:6]

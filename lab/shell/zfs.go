@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// pool finds a pool by the name of one of its datasets, or its own; it says where there is none.
-func (s *Server) pool(c call, dataset string) (datacentre.ZPool, error) {
+// findPool returns the pool of a dataset, or prints that there is none.
+func (s *Server) findPool(c call, dataset string) (datacentre.ZPool, error) {
 	name, _, _ := strings.Cut(dataset, "/")
-	all := s.this().Pools
+	all := s.currentHost().Pools
 
 	i := slices.IndexFunc(all, func(p datacentre.ZPool) bool { return p.Name == name })
 	if i < 0 {
@@ -26,13 +26,13 @@ func (s *Server) pool(c call, dataset string) (datacentre.ZPool, error) {
 	return all[i], nil
 }
 
-// zpool is zpool list -Hp -o <columns>, zpool get -Hp -o value <property> <pool> and zpool status <pool>.
+// zpool implements zpool list -Hp -o <columns>, zpool get -Hp -o value <property> <pool> and zpool status <pool>.
 func (s *Server) zpool(_ context.Context, c call) error {
 	words := c.words[1:]
 
 	switch {
 	case len(words) == 4 && strings.Join(words[:3], " ") == "list -Hp -o":
-		for _, p := range s.this().Pools {
+		for _, p := range s.currentHost().Pools {
 			if err := s.printProperties(c, s.poolProperties(p), words[3]); err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func (s *Server) zpool(_ context.Context, c call) error {
 
 		return nil
 	case len(words) == 6 && strings.Join(words[:4], " ") == "get -Hp -o value":
-		p, err := s.pool(c, words[5])
+		p, err := s.findPool(c, words[5])
 		if err != nil {
 			return err
 		}
@@ -49,18 +49,18 @@ func (s *Server) zpool(_ context.Context, c call) error {
 	case len(words) == 2 && words[0] == "status":
 		return s.zpoolStatus(c, words[1])
 	default:
-		return usageError{"usage: the lab's zpool has list -Hp -o, get -Hp -o value and status"}
+		return usageError{"usage: the lab's zpool supports list -Hp -o, get -Hp -o value and status"}
 	}
 }
 
-// zfs is zfs get -Hp -o value <property> <dataset>, of properties that advice is given about.
+// zfs implements zfs get -Hp -o value <property> <dataset> for the properties that the program gives advice on.
 func (s *Server) zfs(_ context.Context, c call) error {
 	words := c.words[1:]
 	if len(words) != 6 || strings.Join(words[:4], " ") != "get -Hp -o value" {
-		return usageError{"usage: the lab's zfs has get -Hp -o value"}
+		return usageError{"usage: the lab's zfs supports get -Hp -o value"}
 	}
 
-	if _, err := s.pool(c, words[5]); err != nil {
+	if _, err := s.findPool(c, words[5]); err != nil {
 		return err
 	}
 
@@ -77,7 +77,7 @@ func (s *Server) poolProperties(p datacentre.ZPool) map[string]string {
 	}
 }
 
-// printProperties prints the named ones in a line, separated by tabs.
+// printProperties prints the named properties in a line, separated by tabs.
 func (s *Server) printProperties(c call, all map[string]string, names string) error {
 	var line []string
 
@@ -98,7 +98,7 @@ func (s *Server) printProperties(c call, all map[string]string, names string) er
 }
 
 func (s *Server) zpoolStatus(c call, name string) error {
-	p, err := s.pool(c, name)
+	p, err := s.findPool(c, name)
 	if err != nil {
 		return err
 	}

@@ -19,26 +19,26 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-func newFault(f *folders) *cobra.Command {
+func newFault(f *globalFlags) *cobra.Command {
 	fault := &cobra.Command{
 		Use: "fault", Args: cobra.NoArgs,
 		Short: "Inject faults: calls, tasks, hosts, the quorum, storages, locks, sessions",
-		Long: `Make things go wrong, as they do in data centres, and see what the program does.
+		Long: `Inject faults that occur in data centres, and see how the program handles them.
 
 A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --reverts, --no-network,
---no-package, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to Proxmox's API
-(--method, --path). Rules hit forever, or --times often. All faults last until they are cleared, a restart of the lab
-included.`,
+--no-package, --expire-tickets), or a rule for tasks (--task, --start-fails) or for requests to Proxmox's API
+(--method, --path). A rule applies always, or --times times. Faults last until they are cleared, and survive a restart
+of the lab.`,
 	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
 
 	return fault
 }
 
-// startFailure is what PVE says when the process of a VM ends at once.
+// startFailure is PVE's error when a VM's process exits at once.
 const startFailure = "start failed: QEMU exited with code 1"
 
-func newFaultAdd(f *folders) *cobra.Command {
+func newFaultAdd(f *globalFlags) *cobra.Command {
 	var (
 		rule       datacentre.Fault
 		startFails bool
@@ -47,18 +47,18 @@ func newFaultAdd(f *folders) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Set a fault",
-		Example: `  lab fault add --offline --host pve2                              # 595 No route to host, and a dead shell
+		Example: `  lab fault add --offline --host pve2                              # 595 No route to host, and no SSH
   lab fault add --no-quorum                                        # reads work, writes are refused
-  lab fault add --full local-lvm --host pve1                       # nothing free on a storage
+  lab fault add --full local-lvm --host pve1                       # no free space on a storage
   lab fault add --lock backup --vmid 3000                          # VM is locked (backup)
-  lab fault add --hangs --vmid 3000                                # the machine never gets to its network
-  lab fault add --expire-tickets                                   # password sessions end with 401, tokens do not
+  lab fault add --hangs --vmid 3000                                # the machine hangs in its boot
+  lab fault add --expire-tickets                                   # tickets get 401, tokens remain valid
   lab fault add --start-fails --vmid 3000 --times 1                # start failed: QEMU exited with code 1
   lab fault add --task qmclone --delay 5m                          # slow tasks
   lab fault add --task qmcreate --warnings 1                       # tasks that end with WARNINGS: 1
   lab fault add --task qmclone --message "no space left on device" # tasks that fail
-  lab fault add --path '/nodes/pve2/.*' --reset               # connections are reset before the request is carried out
-  lab fault add --method POST --path '/clone$' --reset --after     # … or when it has been
+  lab fault add --path '/nodes/pve2/.*' --reset               # connections are reset before the request is executed
+  lab fault add --method POST --path '/clone$' --reset --after     # … or afterwards
   lab fault add --path '/tasks/' --delay 30s                       # slow answers
   lab fault add --method PUT --path '/qemu/.*/config' --status 500 --message "got timeout"`,
 		Args: cobra.NoArgs,
@@ -76,7 +76,7 @@ func newFaultAdd(f *folders) *cobra.Command {
 				return err
 			}
 
-			cmd.Printf("Fault %d is set. `lab fault clear %d` takes it away.\n", id, id)
+			cmd.Printf("Fault %d is set. `lab fault clear %[1]d` clears it.\n", id)
 
 			return nil
 		},
@@ -84,7 +84,7 @@ func newFaultAdd(f *folders) *cobra.Command {
 
 	faultFlags(cmd, &rule)
 	cmd.Flags().BoolVar(&startFails, "start-fails", false, "VMs do not start")
-	combineFaultFlags(cmd)
+	constrainFaultFlags(cmd)
 
 	return cmd
 }
@@ -96,10 +96,10 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags.StringVar(&rule.Full, "full", "", "the storage of this name, of --host or of all hosts, is full")
 	flags.StringVar(&rule.Lock, "lock", "", "--vmid is locked for this reason, such as backup")
 	flags.BoolVar(&rule.Hangs, "hangs", false, "the machine of --vmid hangs in its boot")
-	flags.BoolVar(&rule.Reverts, "reverts", false, "no system that an upgrade installs on --vmid starts")
-	flags.BoolVar(&rule.NoNetwork, "no-network", false, "nothing answers on the cards of --vmid; of Talos, nobody gets through to its API")
-	flags.StringVar(&rule.NoPackage, "no-package", "", "the mirrors of systems do not have this package")
-	flags.BoolVar(&rule.ExpireTickets, "expire-tickets", false, "sessions begun with a password before now have expired")
+	flags.BoolVar(&rule.Reverts, "reverts", false, "upgraded systems on --vmid fail to boot")
+	flags.BoolVar(&rule.NoNetwork, "no-network", false, "--vmid has no network; on Talos, only its API is unreachable")
+	flags.StringVar(&rule.NoPackage, "no-package", "", "package mirrors lack this package")
+	flags.BoolVar(&rule.ExpireTickets, "expire-tickets", false, "tickets issued until now have expired")
 
 	flags.StringVar(&rule.Task, "task", "", "tasks of this type, such as qmclone; * for all")
 	flags.StringVar(&rule.Method, "method", "", "requests of this method")
@@ -107,24 +107,24 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags.StringVar(&rule.Host, "host", "", "only on this host")
 	flags.IntVar(&rule.VMID, "vmid", 0, "the VM of --lock, --hangs, --reverts and --no-network; with --task: only tasks of this VM")
 
-	flags.DurationVar(&rule.Delay, "delay", time.Duration(0), "modelled time that passes first")
-	flags.IntVar(&rule.Status, "status", 0, "HTTP status of the answer (default 500)")
-	flags.StringVar(&rule.Message, "message", "", "the answer's reason, or what the task ends with")
-	flags.IntVar(&rule.Warnings, "warnings", 0, "with --task: the work is done, and the task ends with so many warnings")
-	flags.BoolVar(&rule.Reset, "reset", false, "break the connection instead of answering")
-	flags.BoolVar(&rule.After, "after", false, "with --reset: only after the request was carried out")
-	flags.IntVar(&rule.Times, "times", 0, "how often the fault hits; 0 = always")
+	flags.DurationVar(&rule.Delay, "delay", time.Duration(0), "delay in modelled time")
+	flags.IntVar(&rule.Status, "status", 0, "HTTP status of the response (default 500)")
+	flags.StringVar(&rule.Message, "message", "", "the response's reason, or the task's error")
+	flags.IntVar(&rule.Warnings, "warnings", 0, "with --task: the task succeeds with this number of warnings")
+	flags.BoolVar(&rule.Reset, "reset", false, "reset the connection instead of responding")
+	flags.BoolVar(&rule.After, "after", false, "with --reset: after the request was executed")
+	flags.IntVar(&rule.Times, "times", 0, "how often the fault applies; 0 = always")
 }
 
-// combineFaultFlags has a fault be one thing, and refuses what has no meaning with it.
-func combineFaultFlags(cmd *cobra.Command) {
+// constrainFaultFlags restricts a fault to one kind, and to the flags that are meaningful with it.
+func constrainFaultFlags(cmd *cobra.Command) {
 	states := strings.Fields("offline no-quorum full lock hangs reverts no-network no-package expire-tickets")
 	tasks, requests := []string{"task", "start-fails"}, []string{"method", "path"}
 	kinds := slices.Concat(states, tasks, requests)
 
 	cmd.MarkFlagsOneRequired(kinds...)
 
-	without := func(list []string, others string) {
+	exclude := func(list []string, others string) {
 		for _, flag := range list {
 			for other := range strings.FieldsSeq(others) {
 				cmd.MarkFlagsMutuallyExclusive(flag, other)
@@ -136,13 +136,13 @@ func combineFaultFlags(cmd *cobra.Command) {
 		cmd.MarkFlagsMutuallyExclusive(append(slices.Concat(states, tasks), request)...)
 	}
 
-	without(states, "delay message status reset after times warnings")
-	without(tasks, "status reset after")
-	without(requests, "vmid warnings")
-	without([]string{"message"}, "start-fails warnings reset")
-	without([]string{"reset"}, "status")
-	without(strings.Fields("offline full no-quorum no-package expire-tickets"), "vmid")
-	without(strings.Fields("no-quorum lock hangs reverts no-network no-package expire-tickets"), "host")
+	exclude(states, "delay message status reset after times warnings")
+	exclude(tasks, "status reset after")
+	exclude(requests, "vmid warnings")
+	exclude([]string{"message"}, "start-fails warnings reset")
+	exclude([]string{"reset"}, "status")
+	exclude(strings.Fields("offline full no-quorum no-package expire-tickets"), "vmid")
+	exclude(strings.Fields("no-quorum lock hangs reverts no-network no-package expire-tickets"), "host")
 }
 
 var (
@@ -155,7 +155,7 @@ var (
 	}
 )
 
-// checkFault finds what is wrong with a fault in itself; what the data centre does not have, it says itself.
+// checkFault validates a fault; the data centre itself refuses what it does not have.
 func checkFault(f datacentre.Fault) error {
 	locks, _ := schema.Config("lock")
 
@@ -166,7 +166,7 @@ func checkFault(f datacentre.Fault) error {
 		{"--lock", f.Lock, locks.Enum}, {"--task", f.Task, faultTasks}, {"--method", strings.ToUpper(f.Method), faultMethods},
 	} {
 		if v.value != "" && !slices.Contains(v.known, v.value) {
-			return fmt.Errorf("%s %q: there is none: use one of %s", v.option, v.value, strings.Join(v.known, ", "))
+			return fmt.Errorf("%s %q is unknown: use one of %s", v.option, v.value, strings.Join(v.known, ", "))
 		}
 	}
 
@@ -178,27 +178,27 @@ func checkFault(f datacentre.Fault) error {
 
 	switch {
 	case f.Offline && f.Host == "":
-		return errors.New("--offline: state which --host")
+		return errors.New("--offline: set --host")
 	case (f.Lock != "" || f.Hangs || f.Reverts || f.NoNetwork) && f.VMID == 0:
-		return errors.New("--lock, --hangs, --reverts, --no-network: state which --vmid")
+		return errors.New("--lock, --hangs, --reverts, --no-network: set --vmid")
 	case f.Task+f.Method+f.Path != "" && !effect:
-		return errors.New("--task, --method, --path: state what happens: --message, --delay, --status, --reset or --warnings")
+		return errors.New("--task, --method, --path: set an effect: --message, --delay, --status, --reset or --warnings")
 	case f.Warnings < 0:
-		return fmt.Errorf("--warnings %d: set how many, from 1 on", f.Warnings)
+		return fmt.Errorf("--warnings %d: set at least 1", f.Warnings)
 	case f.After && !f.Reset:
-		return errors.New("--after: goes with --reset")
+		return errors.New("--after: requires --reset")
 	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
 		return fmt.Errorf("--status %d: use one from 400 to 599", f.Status)
 	case f.Delay < 0:
-		return fmt.Errorf("--delay %s: a time does not run backwards: use one like 30s", f.Delay)
+		return fmt.Errorf("--delay %s: set a positive duration such as 30s", f.Delay)
 	case f.Times < 0:
-		return fmt.Errorf("--times %d: set how often, or 0 for always", f.Times)
+		return fmt.Errorf("--times %d: set a positive number, or 0 for always", f.Times)
 	default:
 		return nil
 	}
 }
 
-func newFaultList(f *folders) *cobra.Command {
+func newFaultList(f *globalFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the faults",
@@ -216,7 +216,7 @@ func newFaultList(f *folders) *cobra.Command {
 			}
 
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "FAULT\tWHAT\tEFFECT\tHITS LEFT")
+			fmt.Fprintln(table, "FAULT\tTARGET\tEFFECT\tTIMES LEFT")
 
 			for _, fault := range list {
 				fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", fault.ID, faultTarget(fault), faultEffect(fault), faultTimes(fault))
@@ -264,15 +264,15 @@ func faultEffect(fault datacentre.Fault) string {
 	case fault.NoQuorum:
 		return "no quorum"
 	case fault.ExpireTickets:
-		return "those begun before " + fault.Since.Format(time.TimeOnly) + " have expired"
+		return "tickets issued before " + fault.Since.Format(time.TimeOnly) + " have expired"
 	case fault.Hangs:
 		return "hangs in its boot"
 	case fault.Reverts:
-		return "goes back to the system before an upgrade"
+		return "rolls back upgrades"
 	case fault.NoNetwork:
 		return "no network"
 	case fault.NoPackage != "":
-		return "no mirror has it"
+		return "not on mirrors"
 	case fault.Lock != "":
 		return "locked (" + fault.Lock + ")"
 	case fault.Offline:
@@ -288,9 +288,9 @@ func faultEffect(fault datacentre.Fault) string {
 
 	switch {
 	case fault.Reset && fault.After:
-		effects = append(effects, "connection reset when it is carried out")
+		effects = append(effects, "connection reset after execution")
 	case fault.Reset:
-		effects = append(effects, "connection reset before it is carried out")
+		effects = append(effects, "connection reset before execution")
 	case fault.Warnings > 0:
 		effects = append(effects, fmt.Sprintf("ends with WARNINGS: %d", fault.Warnings))
 	case fault.Task != "" && fault.Message != "":
@@ -298,7 +298,7 @@ func faultEffect(fault datacentre.Fault) string {
 	case fault.Status != 0 || fault.Message != "":
 		effects = append(effects, strings.TrimSpace(fmt.Sprintf("answers %d %s", cmp.Or(fault.Status, 500), fault.Message)))
 	default:
-		effects = append(effects, "continues as usual")
+		effects = append(effects, "continues normally")
 	}
 
 	return strings.Join(effects, ", ")
@@ -312,7 +312,7 @@ func faultTimes(fault datacentre.Fault) string {
 	return strconv.Itoa(fault.Times)
 }
 
-func newFaultClear(f *folders) *cobra.Command {
+func newFaultClear(f *globalFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "clear [FAULT…]",
 		Short: "Remove the faults with these numbers, or all",
@@ -322,7 +322,7 @@ func newFaultClear(f *folders) *cobra.Command {
 			for _, arg := range args {
 				id, err := strconv.Atoi(arg)
 				if err != nil {
-					return fmt.Errorf("%q is not the number of a fault: `lab fault list` shows them", arg)
+					return fmt.Errorf("%q is not the number of a fault: see `lab fault list`", arg)
 				}
 
 				ids = append(ids, id)
@@ -333,9 +333,9 @@ func newFaultClear(f *folders) *cobra.Command {
 			}
 
 			if len(ids) == 0 {
-				cmd.Println("All faults are gone.")
+				cmd.Println("All faults are cleared.")
 			} else {
-				cmd.Printf("Gone: %s.\n", strings.Join(args, ", "))
+				cmd.Printf("Cleared: %s.\n", strings.Join(args, ", "))
 			}
 
 			return nil

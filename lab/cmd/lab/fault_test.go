@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAFaultIsOneThing(t *testing.T) {
+func TestFaultFlagGroups(t *testing.T) {
 	t.Parallel()
 
 	for line, want := range map[string]string{
@@ -22,20 +22,20 @@ func TestAFaultIsOneThing(t *testing.T) {
 		"--path /x --reset --status 500":    "[reset status] were all set",
 		"--start-fails --message x":         "[message start-fails] were all set",
 		"--task x --message x --warnings 1": "[message warnings] were all set",
-		"--offline":                         "--offline: state which --host",
-		"--hangs":                           "state which --vmid",
-		"--lock lunch --vmid 100":           `--lock "lunch": there is none: use one of backup,`,
-		"--task clone --message x":          `--task "clone": there is none: use one of *, download`,
-		"--task qmclone":                    "state what happens: --message",
-		"--task qmclone --warnings -1":      "--warnings -1: set how many",
+		"--offline":                         "--offline: set --host",
+		"--hangs":                           "--no-network: set --vmid",
+		"--lock lunch --vmid 100":           `--lock "lunch" is unknown: use one of backup,`,
+		"--task clone --message x":          `--task "clone" is unknown: use one of *, download`,
+		"--task qmclone":                    "set an effect: --message",
+		"--task qmclone --warnings -1":      "--warnings -1: set at least 1",
 		"--path ( --reset":                  `--path "(": not a regular expression`,
-		"--method FETCH --reset":            `--method "FETCH": there is none: use one of GET, POST, PUT, DELETE`,
+		"--method FETCH --reset":            `--method "FETCH" is unknown: use one of GET, POST, PUT, DELETE`,
 		"--path /x --status 200":            "--status 200: use one from 400 to 599",
-		"--path /x --delay 1s --after":      "--after: goes with --reset",
-		"--path /x --delay -1s":             "--delay -1s: a time does not run backwards",
-		"--path /x --reset --times -1":      "--times -1: set how often",
+		"--path /x --delay 1s --after":      "--after: requires --reset",
+		"--path /x --delay -1s":             "--delay -1s: set a positive duration",
+		"--path /x --reset --times -1":      "--times -1: set a positive number",
 	} {
-		cmd := newFaultAdd(&folders{dir: t.TempDir()})
+		cmd := newFaultAdd(&globalFlags{dir: t.TempDir()})
 		cmd.SetArgs(strings.Fields(line))
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		assert.ErrorContains(t, cmd.Execute(), want, line)
@@ -45,7 +45,7 @@ func TestAFaultIsOneThing(t *testing.T) {
 		"--offline --host pve2", "--lock backup --vmid 1", "--start-fails --vmid 1 --times 1", "--task qmclone --delay 5m --host pve1",
 		"--method POST --path /clone$ --reset --after", "--path /x --message busy --status 500 --delay 1s",
 	} {
-		cmd := newFaultAdd(&folders{dir: t.TempDir()})
+		cmd := newFaultAdd(&globalFlags{dir: t.TempDir()})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		assert.NoError(t, cmd.ParseFlags(strings.Fields(line)), line)
 		assert.NoError(t, cmd.ValidateFlagGroups(), line)

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/datacentre"
 )
 
-func newHost(f *folders) *cobra.Command {
+func newHost(f *globalFlags) *cobra.Command {
 	host := &cobra.Command{
 		Use: "host", Short: "Inspect Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs,
 	}
@@ -25,7 +26,7 @@ func newHost(f *folders) *cobra.Command {
 	return host
 }
 
-func newHostList(f *folders) *cobra.Command {
+func newHostList(f *globalFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "Show kernel, command line, IOMMU, GPUs and their drivers of hosts",
@@ -113,7 +114,7 @@ func driver(h datacentre.Host, p datacentre.PCIDevice) string {
 	return "no driver"
 }
 
-// gpus are a host's GPUs with their drivers, for a table.
+// gpus returns a host's GPUs with their drivers for a table.
 func gpus(h datacentre.Host) string {
 	var list []string
 
@@ -126,8 +127,8 @@ func gpus(h datacentre.Host) string {
 	return strings.Join(list, ", ")
 }
 
-func newHostReboot(f *folders) *cobra.Command {
-	var wait bool
+func newHostReboot(f *globalFlags) *cobra.Command {
+	var waitUp bool
 
 	cmd := &cobra.Command{
 		Use:   "reboot NAME",
@@ -139,51 +140,47 @@ func newHostReboot(f *folders) *cobra.Command {
 				return err
 			}
 
-			if !wait {
+			if !waitUp {
 				cmd.Printf("%s is rebooting. `lab host list` shows when it is back.\n", args[0])
 
 				return nil
 			}
 
-			return awaitHost(cmd.Context(), cmd, client, args[0])
+			return waitForHost(cmd.Context(), cmd, client, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is back")
+	cmd.Flags().BoolVar(&waitUp, "wait", true, "wait until it is back")
 
 	return cmd
 }
 
-// awaitHost waits until a host is up, or stays down for a reason.
-func awaitHost(ctx context.Context, cmd *cobra.Command, client *control.Client, name string) error {
-	for {
+// waitForHost waits until a host is up or failed to boot.
+func waitForHost(ctx context.Context, cmd *cobra.Command, client *control.Client, name string) error {
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		status, err := client.Status(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 
 		i := slices.IndexFunc(status.Hosts, func(h datacentre.Host) bool { return h.Name == name })
 		if i < 0 {
-			return fmt.Errorf("the lab has no host %q", name)
+			return false, fmt.Errorf("the lab has no host %q", name)
 		}
 
-		switch h := status.Hosts[i]; {
-		case h.Problem != "":
-			return errors.New(name + " " + hostState(h))
-		case !h.Rebooting:
+		h := status.Hosts[i]
+		if h.Problem != "" {
+			return false, errors.New(name + " " + hostState(h))
+		}
+
+		if !h.Rebooting {
 			cmd.Printf("%s is up with %s\n", name, h.Boot.CommandLine)
-
-			return nil
 		}
 
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return !h.Rebooting, nil
+	})
 }
 
-func newHostDisk(f *folders) *cobra.Command {
+func newHostDisk(f *globalFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:       "disk NAME full|read-only|ok",
 		Short:     "Make a host's root file system full, read-only, or normal again, with immediate effect",
@@ -206,17 +203,17 @@ func newHostDisk(f *folders) *cobra.Command {
 	}
 }
 
-func newHostChange(f *folders) *cobra.Command {
+func newHostChange(f *globalFlags) *cobra.Command {
 	var move, group, remove, iommu string
 
 	cmd := &cobra.Command{
 		Use:   "change NAME",
 		Short: "Change a host's hardware or firmware from its next boot on",
-		Example: `  lab host change pve1 --move 0000:01:00=0000:41:00       # the card is in another slot
-  lab host change pve1 --group 0000:01:00=0000:02:00.0    # the card shares its IOMMU group with the boot disk
+		Example: `  lab host change pve1 --move 0000:01:00=0000:41:00       # move a GPU to another slot
+  lab host change pve1 --group 0000:01:00=0000:02:00.0    # put it into the boot disk's IOMMU group
   lab host change pve1 --remove 0000:01:00
-  lab host change pve1 --iommu=off                        # in the firmware
-  lab host reboot pve1                                    # makes it so`,
+  lab host change pve1 --iommu=off                        # disable it in the firmware
+  lab host reboot pve1                                    # apply the changes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := parseChange(move, group, remove, iommu)
@@ -228,7 +225,7 @@ func newHostChange(f *folders) *cobra.Command {
 				return err
 			}
 
-			cmd.Printf("%s has it after its next boot: `lab host reboot %[1]s`\n", args[0])
+			cmd.Printf("%s changes at its next boot: `lab host reboot %[1]s`\n", args[0])
 
 			return nil
 		},
@@ -237,7 +234,7 @@ func newHostChange(f *folders) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&move, "move", "", "move a PCI device to another slot: FROM=TO")
 	flags.StringVar(&group, "group", "", "put a PCI device into the IOMMU group of another: SLOT=DEVICE")
-	flags.StringVar(&remove, "remove", "", "take the PCI device of this slot out")
+	flags.StringVar(&remove, "remove", "", "remove the PCI device of this slot")
 	flags.StringVar(&iommu, "iommu", "", "on or off, in the firmware")
 
 	return cmd
@@ -252,7 +249,7 @@ func parseChange(move, group, remove, iommu string) (datacentre.HostChange, erro
 	}{{"move", move, &change.MovePCI}, {"group", group, &change.GroupWith}} {
 		from, to, found := strings.Cut(flag.text, "=")
 		if flag.text != "" && (!found || to == "") {
-			return change, fmt.Errorf("--%s %q: write a pair, such as 0000:01:00=0000:41:00", flag.name, flag.text)
+			return change, fmt.Errorf("--%s %q is not a pair such as 0000:01:00=0000:41:00", flag.name, flag.text)
 		}
 
 		*flag.to = [2]string{from, to}
@@ -264,11 +261,11 @@ func parseChange(move, group, remove, iommu string) (datacentre.HostChange, erro
 		on := iommu == "on"
 		change.IOMMU = &on
 	default:
-		return change, fmt.Errorf("--iommu %q: write on or off", iommu)
+		return change, fmt.Errorf("--iommu %q: set on or off", iommu)
 	}
 
 	if (change == datacentre.HostChange{}) {
-		return change, errors.New("nothing to change: state --move, --group, --remove or --iommu")
+		return change, errors.New("nothing to change: set --move, --group, --remove or --iommu")
 	}
 
 	return change, nil

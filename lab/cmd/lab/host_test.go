@@ -24,7 +24,7 @@ func TestHostCommands(t *testing.T) {
 	)
 	assert.Regexp(t, `pve3 +127\.181\.0\.13 +up .* quiet +01:00\.0 nouveau`, c.run("status"))
 
-	assert.Contains(t, c.run("host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "after its next boot")
+	assert.Contains(t, c.run("host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "at its next boot")
 	assert.Contains(t, c.run("host", "list"), "0000:01:00.0", "not before")
 	assert.Contains(t, c.run("host", "reboot", "pve1"), "pve1 is up with initrd=")
 	assert.Contains(t, c.run("status"), "41:00.0 nouveau")
@@ -33,7 +33,7 @@ func TestHostCommands(t *testing.T) {
 	c.run("host", "reboot", "pve3")
 	assert.Contains(t, c.run("host", "list"), "IOMMU off")
 
-	// What was changed is still so when the lab starts again.
+	// Changes survive a restart of the lab.
 	c.run("stop")
 	c.run("start", "--network", c.network, "--speed", "1000", "--hosts", "3")
 	assert.Contains(t, c.run("status"), "41:00.0 nouveau")
@@ -42,7 +42,7 @@ func TestHostCommands(t *testing.T) {
 	assert.Regexp(t, `pve2 +127\.181\.0\.12 +up, disk full`, c.run("status"))
 	c.run("host", "disk", "pve2", "ok")
 	assert.NotContains(t, c.run("status"), "disk full")
-	assert.Contains(t, c.fails(1, "host", "disk", "pve2", "wet"), `a disk that is "wet": use full, read-only or nothing`)
+	assert.Contains(t, c.fails(1, "host", "disk", "pve2", "wet"), `disk state "wet" is unknown: use full, read-only or ok`)
 
 	assert.Contains(
 		t, c.fails(1, "host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "slot 0000:41:00 is taken by NVIDIA",
@@ -51,14 +51,14 @@ func TestHostCommands(t *testing.T) {
 	assert.Contains(t, c.fails(1, "host", "reboot", "pve9"), "hostname lookup 'pve9' failed")
 }
 
-func TestAChangeIsRead(t *testing.T) {
+func TestParseChange(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct{ move, group, iommu, want string }{
-		"nothing":            {want: "nothing to change: state --move, --group, --remove or --iommu"},
-		"half a pair":        {move: "0000:01:00", want: `--move "0000:01:00": write a pair`},
-		"a pair without end": {group: "0000:01:00=", want: `--group "0000:01:00=": write a pair`},
-		"a switch":           {iommu: "maybe", want: `--iommu "maybe": write on or off`},
+		"nothing":            {want: "nothing to change: set --move, --group, --remove or --iommu"},
+		"half a pair":        {move: "0000:01:00", want: `--move "0000:01:00" is not a pair`},
+		"a pair without end": {group: "0000:01:00=", want: `--group "0000:01:00=" is not a pair`},
+		"a switch":           {iommu: "maybe", want: `--iommu "maybe": set on or off`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

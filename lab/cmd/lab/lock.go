@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// errRunning is the error while another operation runs.
-var errRunning = errors.New("another up, preview, refresh or destroy runs on this lab: wait for it, or stop it")
+// errRunInProgress is the error of a second concurrent operation.
+var errRunInProgress = errors.New("another up, preview, refresh or destroy runs on this lab: wait for it, or stop it")
 
-// lockRuns makes sure that one engine operation runs at a time on a lab; the lock ends with the process, unlike the
-// backend's own. Closing the file gives it back.
-func lockRuns(dir string) (*os.File, error) {
+// lockRun allows one engine operation at a time on a lab. Unlike the backend's own lock, it ends with the process.
+// Closing the file releases it.
+func lockRun(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
+		return nil, fmt.Errorf("unable to create the lab's folder: %w", err)
 	}
 
 	lock, err := os.OpenFile(filepath.Join(dir, "run.lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -31,7 +31,7 @@ func lockRuns(dir string) (*os.File, error) {
 	_ = lock.Close()
 
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errRunning
+		return nil, errRunInProgress
 	}
 
 	return nil, fmt.Errorf("unable to take the lab's run lock: %w", err)

@@ -1,5 +1,5 @@
-// Command lab is a Proxmox data centre with Talos machines on this computer's loopback addresses, and the project's
-// program run on it by the real Pulumi engine.
+// Command lab simulates a Proxmox data centre with Talos machines on this computer's loopback addresses, and runs the
+// project's program on it with the real Pulumi engine.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 	"talos-proxmox/lab/providers"
 )
 
-// folders are the flags that every command has.
-type folders struct {
+// globalFlags are the flags of all commands.
+type globalFlags struct {
 	project string
 	dir     string
 }
@@ -45,7 +45,7 @@ func main() {
 }
 
 func newRoot() *cobra.Command {
-	f := &folders{}
+	f := &globalFlags{}
 
 	root := &cobra.Command{
 		Use:   "lab",
@@ -55,19 +55,19 @@ on loopback addresses. The project's program runs against it on the real Pulumi 
 touching your own Pulumi.
 
   lab start          start the lab in the background
-  lab up             bring the stack up on it
+  lab up             deploy the stack to it
   lab status         hosts, VMs and machines
-  lab destroy        remove what the stack made
-  lab stop           end the lab; its world stays in .lab/`,
+  lab destroy        destroy the stack
+  lab stop           stop the lab; its state stays in .lab/`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			// The user's own passphrase is not the lab's, and would come before its file.
+			// The user's passphrase is not the lab's, and would take precedence over its file.
 			if err := os.Unsetenv("PULUMI_CONFIG_PASSPHRASE"); err != nil {
-				return fmt.Errorf("unable to leave PULUMI_CONFIG_PASSPHRASE out: %w", err)
+				return fmt.Errorf("unable to unset PULUMI_CONFIG_PASSPHRASE: %w", err)
 			}
 
-			return f.find()
+			return f.setDefaults()
 		},
 	}
 
@@ -81,8 +81,8 @@ touching your own Pulumi.
 	return root
 }
 
-// find fills in the defaults.
-func (f *folders) find() error {
+// setDefaults finds the project's and the lab's folders.
+func (f *globalFlags) setDefaults() error {
 	if f.project == "" {
 		dir, err := os.Getwd()
 		if err != nil {

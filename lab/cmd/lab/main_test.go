@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// command is the built lab command with a folder and its own network.
+// command is the built lab command with its own folder and network.
 type command struct {
 	t       *testing.T
 	path    string
@@ -69,7 +69,7 @@ func (c *command) fails(code int, args ...string) string {
 	return string(out)
 }
 
-// TestCommand does with the built command what a newcomer does, stack lab as it is committed.
+// TestCommand runs the built command like a newcomer, with the committed stack lab.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 
@@ -99,7 +99,7 @@ func TestCommand(t *testing.T) {
 	assert.Contains(t, dev, "The lab's Kubernetes is a model: stack dev runs without clusters[0].cni")
 	c.run("destroy", "--stack", "dev")
 
-	// A killed run (the providers die with it) and one more that finishes the job.
+	// A killed run, whose providers die with it, and a second one that completes it.
 	up := c.command("up")
 	require.NoError(t, up.Start())
 
@@ -151,7 +151,7 @@ func TestCommand(t *testing.T) {
 	assert.Equal(t, gitBefore, status(t), "the run touched files of the repository")
 }
 
-// previewsAll previews every committed stack: all its machines, on the lab's addresses, by the events of the engine.
+// previewsAll previews each committed stack: all machines, on the lab's addresses, from the engine's events.
 func (c *command) previewsAll() {
 	c.t.Helper()
 
@@ -171,7 +171,7 @@ func (c *command) previewsAll() {
 	assert.Regexp(c.t, `pve3 +`+c.network+`\.0\.13`, c.run("status"), "as many hosts as the stacks name")
 }
 
-// configures writes the stack's file for commands that read it between runs, but not into a run.
+// configures writes the stack's file for commands that read it between runs, but not during a run.
 func (c *command) configures() {
 	c.t.Helper()
 
@@ -194,11 +194,11 @@ func (c *command) configures() {
 	require.NoError(c.t, syscall.Flock(int(lock.Fd()), syscall.LOCK_UN))
 	assert.Empty(c.t, c.run("configure"))
 
-	// Secrets are encrypted anew, with a new salt.
+	// Secrets are re-encrypted with a new salt.
 	assert.Equal(c.t, secure.ReplaceAllString(string(current), ""), secure.ReplaceAllString(read(c.t, path), ""))
 }
 
-// secure are the encrypted values of a stack file, and their salt.
+// secure matches the encrypted values of a stack file and their salt.
 var secure = regexp.MustCompile(`(?m)(secure|encryptionsalt): .*$`)
 
 func read(t *testing.T, path string) string {
@@ -210,7 +210,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// faults sets one fault of each kind, reads them in the list and clears one, then all.
+// faults sets a fault of each kind, lists them, clears one and then all.
 func (c *command) faults() {
 	t := c.t
 	t.Helper()
@@ -220,16 +220,16 @@ func (c *command) faults() {
 		{"--no-quorum", `2 +cluster +no quorum +always`},
 		{"--full local-lvm --host pve1", `3 +storage local-lvm on pve1 +full +always`},
 		{"--lock backup --vmid 3000", `4 +VM 3000 +locked \(backup\) +always`},
-		{"--expire-tickets", `5 +sessions +those begun before \d\d:\d\d:\d\d have expired +always`},
+		{"--expire-tickets", `5 +sessions +tickets issued before \d\d:\d\d:\d\d have expired +always`},
 		{
 			"--start-fails --vmid 3000 --times 1", `6 +task qmstart of VM 3000 +fails: start failed: QEMU exited with code 1 +1`,
 		},
-		{"--task qmclone --delay 5m", `7 +task qmclone +after 5m0s, continues as usual +always`},
+		{"--task qmclone --delay 5m", `7 +task qmclone +after 5m0s, continues normally +always`},
 		{"--task qmcreate --warnings 2 --host pve1", `8 +task qmcreate on pve1 +ends with WARNINGS: 2 +always`},
-		{"--path /nodes/pve2/.* --reset", `9 +request /nodes/pve2/\.\* +connection reset before it is carried out +always`},
+		{"--path /nodes/pve2/.* --reset", `9 +request /nodes/pve2/\.\* +connection reset before execution +always`},
 		{
 			"--method POST --path /clone$ --reset --after",
-			`10 +request POST /clone\$ +connection reset when it is carried out +always`,
+			`10 +request POST /clone\$ +connection reset after execution +always`,
 		},
 		{
 			"--method PUT --path /nowhere --message busy --delay 1s",
@@ -243,11 +243,11 @@ func (c *command) faults() {
 	}
 
 	assert.Contains(t, c.run("status"), "locked (backup)")
-	assert.Contains(t, c.fails(1, "fault", "add", "--lock", "backup"), "--lock, --hangs, --reverts, --no-network: state which --vmid")
+	assert.Contains(t, c.fails(1, "fault", "add", "--lock", "backup"), "--lock, --hangs, --reverts, --no-network: set --vmid")
 	assert.Contains(t, c.fails(1, "fault", "clear", "77"), "fault 77 is not set")
-	assert.Contains(t, c.run("fault", "clear", "4"), "Gone: 4.")
+	assert.Contains(t, c.run("fault", "clear", "4"), "Cleared: 4.")
 	assert.NotContains(t, c.run("status"), "locked (backup)")
-	assert.Contains(t, c.run("fault", "clear"), "All faults are gone")
+	assert.Contains(t, c.run("fault", "clear"), "All faults are cleared")
 	assert.Contains(t, c.run("fault", "list"), "No faults are set")
 }
 

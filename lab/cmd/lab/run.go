@@ -18,9 +18,9 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// run are the flags of the engine's operations.
-type run struct {
-	*folders
+// runner runs operations of the engine, by its flags.
+type runner struct {
+	*globalFlags
 
 	stack     string
 	parallel  int
@@ -28,14 +28,14 @@ type run struct {
 	refresh   bool
 	json      bool
 
-	name string // of an output
+	outputName string
 
 	policy       bool
 	policyConfig string
 }
 
-func newOperations(f *folders) []*cobra.Command {
-	r := &run{folders: f, providers: engine.Auto}
+func newOperations(f *globalFlags) []*cobra.Command {
+	r := &runner{globalFlags: f, providers: engine.Auto}
 
 	operations := []struct {
 		use, short string
@@ -47,12 +47,12 @@ func newOperations(f *folders) []*cobra.Command {
 			"output [name]", "Show the stack's outputs as JSON, without the secret ones, or the named one, secret or not",
 			r.output,
 		},
-		{"refresh", "Read the lab's world into the stack's state", func(ctx context.Context, e *engine.Engine) error {
+		{"refresh", "Refresh the stack's state from the lab", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Refresh(ctx)
 
 			return err
 		}},
-		{"destroy", "Remove what the stack made", func(ctx context.Context, e *engine.Engine) error {
+		{"destroy", "Destroy the stack's resources", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Destroy(ctx)
 
 			return err
@@ -68,23 +68,23 @@ func newOperations(f *folders) []*cobra.Command {
 			Args:  cobra.MaximumNArgs(strings.Count(operation.use, " ")),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				if len(args) > 0 {
-					r.name = args[0]
+					r.outputName = args[0]
 				}
 
-				return r.operate(cmd, operation.do)
+				return r.runOperation(cmd, operation.do)
 			},
 		}
 		cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
-		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "steps that run at once")
+		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "number of parallel resource operations")
 
 		cmd.Flags().Var(
-			&r.providers, "providers", "who does the work: published plugins of yours (PULUMI_HOME), or the lab's stand-ins",
+			&r.providers, "providers", "which providers to use: your published plugins (PULUMI_HOME), or the lab's stand-ins",
 		)
 
 		if operation.use == "up" || operation.use == "preview" {
-			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
+			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "refresh the state first, as after a failed run")
 			cmd.Flags().BoolVar(
-				&r.policy, "policy", false, "judge the plan by the project's policies (docs/policies.md); up then previews first",
+				&r.policy, "policy", false, "check the plan against the project's policies (docs/policies.md); up then previews first",
 			)
 			cmd.Flags().StringVar(
 				&r.policyConfig, "policy-config", "",
@@ -102,11 +102,11 @@ func newOperations(f *folders) []*cobra.Command {
 	return commands
 }
 
-// operate runs one engine operation under the lab's run lock.
-func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engine) error) error {
+// runOperation runs an engine operation under the lab's run lock.
+func (r *runner) runOperation(cmd *cobra.Command, do func(context.Context, *engine.Engine) error) error {
 	ctx := cmd.Context()
 
-	lock, err := lockRuns(r.dir)
+	lock, err := lockRun(r.dir)
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 	return do(ctx, e)
 }
 
-// options are the engine's for the stack on the running lab.
-func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Options, *engine.Target, error) {
+// options returns the engine's options for the stack on the running lab.
+func (r *runner) options(cmd *cobra.Command, client *control.Client) (engine.Options, *engine.Target, error) {
 	ctx := cmd.Context()
 
 	status, err := client.Status(ctx)
@@ -169,7 +169,7 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 
 		if len(without) > 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), //nolint:errcheck // to the terminal
-				"The lab's Kubernetes is a model: stack %s runs without %s (`lab start --kubernetes=real` has them)\n",
+				"The lab's Kubernetes is a model: stack %s runs without %s (`lab start --kubernetes=real` supports them)\n",
 				r.stack, strings.Join(without, ", "))
 		}
 	}
@@ -192,27 +192,27 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 	}, target, nil
 }
 
-// labStack is the stack whose own Proxmox the lab is.
+// labStack is the stack that is configured for the lab.
 const labStack = "lab"
 
-// newConfigure is for commands of talos-proxmox that read the stack's configuration and state.
-func newConfigure(f *folders) *cobra.Command {
-	r := &run{folders: f, providers: engine.Auto, stack: labStack}
+// newConfigure serves commands of talos-proxmox that read the stack's configuration and state.
+func newConfigure(f *globalFlags) *cobra.Command {
+	r := &runner{globalFlags: f, providers: engine.Auto, stack: labStack}
 
 	return &cobra.Command{
 		Use:   "configure",
-		Short: "Make stack lab, and write its file with the lab's addresses to work/ in the lab's folder, as every run does first",
+		Short: "Create stack lab, and write its file with the lab's addresses to work/ in the lab's folder, as each run does",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetErr(io.Discard) // what the lab runs without is for runs
+			cmd.SetErr(io.Discard) // omitted features concern only runs
 
 			o, _, err := r.options(cmd, control.NewClient(r.dir))
 			if err != nil {
 				return err
 			}
 
-			lock, err := lockRuns(r.dir)
-			if errors.Is(err, errRunning) {
+			lock, err := lockRun(r.dir)
+			if errors.Is(err, errRunInProgress) {
 				return nil // the run has written it
 			} else if err != nil {
 				return err
@@ -226,8 +226,8 @@ func newConfigure(f *folders) *cobra.Command {
 	}
 }
 
-func (r *run) preview(ctx context.Context, e *engine.Engine) error {
-	opts := []optpreview.Option{optpreview.SuppressOutputs()} // it ends with its consequences
+func (r *runner) preview(ctx context.Context, e *engine.Engine) error {
+	opts := []optpreview.Option{optpreview.SuppressOutputs()} // the program prints its summary last
 	if r.refresh {
 		opts = append(opts, optpreview.Refresh())
 	}
@@ -237,8 +237,8 @@ func (r *run) preview(ctx context.Context, e *engine.Engine) error {
 	return err
 }
 
-// up brings the stack up and says what to do next.
-func (r *run) up(ctx context.Context, e *engine.Engine) error {
+// up updates the stack and prints the next steps.
+func (r *runner) up(ctx context.Context, e *engine.Engine) error {
 	var opts []optup.Option
 	if r.refresh {
 		opts = append(opts, optup.Refresh())
@@ -253,5 +253,5 @@ func (r *run) up(ctx context.Context, e *engine.Engine) error {
 		return fmt.Errorf("unable to read the outputs of stack %q: %w", r.stack, err)
 	}
 
-	return r.summarise(ctx, outputs)
+	return r.printSummary(ctx, outputs)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"talos-proxmox/lab/control"
@@ -20,23 +21,23 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// startTime is how long a lab may take to start.
-const startTime = 30 * time.Second
+// startTimeout is how long a lab may take to start or stop.
+const startTimeout, pollInterval = 30 * time.Second, 50 * time.Millisecond
 
 func serverFlags(cmd *cobra.Command, o *server.Options) {
 	cmd.Flags().Float64Var(
-		&o.Speed, "speed", server.DefaultSpeed, "modelled seconds that pass in a real one; 1 is realistic",
+		&o.Speed, "speed", server.DefaultSpeed, "modelled seconds per real second; 1 is realistic",
 	)
 	cmd.Flags().IntVar(
 		&o.Hosts, "hosts", server.DefaultHosts,
-		"least number of Proxmox hosts; those that the project's stacks name are there in any case",
+		"minimum number of Proxmox hosts; those of the project's stacks always exist",
 	)
 	cmd.Flags().StringVar(&o.Kubernetes, "kubernetes", "",
-		"what clusters run on: model, or real, which is etcd and Kubernetes themselves (needs make build-labkube); a lab keeps the kind that its machines have (default model)")
+		"Kubernetes of clusters: model, or real for etcd and Kubernetes themselves (requires make build-labkube); a lab keeps the kind that its machines have (default model)")
 	cmd.Flags().StringVar(&o.Network, "network", server.DefaultNetwork, "first half of the lab's loopback addresses")
 }
 
-func newServe(f *folders) *cobra.Command {
+func newServe(f *globalFlags) *cobra.Command {
 	var o server.Options
 
 	cmd := &cobra.Command{
@@ -51,13 +52,13 @@ func newServe(f *folders) *cobra.Command {
 
 			o.Dir, o.HostNames, o.Datastores = f.dir, needs.Hosts, needs.Datastores
 
-			if o.Labkube, err = labkube(); err != nil {
+			if o.Labkube, err = labkubePath(); err != nil {
 				return err
 			}
 
 			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 
-			// Clients of a cluster whose machines come and go would fill the log with broken connections.
+			// Clients of a cluster whose machines come and go would flood the log with connection errors.
 			klog.SetLogger(logr.Discard())
 
 			return serve(cmd.Context(), o)
@@ -97,8 +98,8 @@ func serve(ctx context.Context, o server.Options) (err error) {
 	})
 }
 
-// labkube is the binary beside the lab's own.
-func labkube() (string, error) {
+// labkubePath returns the path of labkube, which is next to the lab's own binary.
+func labkubePath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("unable to find the lab's own command: %w", err)
@@ -107,7 +108,7 @@ func labkube() (string, error) {
 	return filepath.Join(filepath.Dir(self), "labkube"), nil
 }
 
-func newStart(f *folders) *cobra.Command {
+func newStart(f *globalFlags) *cobra.Command {
 	var o server.Options
 
 	cmd := &cobra.Command{
@@ -120,7 +121,7 @@ func newStart(f *folders) *cobra.Command {
 			if status, err := client.Status(cmd.Context()); err == nil {
 				if o.Kubernetes != "" && o.Kubernetes != status.Kubernetes {
 					return fmt.Errorf(
-						"a lab with --kubernetes %s already runs (process %d): lab stop ends it", status.Kubernetes, status.PID,
+						"a lab with --kubernetes %s already runs (process %d): stop it with lab stop", status.Kubernetes, status.PID,
 					)
 				}
 
@@ -148,12 +149,12 @@ func newStart(f *folders) *cobra.Command {
 	return cmd
 }
 
-func logPath(f *folders) string { return filepath.Join(f.dir, "lab.log") }
+func logPath(f *globalFlags) string { return filepath.Join(f.dir, "lab.log") }
 
-// start runs `lab serve` as its own process session and waits until it answers.
-func start(ctx context.Context, f *folders, o server.Options, client *control.Client) (control.Status, error) {
+// start runs `lab serve` in its own session and waits until it responds.
+func start(ctx context.Context, f *globalFlags, o server.Options, client *control.Client) (control.Status, error) {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
-		return control.Status{}, fmt.Errorf("unable to make the lab's folder: %w", err)
+		return control.Status{}, fmt.Errorf("unable to create the lab's folder: %w", err)
 	}
 
 	log, err := os.OpenFile(logPath(f), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -181,7 +182,7 @@ func start(ctx context.Context, f *folders, o server.Options, client *control.Cl
 
 	go func() { ended <- serve.Wait() }()
 
-	deadline := time.After(startTime)
+	deadline := time.After(startTimeout)
 
 	for {
 		if status, err := client.Status(ctx); err == nil {
@@ -194,33 +195,33 @@ func start(ctx context.Context, f *folders, o server.Options, client *control.Cl
 		case <-deadline:
 			_ = serve.Process.Kill()
 
-			return control.Status{}, fmt.Errorf("the lab did not answer within %s:\n%s", startTime, tail(logPath(f)))
+			return control.Status{}, fmt.Errorf("the lab did not answer within %s:\n%s", startTimeout, tail(logPath(f)))
 		case <-ctx.Done():
 			_ = serve.Process.Kill()
 
 			return control.Status{}, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
 // tail returns the end of a log.
 func tail(path string) string {
-	const most = 2000
+	const maxBytes = 2000
 
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
 
-	if len(b) > most {
-		b = b[len(b)-most:]
+	if len(b) > maxBytes {
+		b = b[len(b)-maxBytes:]
 	}
 
 	return string(b)
 }
 
-func newStop(f *folders) *cobra.Command {
+func newStop(f *globalFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the lab; its data stays in its folder for the next start",
@@ -239,17 +240,18 @@ func newStop(f *folders) *cobra.Command {
 				return err
 			}
 
-			for range int(startTime / (50 * time.Millisecond)) {
-				if _, err := client.Status(cmd.Context()); errors.Is(err, control.ErrNotRunning) {
-					cmd.Println("The lab has stopped.")
+			stopped := func(ctx context.Context) (bool, error) {
+				_, err := client.Status(ctx)
 
-					return nil
-				}
-
-				time.Sleep(50 * time.Millisecond)
+				return errors.Is(err, control.ErrNotRunning), nil
+			}
+			if err := wait.PollUntilContextTimeout(cmd.Context(), pollInterval, startTimeout, true, stopped); err != nil {
+				return fmt.Errorf("the lab still runs after %s; see %s: %w", startTimeout, logPath(f), err)
 			}
 
-			return fmt.Errorf("the lab still runs after %s; see %s", startTime, logPath(f))
+			cmd.Println("The lab has stopped.")
+
+			return nil
 		},
 	}
 }

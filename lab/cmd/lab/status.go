@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-func newStatus(f *folders) *cobra.Command {
+func newStatus(f *globalFlags) *cobra.Command {
 	var quiet, coverage bool
 
 	cmd := &cobra.Command{
@@ -56,8 +56,8 @@ func printCoverage(w io.Writer) error {
 	return table.Flush()
 }
 
-// kernelWords is a command line without what the boot loader and the installation put there.
-func kernelWords(line string) string {
+// kernelParameters returns a command line without the parameters of the boot loader and the installation.
+func kernelParameters(line string) string {
 	words := slices.DeleteFunc(strings.Fields(line), func(w string) bool {
 		name, _, _ := strings.Cut(w, "=")
 
@@ -69,18 +69,18 @@ func kernelWords(line string) string {
 
 func printStatus(w io.Writer, status control.Status) error {
 	fmt.Fprintf(w,
-		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
+		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d active tasks\n\n",
 		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Kubernetes,
 		status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 
-	fmt.Fprintln(table, "HOST\tADDRESS\tSTATE\tCORES USED\tMEMORY USED\tKERNEL WORDS\tGPUS")
+	fmt.Fprintln(table, "HOST\tADDRESS\tSTATE\tCORES USED\tMEMORY USED\tKERNEL PARAMETERS\tGPUS")
 
 	for _, host := range status.Hosts {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d of %d MiB\t%s\t%s\n",
 			host.Name, host.Address, hostState(host), host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB,
-			kernelWords(host.Boot.CommandLine), gpus(host))
+			kernelParameters(host.Boot.CommandLine), gpus(host))
 	}
 
 	if len(status.VMs) > 0 {

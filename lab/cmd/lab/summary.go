@@ -19,16 +19,10 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// summarise writes the clients' configurations into the lab's folder and says what to do next.
-func (r *run) summarise(ctx context.Context, outputs auto.OutputMap) error {
-	talosconfigs, kubeconfigs := texts(outputs[stacks.Talosconfigs]), texts(outputs[stacks.Kubeconfigs])
-
-	clusters := make([]string, 0, len(kubeconfigs))
-	for name := range kubeconfigs {
-		clusters = append(clusters, name)
-	}
-
-	slices.Sort(clusters)
+// printSummary writes the clients' configurations to the lab's folder and prints the next steps.
+func (r *runner) printSummary(ctx context.Context, outputs auto.OutputMap) error {
+	talosconfigs, kubeconfigs := stringMap(outputs[stacks.Talosconfigs]), stringMap(outputs[stacks.Kubeconfigs])
+	clusters := slices.Sorted(maps.Keys(kubeconfigs))
 
 	for i, name := range clusters {
 		for file, text := range map[string]string{"talosconfig": talosconfigs[name], "kubeconfig": kubeconfigs[name]} {
@@ -42,7 +36,7 @@ func (r *run) summarise(ctx context.Context, outputs auto.OutputMap) error {
 	endpoints, _ := outputs[stacks.Endpoints].Value.(map[string]any)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 
-	shown, bin := fromHere("$PWD/", r.dir), fromHere("", filepath.Join(r.project, ".bin"))
+	shown, bin := shellPath("$PWD/", r.dir), shellPath("", filepath.Join(r.project, ".bin"))
 
 	fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
 
@@ -61,10 +55,10 @@ func (r *run) summarise(ctx context.Context, outputs auto.OutputMap) error {
 The stack is up and the lab keeps running. Next:
 
   %[1]s/lab status
-  %[1]s/lab output            # what the stack says of itself; lab output readme: as a document
+  %[1]s/lab output            # the stack's outputs; lab output readme: a description
   export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig
   %[1]s/talosctl get members
-  kubectl get nodes          # NotReady until there is a CNI: clusters[].cni
+  kubectl get nodes          # NotReady until a CNI is installed: clusters[].cni
   %[1]s/talosctl health       # waits until they are Ready
 
 Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
@@ -72,14 +66,14 @@ Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
 
 	status, err := control.NewClient(r.dir).Status(ctx)
 	if err == nil && status.Kubernetes == server.KubernetesModel {
-		fmt.Println("Its Kubernetes is a model that has nodes. Pods, kubectl apply and all else: make down, then make up KUBERNETES=real")
+		fmt.Println("Its Kubernetes is a model with nodes only. For pods, kubectl apply and the rest: make down, then make up KUBERNETES=real")
 	}
 
 	return err
 }
 
-// fromHere is a path for a shell in the working folder: below it after a prefix, elsewhere absolute.
-func fromHere(prefix, path string) string {
+// shellPath returns a path for a shell in the working directory: relative with a prefix, or absolute outside of it.
+func shellPath(prefix, path string) string {
 	here, err := os.Getwd()
 	if err != nil {
 		return path
@@ -96,18 +90,18 @@ func fromHere(prefix, path string) string {
 	return path
 }
 
-// clientFile names the file with a cluster's configuration of a client; that of the first cluster is the one that the
-// shell is told to use.
-func clientFile(kind, cluster string, place int) string {
-	if place == 0 {
+// clientFile names the file with a cluster's client configuration. The first cluster has the one that the summary
+// exports.
+func clientFile(kind, cluster string, index int) string {
+	if index == 0 {
 		return kind
 	}
 
 	return kind + "-" + cluster
 }
 
-// output prints the stack's outputs as JSON, without the secret ones, or the named one as it is.
-func (r *run) output(ctx context.Context, e *engine.Engine) error {
+// output prints the stack's outputs as JSON without secrets, or the named output.
+func (r *runner) output(ctx context.Context, e *engine.Engine) error {
 	outputs, err := e.Outputs(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to read the outputs of stack %q: %w", r.stack, err)
@@ -115,7 +109,7 @@ func (r *run) output(ctx context.Context, e *engine.Engine) error {
 
 	var shown any
 
-	if r.name == "" {
+	if r.outputName == "" {
 		all := map[string]any{}
 
 		for name, output := range outputs {
@@ -127,10 +121,10 @@ func (r *run) output(ctx context.Context, e *engine.Engine) error {
 
 		shown = all
 	} else {
-		output, known := outputs[r.name]
+		output, known := outputs[r.outputName]
 		if !known {
 			return fmt.Errorf(
-				"stack %q has no output %q, but %s", r.stack, r.name, strings.Join(slices.Sorted(maps.Keys(outputs)), ", "),
+				"stack %q has no output %q, but %s", r.stack, r.outputName, strings.Join(slices.Sorted(maps.Keys(outputs)), ", "),
 			)
 		}
 
@@ -150,8 +144,8 @@ func (r *run) output(ctx context.Context, e *engine.Engine) error {
 	return encoder.Encode(shown)
 }
 
-// texts reads an output that is a map of strings.
-func texts(output auto.OutputValue) map[string]string {
+// stringMap returns an output that is a map of strings.
+func stringMap(output auto.OutputValue) map[string]string {
 	result := map[string]string{}
 
 	values, _ := output.Value.(map[string]any)

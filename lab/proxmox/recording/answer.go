@@ -7,30 +7,30 @@ import (
 	"os"
 )
 
-// Answer is what an API said to a call, with what differs from run to run replaced by names in braces.
+// Answer is an API's response to a call, in which volatile values are replaced by names in braces.
 type Answer struct {
 	Call   string            `json:"call"`
 	Status int               `json:"status"`
 	Reason string            `json:"reason"`
 	Errors map[string]string `json:"errors,omitempty"`
-	// Data is the answer, or its shape: the types of its values.
+	// Data is the response's data, or its shape: the types of its values.
 	Data any `json:"data,omitempty"`
-	// Task is how the task ended that the call began.
+	// Task is the exit status of the task that the call started.
 	Task string `json:"task,omitempty"`
-	// NoBody says that there was none.
+	// NoBody reports whether the response had no body.
 	NoBody bool `json:"noBody,omitempty"`
 }
 
-// Recording is what one API answered to all calls.
+// Recording contains an API's answers to all calls.
 type Recording struct {
-	// Version is the API's own, Date the day of the recording.
+	// Version is the API's version, Date the day of the recording.
 	Version string   `json:"version"`
 	Date    string   `json:"date"`
 	Place   Place    `json:"place"`
 	Answers []Answer `json:"answers"`
 }
 
-// Write writes a recording, an answer a line.
+// Write writes a recording with one answer per line.
 func (r Recording) Write(path string) error {
 	answers := r.Answers
 	r.Answers = nil
@@ -62,7 +62,7 @@ func (r Recording) Write(path string) error {
 
 	out.WriteString("]}\n")
 
-	//nolint:gosec // for everyone to read
+	//nolint:gosec // a public file
 	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("unable to write the recording: %w", err)
 	}
@@ -70,7 +70,7 @@ func (r Recording) Write(path string) error {
 	return nil
 }
 
-// marshal writes JSON in which < and > stay legible.
+// marshal encodes JSON without escaping < and >.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 

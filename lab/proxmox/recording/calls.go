@@ -1,5 +1,5 @@
-// Package recording holds what real Proxmox VE APIs answered to a list of calls, records it, and compares: the lab is
-// held against it.
+// Package recording records the answers of real Proxmox VE APIs to a list of calls, and compares them with those of the
+// lab.
 package recording
 
 import (
@@ -15,23 +15,23 @@ import (
 )
 
 //go:embed calls.txt
-var list string
+var callList string
 
 // call is a line of the list.
 type call struct {
 	line, who, method, path string
 	params                  url.Values
-	// forms are the words with a colon: how the call is sent, or what of its answer is compared.
-	forms []string
+	// flags are the words with a colon: how to send the call, or what to compare of its answer.
+	flags []string
 }
 
-func (c call) is(form string) bool { return slices.Contains(c.forms, form) }
+func (c call) hasFlag(flag string) bool { return slices.Contains(c.flags, flag) }
 
-// calls reads the list, without the values that the place fills in.
+// calls parses the list, without expanding placeholders.
 func calls() []call {
 	var all []call
 
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(callList) {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
@@ -45,8 +45,8 @@ func calls() []call {
 		c.method, c.path = words[0], words[1]
 
 		for _, word := range words[2:] {
-			if form, ok := strings.CutPrefix(word, ":"); ok {
-				c.forms = append(c.forms, form)
+			if flag, ok := strings.CutPrefix(word, ":"); ok {
+				c.flags = append(c.flags, flag)
 
 				continue
 			}
@@ -63,9 +63,9 @@ func calls() []call {
 	return all
 }
 
-// Place is where the calls are made.
+// Place is the host and the storages that the calls use.
 type Place struct {
-	// Node is the host, Bridge a bridge of it; Files is a directory storage for ISOs and images, Images one for disks.
+	// Node is the host, Bridge its bridge, Files a directory storage for ISOs and images, Images one for disks.
 	Node   string `json:"node"`
 	Files  string `json:"files"`
 	Images string `json:"images"`
@@ -75,9 +75,9 @@ type Place struct {
 	ImagesPath string `json:"imagesPath"`
 }
 
-// fill puts the place's values, and the file server's, into a text of the list.
-func (p Place) fill(text, web, task string) (string, error) {
-	sum := sha256.Sum256(disc)
+// expand replaces the placeholders in a text of the list.
+func (p Place) expand(text, web, task string) (string, error) {
+	sum := sha256.Sum256(discFile)
 
 	text = strings.NewReplacer(
 		"{node}", p.Node, "{files}", p.Files, "{images}", p.Images, "{bridge}", p.Bridge, "{web}", web, "{task}", task,
@@ -103,9 +103,9 @@ func (p Place) fill(text, web, task string) (string, error) {
 	return "", fmt.Errorf("there is no role %s in docs/permissions.md", role)
 }
 
-// filled is the call as it is sent from the place.
-func (c call) filled(p Place, web, task string) (call, error) {
-	path, err := p.fill(c.path, web, task)
+// expand returns the call to send, without placeholders.
+func (c call) expand(p Place, web, task string) (call, error) {
+	path, err := p.expand(c.path, web, task)
 	if err != nil {
 		return c, err
 	}
@@ -114,7 +114,7 @@ func (c call) filled(p Place, web, task string) (call, error) {
 
 	for name, values := range c.params {
 		for _, value := range values {
-			if value, err = p.fill(value, web, task); err == nil {
+			if value, err = p.expand(value, web, task); err == nil {
 				value, err = url.PathUnescape(value)
 			}
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Compare returns where the second answers are not the first ones, each with its call.
+// Compare returns the differences between two lists of answers, each with its call.
 func Compare(want, have []Answer) []string {
 	var found []string
 
@@ -26,7 +26,7 @@ func Compare(want, have []Answer) []string {
 
 func differences(want, have Answer) []string {
 	if want.Status != have.Status || want.Reason != have.Reason {
-		return []string{fmt.Sprintf("%d %q, here %d %q%s", want.Status, want.Reason, have.Status, have.Reason, more(have))}
+		return []string{fmt.Sprintf("%d %q, here %d %q%s", want.Status, want.Reason, have.Status, have.Reason, errText(have))}
 	}
 
 	var found []string
@@ -39,13 +39,13 @@ func differences(want, have Answer) []string {
 		found = append(found, "only one answer has a body")
 	}
 
-	found = append(found, compare("errors", anything(want.Errors), anything(have.Errors))...)
+	found = append(found, compare("errors", toAny(want.Errors), toAny(have.Errors))...)
 
 	return append(found, compare("data", want.Data, have.Data)...)
 }
 
-// more are the complaints of an answer that should have been another.
-func more(a Answer) string {
+// errText formats the errors of an unexpected answer.
+func errText(a Answer) string {
 	if len(a.Errors) == 0 {
 		return ""
 	}
@@ -53,7 +53,7 @@ func more(a Answer) string {
 	return " " + canonical(a.Errors)
 }
 
-func anything(texts map[string]string) any {
+func toAny(texts map[string]string) any {
 	out := map[string]any{}
 	for k, v := range texts {
 		out[k] = v
@@ -76,13 +76,13 @@ func compare(path string, want, have any) []string {
 			if v, ok := h[k]; ok {
 				found = append(found, compare(path+"."+k, w[k], v)...)
 			} else {
-				found = append(found, fmt.Sprintf("%s.%s is %s, here not there", path, k, canonical(w[k])))
+				found = append(found, fmt.Sprintf("%s.%s is %s, here missing", path, k, canonical(w[k])))
 			}
 		}
 
 		for _, k := range slices.Sorted(maps.Keys(h)) {
 			if _, ok := w[k]; !ok {
-				found = append(found, fmt.Sprintf("%s.%s is not there, here %s", path, k, canonical(h[k])))
+				found = append(found, fmt.Sprintf("%s.%s is missing, here %s", path, k, canonical(h[k])))
 			}
 		}
 

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// The recorder's own VMIDs.
+// VMIDs that the recorder uses.
 const firstVMID, lastVMID = 9900, 9999
 
-// Record asks an API, removes what that made, and returns the answers. An API that has machines is asked only if the
-// caller says so; one that has something of the recorder's names never is.
+// Record makes all calls, removes what they created, and returns the answers. It refuses an API that has objects with
+// the recorder's names, and unless the caller allows it, one that has machines.
 func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err error) {
 	if err := a.discover(ctx); err != nil {
 		return r, err
 	}
 
-	if err := a.free(ctx, amongMachines); err != nil {
+	if err := a.checkHarmless(ctx, amongMachines); err != nil {
 		return r, err
 	}
 
 	defer func() {
 		// Also after an interrupt.
-		if cleaned := a.Remove(context.WithoutCancel(ctx)); cleaned != nil {
-			err = errors.Join(err, fmt.Errorf("unable to remove what the recording made: %w", cleaned))
+		if removeErr := a.Remove(context.WithoutCancel(ctx)); removeErr != nil {
+			err = errors.Join(err, fmt.Errorf("unable to remove what the recording created: %w", removeErr))
 		}
 	}()
 
@@ -44,7 +44,7 @@ func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err 
 	return r, err
 }
 
-// discover finds out where the calls are made.
+// discover completes the place.
 func (a *API) discover(ctx context.Context) error {
 	if a.Place.Node == "" {
 		var nodes []struct{ Node string }
@@ -66,7 +66,7 @@ func (a *API) discover(ctx context.Context) error {
 		}
 
 		if storage.Type != "dir" {
-			return fmt.Errorf("the storage %s is no directory storage, which the calls name volumes of: name another, or "+
+			return fmt.Errorf("the storage %s is not a directory storage, which the calls require: name another, or add one with "+
 				"`pvesm add dir NAME --path PATH --content images`", name)
 		}
 
@@ -76,14 +76,14 @@ func (a *API) discover(ctx context.Context) error {
 	return nil
 }
 
-// free refuses an API that the recording could harm.
-func (a *API) free(ctx context.Context, amongMachines bool) error {
-	machines, err := a.machines(ctx)
+// checkHarmless refuses an API that a recording could harm.
+func (a *API) checkHarmless(ctx context.Context, amongMachines bool) error {
+	machines, err := a.listVMIDs(ctx)
 	if err != nil {
 		return err
 	}
 
-	things, err := a.things(ctx)
+	objects, err := a.ownObjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,23 +91,23 @@ func (a *API) free(ctx context.Context, amongMachines bool) error {
 	for _, vmid := range machines {
 		switch {
 		case vmid >= firstVMID && vmid <= lastVMID:
-			return fmt.Errorf("there is VM %d, and the recording makes its own VMs from %d to %d", vmid, firstVMID, lastVMID)
+			return fmt.Errorf("VM %d exists, and the recording creates its own VMs from %d to %d", vmid, firstVMID, lastVMID)
 		case !amongMachines:
-			return fmt.Errorf("this Proxmox VE has machines (VM %d): record beside a spare one, or say -among-machines", vmid)
+			return fmt.Errorf("this Proxmox VE has machines (VM %d): use a spare one, or set -among-machines", vmid)
 		}
 	}
 
-	if len(things) > 0 {
+	if len(objects) > 0 {
 		return fmt.Errorf(
-			"there is something of the recording's names: %s. If an interrupted recording left it, -remove removes it",
-			strings.Join(things, ", "),
+			"objects with the recorder's names exist: %s. If an interrupted recording left them, -remove removes them",
+			strings.Join(objects, ", "),
 		)
 	}
 
 	return nil
 }
 
-func (a *API) machines(ctx context.Context) ([]int, error) {
+func (a *API) listVMIDs(ctx context.Context) ([]int, error) {
 	var (
 		list  []struct{ VMID int }
 		vmids []int
@@ -123,8 +123,11 @@ func (a *API) machines(ctx context.Context) ([]int, error) {
 	return vmids, err
 }
 
-// kinds are what else the recording makes: where it is listed, the name there, and whether it is removed there.
-var kinds = []struct{ path, name string }{
+// objectList is a list of objects other than machines, and the field with their id.
+type objectList struct{ path, idField string }
+
+// objectLists list what a recording creates, in the order of removal.
+var objectLists = []objectList{
 	{"/pools", "poolid"},
 	{"/cluster/mapping/pci", "id"},
 	{"/access/users", "userid"},
@@ -132,61 +135,48 @@ var kinds = []struct{ path, name string }{
 	{"/access/roles", "roleid"},
 }
 
-// ownVolume is how the recorder's files and disks are named.
-var ownVolume = regexp.MustCompile(`/rec-|:99\d\d/`)
+// ownID matches the ids of the recorder's objects, files and disks.
+var ownID = regexp.MustCompile(`^rec-|/rec-|:99\d\d/`)
 
-// things are the paths of everything but machines that has a name of the recorder's.
-func (a *API) things(ctx context.Context) ([]string, error) {
+// ownObjects returns the paths of the recorder's objects other than machines.
+func (a *API) ownObjects(ctx context.Context) ([]string, error) {
 	var found []string
 
-	ask := func(path, name string, ours func(string) bool, slash string) error {
-		var list []map[string]any
-		if err := a.get(ctx, path, &list); err != nil {
-			return err
-		}
-
-		for _, o := range list {
-			if id := fmt.Sprint(o[name]); ours(id) {
-				found = append(found, slash+url.PathEscape(id))
-			}
-		}
-
-		return nil
-	}
-
-	for _, k := range kinds {
-		ours := func(id string) bool { return strings.HasPrefix(id, "rec-") }
-		if err := ask(k.path, k.name, ours, k.path+"/"); err != nil {
-			return nil, err
-		}
-	}
-
+	lists := slices.Clone(objectLists)
 	for _, storage := range []string{a.Place.Files, a.Place.Images} {
-		path := "/nodes/" + a.Place.Node + "/storage/" + storage + "/content"
-		ours := func(id string) bool { return ownVolume.MatchString(id) }
+		lists = append(lists, objectList{"/nodes/" + a.Place.Node + "/storage/" + storage + "/content", "volid"})
+	}
 
-		if err := ask(path, "volid", ours, path+"/"); err != nil {
+	for _, list := range lists {
+		var objects []map[string]any
+		if err := a.get(ctx, list.path, &objects); err != nil {
 			return nil, err
+		}
+
+		for _, o := range objects {
+			if id := fmt.Sprint(o[list.idField]); ownID.MatchString(id) {
+				found = append(found, list.path+"/"+url.PathEscape(id))
+			}
 		}
 	}
 
 	return found, nil
 }
 
-// Remove removes everything that has a VMID or a name of the recorder's.
+// Remove removes all machines and objects of the recorder.
 func (a *API) Remove(ctx context.Context) error {
 	if err := a.discover(ctx); err != nil {
 		return err
 	}
 
-	machines, err := a.machines(ctx)
+	machines, err := a.listVMIDs(ctx)
 	if err != nil {
 		return err
 	}
 
 	var problems []error
 
-	// Linked clones, which have the higher VMIDs, go before their templates.
+	// Linked clones, which have higher VMIDs, before their templates.
 	for _, vmid := range slices.Backward(machines) {
 		if vmid < firstVMID || vmid > lastVMID {
 			continue
@@ -194,30 +184,30 @@ func (a *API) Remove(ctx context.Context) error {
 
 		path := fmt.Sprintf("/nodes/%s/qemu/%d", a.Place.Node, vmid)
 		problems = append(problems,
-			a.change(ctx, http.MethodPut, path+"/config?protection=0"), a.change(ctx, http.MethodPost, path+"/status/stop"),
-			a.change(ctx, http.MethodDelete, path+"?purge=1"))
+			a.execute(ctx, http.MethodPut, path+"/config?protection=0"), a.execute(ctx, http.MethodPost, path+"/status/stop"),
+			a.execute(ctx, http.MethodDelete, path+"?purge=1"))
 	}
 
-	things, err := a.things(ctx)
+	objects, err := a.ownObjects(ctx)
 	problems = append(problems, err)
 
-	for _, path := range things {
-		problems = append(problems, a.change(ctx, http.MethodDelete, path))
+	for _, path := range objects {
+		problems = append(problems, a.execute(ctx, http.MethodDelete, path))
 	}
 
 	return errors.Join(problems...)
 }
 
-// change makes a call and waits for the end of its task.
-func (a *API) change(ctx context.Context, method, path string) error {
-	r, err := a.do(ctx, call{method: method, path: path})
+// execute makes a call and waits for its task.
+func (a *API) execute(ctx context.Context, method, path string) error {
+	r, err := a.send(ctx, call{method: method, path: path})
 	if err != nil {
 		return err
 	}
 
 	end := "OK"
 	if upid, ok := r.Data.(string); ok && strings.HasPrefix(upid, "UPID:") {
-		if end, err = a.end(ctx, upid); err != nil {
+		if end, err = a.waitTask(ctx, upid); err != nil {
 			return err
 		}
 	}
@@ -230,7 +220,7 @@ func (a *API) change(ctx context.Context, method, path string) error {
 }
 
 func (a *API) get(ctx context.Context, path string, into any) error {
-	r, err := a.do(ctx, call{method: http.MethodGet, path: path})
+	r, err := a.send(ctx, call{method: http.MethodGet, path: path})
 	if err != nil {
 		return err
 	}

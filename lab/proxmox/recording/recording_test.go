@@ -26,8 +26,8 @@ import (
 	"talos-proxmox/lab/proxmox/recording"
 )
 
-// TestTheLabAnswersAsRecorded sends all calls of the list to a lab, and compares its answers with those of real APIs.
-// What differs is in differences.yaml, with the reason; what is there and does not differ any more is a failure too.
+// TestTheLabAnswersAsRecorded makes all calls on a lab and compares its answers with recorded ones. differences.yaml
+// lists known differences with reasons; one that no longer exists is a failure too.
 func TestTheLabAnswersAsRecorded(t *testing.T) {
 	t.Parallel()
 
@@ -39,34 +39,34 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 
-			theirs, err := recording.Read(file)
+			want, err := recording.Read(file)
 			require.NoError(t, err)
 
-			api, _ := serve(t, theirs.Place)
-			ours, err := api.Record(t.Context(), false)
+			api, _ := serve(t, want.Place)
+			got, err := api.Record(t.Context(), false)
 			require.NoError(t, err)
 
-			groups := known(t)
-			met := map[*regexp.Regexp]bool{}
+			groups := readDifferences(t)
+			found := map[*regexp.Regexp]bool{}
 
-			for _, difference := range recording.Compare(theirs.Answers, ours.Answers) {
-				if words := listed(groups, difference); words != nil {
-					met[words] = true
+			for _, difference := range recording.Compare(want.Answers, got.Answers) {
+				if words := matchDifference(groups, difference); words != nil {
+					found[words] = true
 				} else {
-					assert.Fail(t, "the lab does not answer as Proxmox VE "+theirs.Version+" does", difference)
+					assert.Fail(t, "the lab does not answer as Proxmox VE "+want.Version+" does", difference)
 				}
 			}
 
 			for _, g := range groups {
 				for _, words := range g.words {
-					assert.True(t, met[words], "%s is listed as a difference and is none", words)
+					assert.True(t, found[words], "%s is listed as a difference, but does not occur", words)
 				}
 			}
 		})
 	}
 }
 
-// TestEveryCallIsRecorded has no call of the lab that no recording judges.
+// TestEveryCallIsRecorded expects a recording of each call that the lab implements.
 func TestEveryCallIsRecorded(t *testing.T) {
 	t.Parallel()
 
@@ -87,26 +87,26 @@ func TestEveryCallIsRecorded(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfPermissionsAreRecorded compares what docs/permissions.md says that Proxmox answers without a privilege
-// with what it answered.
-func TestRefusalsOfPermissionsAreRecorded(t *testing.T) {
+// TestPermissionRefusalsAreRecorded compares the errors for missing privileges in docs/permissions.md with recorded
+// ones.
+func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	t.Parallel()
 
 	recorded, err := recording.Read("recordings/9.2.6.json")
 	require.NoError(t, err)
 
-	said := map[string]string{}
-	lacking := ""
+	reasons := map[string]string{}
+	missing := ""
 
 	for _, a := range recorded.Answers {
 		if _, privilege, found := strings.Cut(a.Call, "{privileges:TalosProxmox-"); found {
-			lacking = strings.TrimSuffix(privilege, "}")
-		} else if said[lacking] == "" && strings.HasPrefix(a.Call, "@role ") {
-			said[lacking] = a.Reason
+			missing = strings.TrimSuffix(privilege, "}")
+		} else if reasons[missing] == "" && strings.HasPrefix(a.Call, "@role ") {
+			reasons[missing] = a.Reason
 		}
 	}
 
-	// The documents speak of VM 2000 and template 900.
+	// The documentation uses VM 2000 and template 900.
 	names := strings.NewReplacer("/vms/2000", "/vms/9930", "/vms/900,", "/vms/9901,")
 
 	for _, need := range permissions.Roles()[0].Needs {
@@ -114,12 +114,12 @@ func TestRefusalsOfPermissionsAreRecorded(t *testing.T) {
 			continue
 		}
 
-		assert.Equal(t, names.Replace(need.Refusal), said[need.Privilege], need.Privilege)
+		assert.Equal(t, names.Replace(need.Refusal), reasons[need.Privilege], need.Privilege)
 	}
 }
 
-// TestTheRecorderHarmsNobody looks at what it refuses to begin with, and at what it leaves.
-func TestTheRecorderHarmsNobody(t *testing.T) {
+// TestRecorderIsHarmless checks what the recorder refuses to touch, and that it leaves nothing.
+func TestRecorderIsHarmless(t *testing.T) {
 	t.Parallel()
 
 	place := recording.Place{
@@ -129,11 +129,11 @@ func TestTheRecorderHarmsNobody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vmid  int
 		among bool
-		says  string
+		want  string
 	}{
 		"an API with machines":                  {100, false, "this Proxmox VE has machines (VM 100)"},
-		"one with a machine of its own numbers": {9950, true, "there is VM 9950, and the recording makes its own VMs"},
-		"machines that the caller knows of":     {100, true, ""},
+		"a machine with a VMID of the recorder": {9950, true, "VM 9950 exists, and the recording creates its own VMs"},
+		"machines that the caller allows":       {100, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,8 +146,8 @@ func TestTheRecorderHarmsNobody(t *testing.T) {
 			require.NoError(t, err)
 
 			_, err = api.Record(t.Context(), tc.among)
-			if tc.says != "" {
-				require.ErrorContains(t, err, tc.says)
+			if tc.want != "" {
+				require.ErrorContains(t, err, tc.want)
 
 				return
 			}
@@ -168,12 +168,12 @@ func TestTheRecorderHarmsNobody(t *testing.T) {
 	dc.Put(datacentre.Pools, "rec-left", nil)
 
 	_, err := api.Record(t.Context(), false)
-	require.ErrorContains(t, err, "there is something of the recording's names: /pools/rec-left.")
+	require.ErrorContains(t, err, "objects with the recorder's names exist: /pools/rec-left.")
 	require.NoError(t, api.Remove(t.Context()))
 	assert.Empty(t, dc.Records(datacentre.Pools))
 }
 
-// group are differences that have one reason.
+// group is a set of differences with one reason.
 type group struct {
 	Reason      string   `yaml:"reason"`
 	Differences []string `yaml:"differences"`
@@ -181,7 +181,7 @@ type group struct {
 	words []*regexp.Regexp
 }
 
-func known(t *testing.T) []group {
+func readDifferences(t *testing.T) []group {
 	t.Helper()
 
 	text, err := os.ReadFile("differences.yaml")
@@ -202,7 +202,7 @@ func known(t *testing.T) []group {
 	return groups
 }
 
-func listed(groups []group, difference string) *regexp.Regexp {
+func matchDifference(groups []group, difference string) *regexp.Regexp {
 	for _, g := range groups {
 		for _, words := range g.words {
 			if words.MatchString(difference) {
@@ -272,7 +272,7 @@ func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacen
 	}, dc
 }
 
-// fetch gets what the player serves.
+// fetch downloads what the recorder serves.
 func fetch(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// raw is an answer as it comes.
-type raw struct {
+// response is an undecoded response.
+type response struct {
 	status int
 	reason string
 	body   []byte
@@ -21,8 +21,8 @@ type raw struct {
 	Errors map[string]any `json:"errors"`
 }
 
-// decode reads the answer's data.
-func (r raw) decode(into any) error {
+// decode decodes the response's data.
+func (r response) decode(into any) error {
 	answer := struct {
 		Data any `json:"data"`
 	}{into}
@@ -34,35 +34,35 @@ func (r raw) decode(into any) error {
 	return nil
 }
 
-func (a *API) do(ctx context.Context, c call) (raw, error) {
+func (a *API) send(ctx context.Context, c call) (response, error) {
 	req, err := a.request(ctx, c)
 	if err != nil {
-		return raw{}, fmt.Errorf("unable to make the request: %w", err)
+		return response{}, fmt.Errorf("unable to create the request: %w", err)
 	}
 
 	res, err := a.Client.Do(req)
 
-	// What refuses a body in chunks closes the connection, before its answer can be read now and then.
-	for try := 1; err != nil && c.is("chunked") && try < 10; try++ {
+	// An API that refuses chunked bodies closes the connection, sometimes before its response can be read.
+	for try := 1; err != nil && c.hasFlag("chunked") && try < 10; try++ {
 		if req, err = a.request(ctx, c); err == nil {
 			res, err = a.Client.Do(req)
 		}
 	}
 
 	if err != nil {
-		return raw{}, err
+		return response{}, err
 	}
 
 	defer res.Body.Close() //nolint:errcheck // it is read
 
-	r := raw{status: res.StatusCode}
+	r := response{status: res.StatusCode}
 	_, r.reason, _ = strings.Cut(res.Status, " ")
 
 	if r.body, err = io.ReadAll(res.Body); err != nil {
 		return r, fmt.Errorf("unable to read the answer: %w", err)
 	}
 
-	_ = json.Unmarshal(r.body, &r) //nolint:errcheck // a refusal need not be JSON
+	_ = json.Unmarshal(r.body, &r) //nolint:errcheck // an error need not be JSON
 
 	return r, nil
 }
@@ -76,7 +76,7 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 	)
 
 	switch {
-	case c.is("json"):
+	case c.hasFlag("json"):
 		doc := map[string]string{}
 		for name := range c.params {
 			doc[name] = c.params.Get(name)
@@ -88,7 +88,7 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 		}
 
 		body, kind = bytes.NewReader(content), "application/json"
-	case c.is("chunked"): // a reader of no known length
+	case c.hasFlag("chunked"): // a reader of unknown length
 		body, kind = io.MultiReader(strings.NewReader(c.params.Encode())), "application/x-www-form-urlencoded"
 	case len(c.params) == 0:
 	case c.method == http.MethodGet || c.method == http.MethodDelete:
@@ -106,11 +106,11 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 		req.Header.Set("Content-Type", kind)
 	}
 
-	return req, a.sign(req, c.who)
+	return req, a.authenticate(req, c.who)
 }
 
-// sign says who asks.
-func (a *API) sign(req *http.Request, who string) error {
+// authenticate sets the credentials of a caller.
+func (a *API) authenticate(req *http.Request, who string) error {
 	id, _, _ := strings.Cut(a.Token, "=")
 	header := map[string]string{
 		"": "PVEAPIToken=" + a.Token, "wrong": "PVEAPIToken=" + id + "=00000000-0000-0000-0000-000000000000",
@@ -135,11 +135,11 @@ func (a *API) sign(req *http.Request, who string) error {
 			req.Header.Set("CSRFPreventionToken", a.csrf)
 		}
 	default:
-		if a.tokens[who] == "" {
-			return errors.New("no call made the token " + who)
+		if a.tokensByName[who] == "" {
+			return errors.New("no call created the token " + who)
 		}
 
-		req.Header.Set("Authorization", "PVEAPIToken="+a.tokens[who])
+		req.Header.Set("Authorization", "PVEAPIToken="+a.tokensByName[who])
 	}
 
 	return nil

@@ -1,4 +1,4 @@
-// Command record asks a Proxmox VE API all calls that the lab is held against, and writes down the answers.
+// Command record makes the calls that the lab is compared by on a Proxmox VE API, and writes down the answers.
 package main
 
 import (
@@ -47,7 +47,7 @@ func run(ctx context.Context) error {
 	a.Endpoint = strings.TrimSuffix(a.Endpoint, "/")
 	a.Token = os.Getenv("PROXMOX_VE_API_TOKEN")
 
-	if strings.Contains(*file, "=") { // arguments are for everyone on this computer to see
+	if strings.Contains(*file, "=") { // arguments are visible to all users of this computer
 		return errors.New("TOKEN names a file; a token itself goes into PROXMOX_VE_API_TOKEN")
 	}
 
@@ -62,8 +62,7 @@ func run(ctx context.Context) error {
 
 	a.Token = strings.TrimPrefix(strings.TrimSpace(a.Token), "PVEAPIToken=")
 	if a.Endpoint == "" || a.Token == "" {
-		return errors.New("say which API, ENDPOINT=https://HOST:8006, and who asks: set PROXMOX_VE_API_TOKEN, or name a file " +
-			"with TOKEN=")
+		return errors.New("set ENDPOINT=https://HOST:8006, and the token: PROXMOX_VE_API_TOKEN, or TOKEN= with the name of its file")
 	}
 
 	//nolint:gosec // the caller's own choice, as for the provider

@@ -9,9 +9,9 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestWhatBuildsMayNotAskFor are command lines that a real host refuses, too. Those that it takes are run by the
-// engine's builds of templates.
-func TestWhatBuildsMayNotAskFor(t *testing.T) {
+// TestRefusedBuildCommands covers command lines that a real host refuses too. The engine's template builds run the
+// accepted ones.
+func TestRefusedBuildCommands(t *testing.T) {
 	t.Parallel()
 
 	h := fast(t)
@@ -26,7 +26,7 @@ qm create 902 --scsi1 local:iso/seed.iso,media=cdrom; rm "$(pvesm path local:iso
 	require.NoError(t, err)
 
 	for command, want := range map[string]struct {
-		says   string
+		stderr string
 		status int
 	}{
 		"genisoimage -output /run/x.iso /run/none": {"Invalid node - '/run/none'", 1},
@@ -39,14 +39,14 @@ qm create 902 --scsi1 local:iso/seed.iso,media=cdrom; rm "$(pvesm path local:iso
 		"qm set 900 --sshkeys 'ssh-ed25519 AAAA not-a-file'": {"can't open 'ssh-ed25519 AAAA not-a-file'", 255},
 		"qm set 900 --sshkeys /root/keys":                    {"SSH public key validation error", 255},
 		"socat -u UNIX-CONNECT:/var/run/qemu-server/900.serial0 -": {
-			"no such socket", 1, // it is off
+			"no such socket", 1, // the VM is stopped
 		},
 		"timeout 2 sleep 60":          {"", 124},
 		"timeout 60 bash -c 'exit 3'": {"", 3},
 	} {
 		_, stderr, status := h.run(t, command, "")
 		assert.Equal(t, want.status, status, command)
-		assert.Contains(t, stderr, want.says, command)
+		assert.Contains(t, stderr, want.stderr, command)
 	}
 
 	stdout, stderr, status := h.run(t, "qm start 900 && (qm stop 900 & qm wait 900 --timeout 900)", "")

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// stateVersion is that of the state file's form.
+// stateVersion is the version of the state file's format.
 const stateVersion = 2
 
-// state is what the state file holds.
+// state is the content of the state file.
 type state struct {
 	Version int                 `json:"version"`
 	Secret  []byte              `json:"secret"`
@@ -75,7 +75,7 @@ func loadState(path string) (state, error) {
 	}
 
 	for _, t := range s.Tasks {
-		if t.Running() { // it ended with the process
+		if t.Running() { // it died with the process
 			t.EndTime, t.ExitStatus = time.Now(), "unexpected status"
 		}
 	}
@@ -83,44 +83,40 @@ func loadState(path string) (state, error) {
 	return s, nil
 }
 
-// reading takes the lock of the state, and returns what gives it back.
-func (d *Datacentre) reading() (done func()) {
+// lockRead takes the lock of the state and returns the function that releases it.
+func (d *Datacentre) lockRead() (done func()) {
 	d.mu.Lock()
 
 	return d.mu.Unlock
 }
 
-// changing is reading for those who may change the state: it is saved when they give the lock back.
-func (d *Datacentre) changing() (done func()) {
+// lockWrite is lockRead for callers that change the state: it is saved after the release.
+func (d *Datacentre) lockWrite() (done func()) {
 	d.mu.Lock()
 
-	return d.changed
+	return d.unlockWrite
 }
 
-// changed gives the lock back, and has the state saved.
-func (d *Datacentre) changed() {
+// unlockWrite releases the lock and schedules a save.
+func (d *Datacentre) unlockWrite() {
 	d.mu.Unlock()
 
 	select {
 	case d.dirty <- struct{}{}:
-	default: // it is to be saved already
+	default: // a save is scheduled
 	}
 }
 
-// keepSaved writes the state a little after a change, so that many changes make one file.
-func (d *Datacentre) keepSaved() {
-	defer d.workers.Done()
-
+// saveLoop writes the state with a delay after a change, so that many changes share one write.
+func (d *Datacentre) saveLoop() {
 	for {
 		select {
 		case <-d.dirty:
-		case <-d.running.Done():
+		case <-d.ctx.Done():
 			return
 		}
 
-		select {
-		case <-time.After(d.options.SaveDelay):
-		case <-d.running.Done():
+		if sleepReal(d.ctx, d.options.SaveDelay) != nil {
 			return
 		}
 
@@ -135,10 +131,10 @@ func (d *Datacentre) save() error {
 		return nil
 	}
 
-	done := d.reading()
+	unlock := d.lockRead()
 	b, err := json.Marshal(d.state)
 
-	done()
+	unlock()
 
 	if err != nil {
 		return fmt.Errorf("save the lab's state: %w", err)

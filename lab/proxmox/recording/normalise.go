@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// random is what differs from run to run, and its name.
-var random = []struct {
+// volatileTexts differ from run to run; they are replaced by names.
+var volatileTexts = []struct {
 	words *regexp.Regexp
 	name  string
 }{
@@ -23,10 +23,10 @@ var random = []struct {
 	{regexp.MustCompile(` at /\S+ line \d+\.`), ""},
 }
 
-// counted are numbers of an answer that are the host's, not the call's.
-var counted = map[string]bool{"ctime": true, "used": true, "pid": true, "uptime": true, "starttime": true}
+// volatileNumbers are fields with numbers that depend on the host, not on the call.
+var volatileNumbers = map[string]bool{"ctime": true, "used": true, "pid": true, "uptime": true, "starttime": true}
 
-// normaliser replaces what is the place's own.
+// normaliser replaces names and values that depend on the place.
 type normaliser struct{ names *strings.Replacer }
 
 func newNormaliser(p Place, token, web string) normaliser {
@@ -40,35 +40,35 @@ func newNormaliser(p Place, token, web string) normaliser {
 
 func (n normaliser) text(s string) string {
 	s = n.names.Replace(s)
-	for _, r := range random {
+	for _, r := range volatileTexts {
 		s = r.words.ReplaceAllString(s, r.name)
 	}
 
 	return s
 }
 
-// own is how the recorder's things are named: lists are cut to them.
-var own = regexp.MustCompile(`(?i)rec-|\b99\d\d\b`)
+// ownName matches the names and VMIDs of the recorder's objects.
+var ownName = regexp.MustCompile(`(?i)rec-|\b99\d\d\b`)
 
-// ours cuts a list to what is the recorder's own.
-func ours(v any) any {
+// filterOwn reduces a list to the recorder's own objects.
+func filterOwn(v any) any {
 	list, ok := v.([]any)
 	if !ok {
 		return v
 	}
 
-	return slices.DeleteFunc(list, func(e any) bool { return !own.MatchString(canonical(e)) })
+	return slices.DeleteFunc(list, func(e any) bool { return !ownName.MatchString(canonical(e)) })
 }
 
-// exact keeps the values of an answer; lists have an order of their own.
-func (n normaliser) exact(v any) any {
+// value normalises a value of an answer and sorts lists, whose order is arbitrary.
+func (n normaliser) value(v any) any {
 	switch v := v.(type) {
 	case string:
 		return n.text(v)
 	case []any:
 		list := []any{}
 		for _, e := range v {
-			list = append(list, n.exact(e))
+			list = append(list, n.value(e))
 		}
 
 		slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
@@ -78,11 +78,11 @@ func (n normaliser) exact(v any) any {
 		out := map[string]any{}
 
 		for k, e := range v {
-			if _, isNumber := e.(float64); isNumber && counted[k] {
+			if _, isNumber := e.(float64); isNumber && volatileNumbers[k] {
 				e = "{" + k + "}"
 			}
 
-			out[n.text(k)] = n.exact(e)
+			out[n.text(k)] = n.value(e)
 		}
 
 		return out
@@ -97,7 +97,7 @@ func canonical(v any) string {
 	return string(b)
 }
 
-// shape keeps the types of an answer. Elements of a list are one: what not all of them have ends in "?".
+// shape returns the types of an answer. Elements of a list share one; fields that some of them lack end in "?".
 func shape(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -140,12 +140,12 @@ func shapeOfAll(list []any) any {
 	}
 
 	out := map[string]any{}
-	has := map[string]int{}
+	counts := map[string]int{}
 	types := map[string]map[string]any{}
 
 	for _, o := range objects {
 		for k, s := range o {
-			if has[k]++; types[k] == nil {
+			if counts[k]++; types[k] == nil {
 				types[k] = map[string]any{}
 			}
 
@@ -155,7 +155,7 @@ func shapeOfAll(list []any) any {
 
 	for k, t := range types {
 		name := k
-		if has[k] < len(objects) {
+		if counts[k] < len(objects) {
 			name += "?"
 		}
 
@@ -165,7 +165,7 @@ func shapeOfAll(list []any) any {
 	return out
 }
 
-// anyOf is one of several types.
+// anyOf returns a type for several alternatives.
 func anyOf(kinds map[string]any) any {
 	if len(kinds) == 1 {
 		for _, k := range kinds {

@@ -11,20 +11,20 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// diskless is an operating system that boots with the words it has.
-type diskless struct{ words string }
+// fakeSystem is an operating system that boots with a fixed command line.
+type fakeSystem struct{ commandLine string }
 
-func (s *diskless) Boot(h datacentre.Host) (datacentre.Boot, error) {
-	if s.words == "broken" {
+func (s *fakeSystem) Boot(h datacentre.Host) (datacentre.Boot, error) {
+	if s.commandLine == "broken" {
 		return datacentre.Boot{}, assert.AnError
 	}
 
-	return datacentre.Boot{Kernel: h.Kernel, CommandLine: s.words, IOMMU: true}, nil
+	return datacentre.Boot{Kernel: h.Kernel, CommandLine: s.commandLine, IOMMU: true}, nil
 }
 
-func (*diskless) Show(datacentre.Host) error { return nil }
+func (*fakeSystem) Show(datacentre.Host) error { return nil }
 
-func online(d *datacentre.Datacentre, host string) func() bool {
+func hostOnline(d *datacentre.Datacentre, host string) func() bool {
 	return func() bool {
 		h, _ := d.Host(host)
 
@@ -32,14 +32,14 @@ func online(d *datacentre.Datacentre, host string) func() bool {
 	}
 }
 
-func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
+func TestHostReboot(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, fastOptions(t))
-	system := &diskless{words: "quiet"}
+	system := &fakeSystem{commandLine: "quiet"}
 	require.NoError(t, d.SetHostSystem(system))
 
-	do, g := ok(t, d), newGuests()
+	do, g := requireOK(t, d), newFakeGuests()
 	d.SetGuests(g)
 
 	for vmid, config := range map[int]datacentre.Config{
@@ -49,25 +49,25 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 		103: {},
 		104: {"onboot": "1"},
 	} {
-		do(d.CreateVM(root, "pve1", vmid, basic(config)))
+		do(d.CreateVM(root, "pve1", vmid, basicVM(config)))
 
 		if vmid != 104 {
 			do(d.Start(root, "pve1", vmid))
 		}
 	}
 
-	do(d.CreateVM(root, "pve2", 200, basic(nil)))
+	do(d.CreateVM(root, "pve2", 200, basicVM(nil)))
 	do(d.Start(root, "pve2", 200))
 
-	system.words = "quiet iommu=pt"
+	system.commandLine = "quiet iommu=pt"
 
 	require.NoError(t, d.RebootHost("pve1"))
 
 	h, _ := d.Host("pve1")
-	assert.False(t, h.Online, "it is away at once")
+	assert.False(t, h.Online, "it is offline at once")
 	assert.True(t, h.Rebooting)
-	require.NoError(t, d.RebootHost("pve1"), "once more is no second reboot")
-	require.Eventually(t, online(d, "pve1"), time.Minute, time.Millisecond)
+	require.NoError(t, d.RebootHost("pve1"), "a second request during a reboot is ignored")
+	require.Eventually(t, hostOnline(d, "pve1"), time.Minute, time.Millisecond)
 
 	var order []string
 
@@ -96,14 +96,14 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 	assert.ErrorContains(t, d.RebootHost("pve9"), "pve9")
 }
 
-func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
+func TestHostBootFailure(t *testing.T) {
 	t.Parallel()
 
 	d := open(t, fastOptions(t))
-	system := &diskless{words: "quiet"}
+	system := &fakeSystem{commandLine: "quiet"}
 	require.NoError(t, d.SetHostSystem(system))
 
-	system.words = "broken"
+	system.commandLine = "broken"
 
 	require.NoError(t, d.RebootHost("pve1"))
 
@@ -118,7 +118,7 @@ func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 	assert.False(t, h.Online)
 }
 
-func TestARebootOutlivesTheLab(t *testing.T) {
+func TestRebootResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions(t)
@@ -127,21 +127,21 @@ func TestARebootOutlivesTheLab(t *testing.T) {
 
 	first, err := datacentre.Open(o)
 	require.NoError(t, err)
-	require.NoError(t, first.SetHostSystem(&diskless{words: "quiet"}))
-	ok(t, first)(first.CreateVM(root, "pve1", 100, basic(datacentre.Config{"onboot": "1"})))
+	require.NoError(t, first.SetHostSystem(&fakeSystem{commandLine: "quiet"}))
+	requireOK(t, first)(first.CreateVM(root, "pve1", 100, basicVM(datacentre.Config{"onboot": "1"})))
 	require.NoError(t, first.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:41:00"}}))
 	require.NoError(t, first.RebootHost("pve1"))
 	require.NoError(t, first.Close())
 
 	d := open(t, o)
-	g := newGuests()
+	g := newFakeGuests()
 	d.SetGuests(g)
 
 	h, _ := d.Host("pve1")
 	assert.True(t, h.Rebooting)
 	assert.Equal(t, "0000:01:00.0", h.PCI[0].Address, "hardware changes while the host is off")
 
-	require.NoError(t, d.SetHostSystem(&diskless{words: "quiet"}))
+	require.NoError(t, d.SetHostSystem(&fakeSystem{commandLine: "quiet"}))
 	require.Eventually(t, func() bool {
 		_, on := g.running(100)
 
@@ -186,17 +186,17 @@ func TestHardwareChanges(t *testing.T) {
 		"a slot that is empty": {
 			change: datacentre.HostChange{MovePCI: [2]string{"0000:44:00", "0000:45:00"}}, refusal: "slot 0000:44:00 is empty",
 		},
-		"a slot that is none": {
+		"an invalid slot": {
 			change: datacentre.HostChange{MovePCI: [2]string{"01:00", "0000:45:00"}}, refusal: "write them as 0000:01:00",
 		},
-		"a group of nothing": {
+		"the group of an empty slot": {
 			change: datacentre.HostChange{GroupWith: [2]string{"0000:01:00", "0000:99:00.0"}}, refusal: "no such devices",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			d := gpuWorld(t, nil)
+			d := openWithGPUs(t, nil)
 
 			err := d.ChangeHost("pve1", tc.change)
 			if tc.refusal != "" {
@@ -207,7 +207,7 @@ func TestHardwareChanges(t *testing.T) {
 
 			require.NoError(t, err)
 			require.NoError(t, d.RebootHost("pve1"))
-			require.Eventually(t, online(d, "pve1"), time.Minute, time.Millisecond)
+			require.Eventually(t, hostOnline(d, "pve1"), time.Minute, time.Millisecond)
 
 			h, _ := d.Host("pve1")
 			tc.check(t, h)

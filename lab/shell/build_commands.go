@@ -20,16 +20,16 @@ import (
 
 const (
 	isoBlock = 2048
-	// isoOverhead is what genisoimage writes beside the files themselves.
+	// isoOverhead is what genisoimage writes in addition to the files.
 	isoOverhead = 350 << 10
-	// statusTimeout is timeout's own for a command that it has ended.
+	// statusTimeout is timeout's exit status for a command that it ended.
 	statusTimeout = 124
 )
 
-// isoRequest is genisoimage's command line.
+// isoRequest is a parsed command line of genisoimage.
 type isoRequest struct {
 	output, label string
-	rock          bool
+	rockRidge     bool
 	sources       []string
 }
 
@@ -43,7 +43,7 @@ func parseISO(words []string) (isoRequest, error) {
 			i++
 			*value = words[i]
 		case word == "-rock":
-			r.rock = true
+			r.rockRidge = true
 		case slices.Contains([]string{"-quiet", "-joliet", "-joliet-long"}, word):
 		case strings.HasPrefix(word, "-"):
 			return r, fmt.Errorf("Bad Option '%s' (error -1 BADFLAG).", word) //nolint:revive,staticcheck // its own words
@@ -56,14 +56,14 @@ func parseISO(words []string) (isoRequest, error) {
 	case len(r.sources) == 0:
 		return r, errors.New("Missing pathspec.") //nolint:revive,staticcheck // its own words
 	case r.output == "":
-		return r, errors.New("the lab writes no image to standard output: state -output")
+		return r, errors.New("the lab writes no image to standard output: set -output")
 	default:
 		return r, nil
 	}
 }
 
-// genisoimage writes a real ISO 9660 image, with Rock Ridge where it is asked for, and without Joliet, which Linux does
-// not look at where there is Rock Ridge.
+// genisoimage writes a real ISO 9660 image, optionally with Rock Ridge. It ignores Joliet, which Linux does not read
+// next to Rock Ridge.
 func (s *Server) genisoimage(_ context.Context, c call) error {
 	r, err := parseISO(c.words[1:])
 	if err == nil {
@@ -79,12 +79,12 @@ func (s *Server) genisoimage(_ context.Context, c call) error {
 	return nil
 }
 
-// writeISO writes the files of a list, and those in its folders, to the top of an image.
+// writeISO writes files, and those in folders of the list, to the top of an image.
 func (s *Server) writeISO(c call, r isoRequest) (err error) {
 	var files []string
 
 	for _, source := range r.sources {
-		name := s.inside(c.Dir, source)
+		name := s.localPath(c.Dir, source)
 
 		entries, err := os.ReadDir(name)
 
@@ -100,7 +100,7 @@ func (s *Server) writeISO(c call, r isoRequest) (err error) {
 		}
 	}
 
-	size, output := int64(isoOverhead), s.inside(c.Dir, r.output)
+	size, output := int64(isoOverhead), s.localPath(c.Dir, r.output)
 
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil {
@@ -108,13 +108,13 @@ func (s *Server) writeISO(c call, r isoRequest) (err error) {
 		}
 	}
 
-	if s.dc.RoomFor(s.host, s.outside(output), size) != nil || s.openFault(output, os.O_WRONLY) != nil {
-		return noImage(syscall.ENOSPC, r.output)
+	if s.dc.CheckSpace(s.host, s.hostPath(output), size) != nil || s.openError(output, os.O_WRONLY) != nil {
+		return openImageError(syscall.ENOSPC, r.output)
 	}
 
 	to, err := os.OpenFile(output, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return noImage(err, r.output)
+		return openImageError(err, r.output)
 	}
 
 	defer func() { err = errors.Join(err, to.Close()) }()
@@ -123,7 +123,7 @@ func (s *Server) writeISO(c call, r isoRequest) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(workspace) //nolint:errcheck // a folder for a moment
+	defer os.RemoveAll(workspace) //nolint:errcheck // a temporary folder
 
 	image, err := iso9660.Create(file.New(to, false), 0, 0, isoBlock, workspace)
 	if err != nil {
@@ -136,13 +136,13 @@ func (s *Server) writeISO(c call, r isoRequest) (err error) {
 		}
 	}
 
-	return image.Finalize(iso9660.FinalizeOptions{RockRidge: r.rock, VolumeIdentifier: r.label})
+	return image.Finalize(iso9660.FinalizeOptions{RockRidge: r.rockRidge, VolumeIdentifier: r.label})
 }
 
-// noImage is what genisoimage says where it cannot write.
-func noImage(err error, output string) error {
+// openImageError returns genisoimage's error for an output that it cannot write.
+func openImageError(err error, output string) error {
 	//nolint:revive,staticcheck // its own words
-	return fmt.Errorf("%s. Unable to open disc image file '%s'.", reason(err), output)
+	return fmt.Errorf("%s. Unable to open disc image file '%s'.", strerror(err), output)
 }
 
 func addToISO(image *iso9660.FileSystem, name string) error {
@@ -163,11 +163,11 @@ func addToISO(image *iso9660.FileSystem, name string) error {
 
 var serialSocket = regexp.MustCompile(`^-u UNIX-CONNECT:/var/run/qemu-server/([0-9]+)\.serial0 -$`)
 
-// socat connects to the serial console of a VM, and prints what the guest says.
+// socat connects to a VM's serial console and prints its output.
 func (s *Server) socat(ctx context.Context, c call) error {
 	found := serialSocket.FindStringSubmatch(strings.Join(c.words[1:], " "))
 	if found == nil {
-		return usageError{"socat: the lab's connects to a console: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -"}
+		return usageError{"socat: the lab supports only consoles: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -"}
 	}
 
 	vmid, _ := strconv.Atoi(found[1]) //nolint:errcheck // digits
@@ -186,29 +186,29 @@ func (s *Server) socat(ctx context.Context, c call) error {
 	return ctx.Err()
 }
 
-// timeout runs a command for so many modelled seconds: timeout <seconds> command…
+// timeout implements timeout <seconds> command… in modelled seconds.
 func (s *Server) timeout(ctx context.Context, c call) error {
 	seconds, err := strconv.Atoi(strings.Join(c.words[1:min(2, len(c.words))], ""))
 	if err != nil || len(c.words) < 3 {
-		return usageError{"usage: the lab's timeout has a number of seconds and a command"}
+		return usageError{"usage: the lab's timeout supports a number of seconds and a command"}
 	}
 
-	within, end := context.WithCancel(ctx)
-	defer end()
+	runCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
 
-	over := make(chan bool, 1)
+	expired := make(chan bool, 1)
 
 	go func() {
-		over <- s.takes(within, time.Duration(seconds)*time.Second) == nil
+		expired <- s.sleep(runCtx, time.Duration(seconds)*time.Second) == nil
 
-		end()
+		cancel()
 	}()
 
-	err = c.again(within, c.words[2:])
+	err = c.exec(runCtx, c.words[2:])
 
-	end()
+	cancel()
 
-	if <-over && ctx.Err() == nil {
+	if <-expired && ctx.Err() == nil {
 		return interp.ExitStatus(statusTimeout)
 	}
 

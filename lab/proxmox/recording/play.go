@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// disc is the file that the file server has.
-var disc = []byte(strings.Repeat("talos-proxmox recording\n", 1<<10))
+// discFile is the file that the file server serves.
+var discFile = []byte(strings.Repeat("talos-proxmox recording\n", 1<<10))
 
-// API is one to be asked.
+// API is a Proxmox VE API to record.
 type API struct {
-	// Endpoint is https://HOST:8006, Token "USER!NAME=SECRET" of someone who may do everything.
+	// Endpoint is https://HOST:8006, Token "USER!NAME=SECRET" of a user with all privileges.
 	Endpoint, Token string
 	Place           Place
-	// Client does not check more than the caller wants of the certificate.
+	// Client verifies the certificate as the caller wants.
 	Client *http.Client
-	// Poll is how often a task is asked for its end, Settle how long a host needs to tell its cluster what it has.
+	// Poll is the interval for polling a task, Settle how long a host needs to report its state to the cluster.
 	Poll, Settle time.Duration
 
-	tokens       map[string]string // secrets of tokens by their names
+	tokensByName map[string]string // "ID=SECRET"
 	ticket, csrf string
 	web          string
-	task         string // the last one
+	lastTask     string
 }
 
-// serveFiles serves the files for downloads at the address from which this computer reaches the API.
+// serveFiles serves files for downloads on the local address from which the API is reached.
 func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 	endpoint, err := url.Parse(a.Endpoint)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 	}
 	defer probe.Close() //nolint:errcheck // nothing was sent
 
-	host, _, _ := net.SplitHostPort(probe.LocalAddr().String()) //nolint:errcheck // it is one
+	host, _, _ := net.SplitHostPort(probe.LocalAddr().String()) //nolint:errcheck // always HOST:PORT
 
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -53,24 +53,24 @@ func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(serveFile)}
 
-	go func() { _ = server.Serve(ln) }() //nolint:errcheck // its end is asked for
+	go func() { _ = server.Serve(ln) }() //nolint:errcheck // ends with Close
 
 	a.web = "http://" + ln.Addr().String()
 
-	return func() { _ = server.Close() }, nil //nolint:errcheck // nobody needs it any more
+	return func() { _ = server.Close() }, nil //nolint:errcheck // no longer needed
 }
 
-// serveFile serves what the calls download.
+// serveFile serves the files that the calls download.
 func serveFile(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/rec-disc.iso", "/rec-disc.qcow2":
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Length", strconv.Itoa(len(disc)))
-		_, _ = w.Write(disc) //nolint:errcheck // the task says so
+		w.Header().Set("Content-Length", strconv.Itoa(len(discFile)))
+		_, _ = w.Write(discFile) //nolint:errcheck // the task reports it
 	case "/rec-disc.img.gz":
 		z := gzip.NewWriter(w)
-		_, _ = z.Write(disc) //nolint:errcheck // as above
-		_ = z.Close()        //nolint:errcheck // as above
+		_, _ = z.Write(discFile) //nolint:errcheck // as above
+		_ = z.Close()            //nolint:errcheck // as above
 	default:
 		http.NotFound(w, r)
 	}
@@ -84,31 +84,31 @@ func (a *API) Play(ctx context.Context) ([]Answer, error) {
 	}
 	defer stop()
 
-	a.tokens = map[string]string{}
+	a.tokensByName = map[string]string{}
 	normal := newNormaliser(a.Place, a.Token, a.web)
 
 	var answers []Answer
 
 	for _, c := range calls() {
-		sent, err := c.filled(a.Place, a.web, url.PathEscape(a.task))
+		sent, err := c.expand(a.Place, a.web, url.PathEscape(a.lastTask))
 		if err != nil {
 			return answers, err
 		}
 
-		if c.is("settled") {
+		if c.hasFlag("settled") {
 			err = wait(ctx, a.Settle)
 		}
 
-		var r raw
+		var r response
 		if err == nil {
-			r, err = a.do(ctx, sent)
+			r, err = a.send(ctx, sent)
 		}
 
 		if err != nil {
 			return answers, fmt.Errorf("%s: %w", c.line, err)
 		}
 
-		a.learn(r.Data)
+		a.storeCredentials(r.Data)
 
 		answer := Answer{Call: c.line, Status: r.status, Reason: normal.text(r.reason), NoBody: len(r.body) == 0}
 
@@ -121,9 +121,9 @@ func (a *API) Play(ctx context.Context) ([]Answer, error) {
 		}
 
 		if upid, ok := r.Data.(string); ok && strings.HasPrefix(upid, "UPID:") {
-			a.task = upid
+			a.lastTask = upid
 
-			if answer.Task, err = a.end(ctx, upid); err != nil {
+			if answer.Task, err = a.waitTask(ctx, upid); err != nil {
 				return answers, fmt.Errorf("%s: %w", c.line, err)
 			}
 
@@ -131,12 +131,12 @@ func (a *API) Play(ctx context.Context) ([]Answer, error) {
 		}
 
 		switch {
-		case c.is("shape") && r.status == http.StatusOK:
+		case c.hasFlag("shape") && r.status == http.StatusOK:
 			answer.Data = shape(r.Data)
-		case c.is("all"):
-			answer.Data = normal.exact(r.Data)
+		case c.hasFlag("all"):
+			answer.Data = normal.value(r.Data)
 		default:
-			answer.Data = normal.exact(ours(r.Data))
+			answer.Data = normal.value(filterOwn(r.Data))
 		}
 
 		answers = append(answers, answer)
@@ -145,14 +145,14 @@ func (a *API) Play(ctx context.Context) ([]Answer, error) {
 	return answers, nil
 }
 
-// learn keeps the secret of a new token, and a ticket.
-func (a *API) learn(data any) {
+// storeCredentials stores the secret of a new token, or a ticket.
+func (a *API) storeCredentials(data any) {
 	o, _ := data.(map[string]any)
 	id, _ := o["full-tokenid"].(string)
 	secret, _ := o["value"].(string)
 
 	if _, name, ok := strings.Cut(id, "!"); ok {
-		a.tokens[name] = id + "=" + secret
+		a.tokensByName[name] = id + "=" + secret
 	}
 
 	if ticket, ok := o["ticket"].(string); ok {
@@ -161,19 +161,19 @@ func (a *API) learn(data any) {
 	}
 }
 
-// end waits for the end of a task.
-func (a *API) end(ctx context.Context, upid string) (string, error) {
+// waitTask waits for a task and returns its exit status.
+func (a *API) waitTask(ctx context.Context, upid string) (string, error) {
 	path := "/nodes/" + strings.Split(upid, ":")[1] + "/tasks/" + url.PathEscape(upid) + "/status"
 
 	for {
-		r, err := a.do(ctx, call{method: http.MethodGet, path: path})
+		r, err := a.send(ctx, call{method: http.MethodGet, path: path})
 		if err != nil {
 			return "", err
 		}
 
 		o, _ := r.Data.(map[string]any)
 		if r.status != http.StatusOK {
-			return "", fmt.Errorf("the task %s cannot be asked for: %s", upid, r.reason)
+			return "", fmt.Errorf("unable to read task %s: %s", upid, r.reason)
 		}
 
 		if o["status"] == "stopped" {

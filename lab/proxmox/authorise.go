@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// permit checks who makes the call, as its description says.
-func (r *request) permit() error {
+// authorise checks the caller's permission by the API description.
+func (r *request) authorise() error {
 	switch p := r.route.Permissions; {
 	case p.User == "world":
 		return nil
@@ -20,50 +20,50 @@ func (r *request) permit() error {
 	case p.Check == nil:
 		return datacentre.Forbidden("user != root@pam")
 	default:
-		return r.permitted(p.Check)
+		return r.evalCheck(p.Check)
 	}
 }
 
-// permitted is exec_api2_perm_check of PVE::RPCEnvironment.
-func (r *request) permitted(check []any) error {
-	switch kind, rest := as[string](check[0]), check[1:]; kind {
+// evalCheck implements exec_api2_perm_check of PVE::RPCEnvironment.
+func (r *request) evalCheck(check []any) error {
+	switch kind, rest := castOrZero[string](check[0]), check[1:]; kind {
 	case "and":
 		for _, c := range rest {
-			if err := r.permitted(as[[]any](c)); err != nil {
+			if err := r.evalCheck(castOrZero[[]any](c)); err != nil {
 				return err
 			}
 		}
 
 		return nil
 	case "or":
-		if slices.ContainsFunc(rest, func(c any) bool { return r.permitted(as[[]any](c)) == nil }) {
+		if slices.ContainsFunc(rest, func(c any) bool { return r.evalCheck(castOrZero[[]any](c)) == nil }) {
 			return nil
 		}
 
 		return datacentre.Forbidden("")
 	case "perm":
-		return r.mayAt(as[string](rest[0]), words(rest[1]), rest[2:])
+		return r.checkPrivileges(castOrZero[string](rest[0]), stringList(rest[1]), rest[2:])
 	case "perm-modify":
-		return r.mayModify(as[string](rest[0]))
+		return r.checkPermModify(castOrZero[string](rest[0]))
 	case "userid-param":
-		return r.mayAsOrFor(as[string](rest[0]))
+		return r.checkUserParam(castOrZero[string](rest[0]))
 	default: // userid-group
-		return r.mayInGroups(words(rest[0]), options(rest[1:]))
+		return r.checkUserGroups(stringList(rest[0]), options(rest[1:]))
 	}
 }
 
-// The parts of a check, as JSON has them.
+// Conversions of a check's decoded JSON.
 
-func as[T any](v any) T {
+func castOrZero[T any](v any) T {
 	t, _ := v.(T)
 
 	return t
 }
 
-func words(v any) []string {
+func stringList(v any) []string {
 	var out []string
-	for _, w := range as[[]any](v) {
-		out = append(out, as[string](w))
+	for _, w := range castOrZero[[]any](v) {
+		out = append(out, castOrZero[string](w))
 	}
 
 	return out
@@ -72,16 +72,16 @@ func words(v any) []string {
 func options(pairs []any) map[string]any {
 	out := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		out[as[string](pairs[i])] = pairs[i+1]
+		out[castOrZero[string](pairs[i])] = pairs[i+1]
 	}
 
 	return out
 }
 
-// mayAt wants all privileges on a path, or any of them. PVE 8 has VM.Monitor in the place of those of the guest agent.
-func (r *request) mayAt(template string, privileges []string, more []any) error {
+// checkPrivileges requires all privileges on a path, or any of them. PVE 8 has VM.Monitor instead of VM.GuestAgent.*.
+func (r *request) checkPrivileges(template string, privileges []string, more []any) error {
 	o := options(more)
-	if name := as[string](o["require_param"]); name != "" && !r.params.Has(name) {
+	if name := castOrZero[string](o["require_param"]); name != "" && !r.params.Has(name) {
 		return datacentre.Forbidden("")
 	}
 
@@ -90,8 +90,8 @@ func (r *request) mayAt(template string, privileges []string, more []any) error 
 	}
 
 	path := r.fill(template)
-	if missing := strings.Contains(path, "{"); !missing && datacentre.NormalPath(path) == "" {
-		return datacentre.Forbidden(", " + privileges[0]) // nobody but root himself has a right at what is no path
+	if missing := strings.Contains(path, "{"); !missing && datacentre.NormalizePath(path) == "" {
+		return datacentre.Forbidden(", " + privileges[0]) // only root may use an invalid path
 	}
 
 	if o["any"] != nil {
@@ -107,8 +107,8 @@ func (r *request) mayAt(template string, privileges []string, more []any) error 
 	return nil
 }
 
-// mayAsOrFor lets a user at his own things, or those who may make users of a realm.
-func (r *request) mayAsOrFor(what string) error {
+// checkUserParam allows users to change themselves, or requires a privilege on the realm.
+func (r *request) checkUserParam(what string) error {
 	id := r.fill("{userid}")
 	_, realm, ok := strings.Cut(id, "@")
 
@@ -116,7 +116,7 @@ func (r *request) mayAsOrFor(what string) error {
 	case id == "{userid}":
 		return datacentre.Refuse("user name '' is too short")
 	case !ok || strings.ContainsAny(id, " :/"):
-		return badUser(id)
+		return errInvalidUserName(id)
 	case what == "self" && id != r.user:
 		return datacentre.Forbidden("")
 	case what == "self":
@@ -126,13 +126,13 @@ func (r *request) mayAsOrFor(what string) error {
 	}
 }
 
-func badUser(id string) error {
+func errInvalidUserName(id string) error {
 	return datacentre.Refuse("value '%s' does not look like a valid user name", id)
 }
 
-// mayInGroups wants a privilege on all groups, or on those that are named and on one of the user's.
-func (r *request) mayInGroups(privileges []string, o map[string]any) error {
-	named := as[string](o["groups_param"])
+// checkUserGroups requires a privilege on all groups, or on the named groups and one of the user's.
+func (r *request) checkUserGroups(privileges []string, o map[string]any) error {
+	named := castOrZero[string](o["groups_param"])
 
 	if named != "create" {
 		if _, err := users().find(r); err != nil {
@@ -156,7 +156,7 @@ func (r *request) mayInGroups(privileges []string, o map[string]any) error {
 		}
 	}
 
-	if named == "create" || slices.ContainsFunc(groupsOf(r, r.fill("{userid}")), func(group string) bool {
+	if named == "create" || slices.ContainsFunc(userGroups(r, r.fill("{userid}")), func(group string) bool {
 		return r.dc.Allowed(r.user, "/access/groups/"+group, privileges...)
 	}) {
 		return nil
@@ -165,8 +165,8 @@ func (r *request) mayInGroups(privileges []string, o map[string]any) error {
 	return datacentre.Forbidden("")
 }
 
-// modifiers are the privileges that change the rules of a path: those who may make things may share them.
-func modifiers(path string) []string {
+// modifyPrivileges returns the privileges that allow changing a path's ACLs: who may allocate may also share.
+func modifyPrivileges(path string) []string {
 	list := []string{"Permissions.Modify"}
 
 	for prefix, p := range map[string]string{
@@ -180,25 +180,25 @@ func modifiers(path string) []string {
 	return list
 }
 
-func (r *request) mayModify(template string) error {
-	path := datacentre.NormalPath(r.fill(template))
+func (r *request) checkPermModify(template string) error {
+	path := datacentre.NormalizePath(r.fill(template))
 	if path == "" {
-		return nil // the parameters' own check refuses it
+		return nil // the handler refuses it
 	}
 
-	return r.dc.Authorise(r.user, path, modifiers(path)...)
+	return r.dc.Authorise(r.user, path, modifyPrivileges(path)...)
 }
 
-func (r *request) seesVM(id int) bool {
+func (r *request) canSeeVM(id int) bool {
 	return r.dc.Allowed(r.user, "/vms/"+strconv.Itoa(id), "VM.Audit")
 }
 
-func (r *request) seesStorage(name string) bool {
+func (r *request) canSeeStorage(name string) bool {
 	return r.dc.Allowed(r.user, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace")
 }
 
-// seesBridge is the right to a bridge, or to one of its VLANs.
-func (r *request) seesBridge(name string) bool {
+// canSeeBridge reports whether the caller may see a bridge, or one of its VLANs.
+func (r *request) canSeeBridge(name string) bool {
 	path := "/sdn/zones/localnetwork/" + name
 	paths := []string{path}
 
@@ -211,17 +211,17 @@ func (r *request) seesBridge(name string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool { return r.dc.Allowed(r.user, p, "SDN.Audit", "SDN.Use") })
 }
 
-// ownsTask says whether the caller started the task: a user owns those of his tokens too.
-func (r *request) ownsTask(t datacentre.Task) bool {
+// isTaskOwner reports whether the caller started the task; users also own the tasks of their tokens.
+func (r *request) isTaskOwner(t datacentre.Task) bool {
 	return t.User == r.user || strings.HasPrefix(t.User, r.user+"!")
 }
 
-// ownTasks are the tasks that the caller may see.
-func (r *request) ownTasks() []datacentre.Task {
+// visibleTasks returns the tasks that the caller may see.
+func (r *request) visibleTasks() []datacentre.Task {
 	audits := map[string]bool{}
 	for _, h := range r.dc.Hosts() {
 		audits[h.Name] = r.dc.Allowed(r.user, "/nodes/"+h.Name, "Sys.Audit")
 	}
 
-	return slices.DeleteFunc(r.dc.Tasks(), func(t datacentre.Task) bool { return !audits[t.Host] && !r.ownsTask(t) })
+	return slices.DeleteFunc(r.dc.Tasks(), func(t datacentre.Task) bool { return !audits[t.Host] && !r.isTaskOwner(t) })
 }
