@@ -12,66 +12,55 @@ import (
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	talosclient "github.com/siderolabs/talos/pkg/machinery/client"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-
-	"talos-proxmox/stacks"
 )
 
-// majority is how many members of etcd decide.
+// majority is the quorum of etcd with this many members.
 func majority(members int) int { return members/2 + 1 }
 
 const (
-	censusPause = 200 * time.Millisecond
-	// unanswered is for how many counts in a row a majority has to be silent before etcd counts as lost: a count asks
-	// one member after the other.
-	unanswered = 3
+	sampleInterval = 200 * time.Millisecond
+	// maxWithoutMajority is in how many samples in a row a majority has to be silent before etcd counts as lost: a sample
+	// asks one member after the other.
+	maxWithoutMajority = 3
 )
 
-// census counts the voters of a cluster's etcd, and those of them that run, while something changes.
-type census struct {
-	w      *world
-	end    context.CancelFunc
-	ended  sync.WaitGroup
-	counts int
-	asked  atomic.Int64 // calls of the Talos API that were answered
-	// steps are the numbers of voters in order.
-	steps []int
-	// silent is how many counts in a row found no majority that runs, and longest the most of them.
-	silent, longest int
-	said            string
+// etcdWatch samples the voters of a cluster's etcd, and which of them run, while something changes.
+type etcdWatch struct {
+	w        *world
+	stop     context.CancelFunc
+	stopped  sync.WaitGroup
+	samples  int
+	requests atomic.Int64 // answered calls of the Talos API
+	// voterCounts are the numbers of voters in order.
+	voterCounts []int
+	// withoutMajority is how many counts in a row found no majority that runs, and longest the most of them.
+	withoutMajority, longestWithoutMajority int
+	longestReason                           string
 }
 
-// voter is a voting member as one of them lists it.
+// voter is a voting member in the member list.
 type voter struct {
 	id      uint64
 	address string
 }
 
-// count begins to count the voters among these control planes.
-func (w *world) count(addresses []string) *census {
+// watchEtcd begins to sample the voters among these control planes.
+func (w *world) watchEtcd(addresses []string) *etcdWatch {
 	w.t.Helper()
 
-	config, err := clientconfig.FromString(output(w.test(), w.outputs(), stacks.Talosconfigs, "one"))
-	require.NoError(w.t, err)
-
 	clients := map[string]*talosclient.Client{}
-
 	for _, address := range addresses {
-		clients[address], err = talosclient.New(w.t.Context(), talosclient.WithConfig(config),
-			talosclient.WithEndpoints(address), talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
-		require.NoError(w.t, err)
+		clients[address] = w.talosClient(w.talosconfig(), address)
 	}
 
 	ctx, end := context.WithCancel(w.t.Context())
-	c := &census{w: w, end: end}
+	c := &etcdWatch{w: w, stop: end}
 
-	c.ended.Go(func() {
+	c.stopped.Go(func() {
 		for ctx.Err() == nil {
-			c.take(ctx, clients, addresses)
-			time.Sleep(censusPause)
+			c.sample(ctx, clients, addresses)
+			time.Sleep(sampleInterval)
 		}
 
 		for _, client := range clients {
@@ -82,10 +71,10 @@ func (w *world) count(addresses []string) *census {
 	return c
 }
 
-func (c *census) take(ctx context.Context, clients map[string]*talosclient.Client, addresses []string) {
-	before := c.votersOf(ctx, clients, addresses)
+func (c *etcdWatch) sample(ctx context.Context, clients map[string]*talosclient.Client, addresses []string) {
+	before := c.listVoters(ctx, clients, addresses)
 	if len(before) == 0 {
-		return // no one answers now: a count before or after tells
+		return // nobody answers: another sample counts
 	}
 
 	running := 0
@@ -93,8 +82,8 @@ func (c *census) take(ctx context.Context, clients map[string]*talosclient.Clien
 	var dead []string
 
 	for _, v := range before {
-		if err := runs(ctx, clients[v.address], v.id); err == nil {
-			c.asked.Add(1)
+		if err := checkMember(ctx, clients[v.address], v.id); err == nil {
+			c.requests.Add(1)
 
 			running++
 		} else {
@@ -102,27 +91,27 @@ func (c *census) take(ctx context.Context, clients map[string]*talosclient.Clien
 		}
 	}
 
-	if after := c.votersOf(ctx, clients, addresses); ctx.Err() != nil || !slices.Equal(before, after) {
+	if after := c.listVoters(ctx, clients, addresses); ctx.Err() != nil || !slices.Equal(before, after) {
 		return
 	}
 
-	c.counts++
+	c.samples++
 
-	if n := len(before); len(c.steps) == 0 || c.steps[len(c.steps)-1] != n {
-		c.steps = append(c.steps, n)
+	if n := len(before); len(c.voterCounts) == 0 || c.voterCounts[len(c.voterCounts)-1] != n {
+		c.voterCounts = append(c.voterCounts, n)
 	}
 
-	if c.silent++; running >= majority(len(before)) {
-		c.silent = 0
+	if c.withoutMajority++; running >= majority(len(before)) {
+		c.withoutMajority = 0
 	}
 
-	if c.silent > c.longest {
-		c.longest, c.said = c.silent, fmt.Sprintf("%d of %d voters run: %s", running, len(before), strings.Join(dead, "; "))
+	if c.withoutMajority > c.longestWithoutMajority {
+		c.longestWithoutMajority, c.longestReason = c.withoutMajority, fmt.Sprintf("%d of %d voters run: %s", running, len(before), strings.Join(dead, "; "))
 	}
 }
 
-// votersOf asks the first control plane that answers.
-func (c *census) votersOf(
+// listVoters asks the first control plane that answers.
+func (c *etcdWatch) listVoters(
 	ctx context.Context, clients map[string]*talosclient.Client, addresses []string,
 ) (voters []voter) {
 	for _, address := range addresses {
@@ -135,7 +124,7 @@ func (c *census) votersOf(
 			continue
 		}
 
-		c.asked.Add(1)
+		c.requests.Add(1)
 
 		for _, m := range answer.GetMessages()[0].GetMembers() {
 			if peer, err := url.Parse(m.GetPeerUrls()[0]); err == nil && !m.GetIsLearner() {
@@ -151,8 +140,8 @@ func (c *census) votersOf(
 	return nil
 }
 
-// runs says whether a member answers for itself.
-func runs(ctx context.Context, client *talosclient.Client, id uint64) error {
+// checkMember returns an error unless a member answers for itself.
+func checkMember(ctx context.Context, client *talosclient.Client, id uint64) error {
 	if client == nil {
 		return fmt.Errorf("member %x is of no control plane", id)
 	}
@@ -172,25 +161,25 @@ func runs(ctx context.Context, client *talosclient.Client, id uint64) error {
 	return nil
 }
 
-// report ends the census. There were never fewer voters than these; where all machines were powered all the time, a
-// majority of them ran.
-func (c *census) report(floor int, powered bool) string {
+// report stops the watch. It checks that there were never fewer voters than floor and, if all machines had power all
+// the time, that a majority of them ran.
+func (c *etcdWatch) report(floor int, powered bool) string {
 	c.w.t.Helper()
-	c.end()
-	c.ended.Wait()
+	c.stop()
+	c.stopped.Wait()
 
-	if assert.Positive(c.w.t, c.counts, "no count of the voters") {
-		assert.GreaterOrEqual(c.w.t, slices.Min(c.steps), floor, "voters of etcd, one after the other: %v", c.steps)
+	if assert.Positive(c.w.t, c.samples, "no count of the voters") {
+		assert.GreaterOrEqual(c.w.t, slices.Min(c.voterCounts), floor, "voters of etcd in order: %v", c.voterCounts)
 	}
 
-	for i := range c.steps[min(1, len(c.steps)):] {
-		step := c.steps[i+1] - c.steps[i]
-		assert.Contains(c.w.t, []int{-1, 1}, step, "voters come and go one by one: %v", c.steps)
+	for i := range c.voterCounts[min(1, len(c.voterCounts)):] {
+		step := c.voterCounts[i+1] - c.voterCounts[i]
+		assert.Contains(c.w.t, []int{-1, 1}, step, "voters come and go one by one: %v", c.voterCounts)
 	}
 
 	if powered {
-		assert.Less(c.w.t, c.longest, unanswered, "%s", c.said)
+		assert.Less(c.w.t, c.longestWithoutMajority, maxWithoutMajority, "%s", c.longestReason)
 	}
 
-	return fmt.Sprintf("voters %v in %d counts", c.steps, c.counts)
+	return fmt.Sprintf("voters %v in %d counts", c.voterCounts, c.samples)
 }
