@@ -20,8 +20,8 @@ func majority(members int) int { return members/2 + 1 }
 
 const (
 	sampleInterval = 200 * time.Millisecond
-	// maxWithoutMajority is in how many samples in a row a majority has to be silent before etcd counts as lost: a sample
-	// asks one member after the other.
+	// maxWithoutMajority is after how many samples in a row without a majority etcd counts as lost: a sample asks one
+	// member after the other.
 	maxWithoutMajority = 3
 )
 
@@ -34,7 +34,7 @@ type etcdWatch struct {
 	requests atomic.Int64 // answered calls of the Talos API
 	// voterCounts are the numbers of voters in order.
 	voterCounts []int
-	// withoutMajority is how many counts in a row found no majority that runs, and longest the most of them.
+	// withoutMajority is how many samples in a row found no running majority; longestWithoutMajority is the maximum.
 	withoutMajority, longestWithoutMajority int
 	longestReason                           string
 }

@@ -189,10 +189,10 @@ func (w *world) requireChange(p stackChange, file string) {
 	after := w.machineStates()
 	require.Equal(w.t, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)), p.name)
 
-	for name, is := range after {
-		was := before[name]
+	for name, current := range after {
+		former := before[name]
 		step := done["VirtualMachine "+name+"-vm"]
-		tasks := is.tasks[len(was.tasks):]
+		tasks := current.tasks[len(former.tasks):]
 		want := p.machines[name]
 
 		if want == "" {
@@ -202,7 +202,7 @@ func (w *world) requireChange(p stackChange, file string) {
 		assert.Equal(
 			w.t, want, observedEffect(step, tasks), "%s: %s, tasks %v", p.name, name, tasks,
 		)
-		assert.Equal(w.t, was.vm.Config["vmgenid"], is.vm.Config["vmgenid"], "%s: %s is the same machine", p.name, name)
+		assert.Equal(w.t, former.vm.Config["vmgenid"], current.vm.Config["vmgenid"], "%s: %s is the same machine", p.name, name)
 	}
 }
 
@@ -228,8 +228,8 @@ func warnings(output string) []string {
 	var lines []string
 
 	for line := range strings.Lines(output) {
-		_, text, is := strings.Cut(line, "warning: ")
-		if is && !strings.HasPrefix(text, "using pulumi-resource-") && !slices.Contains(lines, strings.TrimSpace(text)) {
+		_, text, found := strings.Cut(line, "warning: ")
+		if found && !strings.HasPrefix(text, "using pulumi-resource-") && !slices.Contains(lines, strings.TrimSpace(text)) {
 			lines = append(lines, strings.TrimSpace(text))
 		}
 	}

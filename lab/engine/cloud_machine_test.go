@@ -21,7 +21,7 @@ func (w *world) cloudTemplate(vmid int) {
 	w.t.Helper()
 
 	data := w.lab.Data
-	w.requireTask(data.CreateVM("root@pam", "pve1", vmid, datacentre.Config{
+	w.requireTask(data.CreateVM(labRoot, "pve1", vmid, datacentre.Config{
 		"name": "debian-13", "memory": "1024", "machine": "q35", "bios": "ovmf", "scsihw": "virtio-scsi-pci",
 		"efidisk0": "local-lvm:1,efitype=4m,pre-enrolled-keys=1,format=raw", "scsi0": "local-lvm:5,format=raw,discard=on,ssd=1,aio=io_uring", "ciupgrade": "0", "boot": "order=scsi0",
 	}))
@@ -31,7 +31,7 @@ func (w *world) cloudTemplate(vmid int) {
 
 	volume, _, _ := strings.Cut(vm.Config["scsi0"], ",")
 	require.NoError(w.t, data.WriteVolume(volume, labimage.Image{OS: "debian", Version: "13", Arch: "amd64", Agent: true}))
-	w.requireTask(data.ConvertToTemplate("root@pam", "pve1", vmid))
+	w.requireTask(data.ConvertToTemplate(labRoot, "pve1", vmid))
 }
 
 // TestCloudMachines takes machines of another system through their life: cloud-init sets them up, changes that would
@@ -65,12 +65,12 @@ func TestCloudMachines(t *testing.T) {
 
 		w.options.Program = func(ctx *pulumi.Context) error {
 			for name, args := range machines {
-				made, err := components.NewCloudMachine(ctx, name, args)
+				machine, err := components.NewCloudMachine(ctx, name, args)
 				if err != nil {
 					return err
 				}
 
-				ctx.Export(name, made.Address)
+				ctx.Export(name, machine.Address)
 			}
 
 			return nil

@@ -43,7 +43,7 @@ func TestExtraDisks(t *testing.T) {
 
 	vm := machine("one-general-1")
 	attached := datacentre.Config{"scsi2": "local-lvm:7,wwn=0x5056432d49443032"}
-	require.NoError(t, w.lab.Data.SetConfig("root@pam", vm.Host, vm.ID, attached))
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vm.ID, attached))
 
 	volume := machine("one-general-1").Config["scsi2"]
 

@@ -201,23 +201,23 @@ func (w *earlierWorld) importState(state apitype.DeploymentV3, recorded []record
 }
 
 // fillLabValues returns a recorded value with this lab's values where labs differ.
-func fillLabValues(was, now any) any {
-	switch was := was.(type) {
+func fillLabValues(recorded, current any) any {
+	switch recorded := recorded.(type) {
 	case map[string]any:
-		other, _ := now.(map[string]any)
+		other, _ := current.(map[string]any)
 
 		fields := map[string]any{}
-		for key, value := range was {
+		for key, value := range recorded {
 			fields[key] = fillLabValues(value, other[key])
 		}
 
 		return fields
 	case []any:
-		other, _ := now.([]any)
+		other, _ := current.([]any)
 
-		list := make([]any, 0, len(was))
+		list := make([]any, 0, len(recorded))
 
-		for i, value := range was {
+		for i, value := range recorded {
 			var at any
 			if i < len(other) {
 				at = other[i]
@@ -228,11 +228,11 @@ func fillLabValues(was, now any) any {
 
 		return list
 	case string:
-		text, _ := now.(string)
-		if was == labSpecific || strings.HasPrefix(was, digestPrefix) && was == digest(text) {
-			return now
+		text, _ := current.(string)
+		if recorded == labSpecific || strings.HasPrefix(recorded, digestPrefix) && recorded == digest(text) {
+			return current
 		}
 	}
 
-	return was
+	return recorded
 }

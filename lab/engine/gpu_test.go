@@ -187,19 +187,19 @@ func TestGPUWorker(t *testing.T) {
 
 	w.requireTask(
 		w.lab.Data.CreateVM(
-			"root@pam", "pve1", foreign,
+			labRoot, "pve1", foreign,
 			datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"},
 		),
 	)
-	w.requireTask(w.lab.Data.Start("root@pam", "pve1", foreign))
+	w.requireTask(w.lab.Data.Start(labRoot, "pve1", foreign))
 
 	s.Workers = 1
 	output = w.failedUp(s.yaml(t))
 	assert.Contains(t, output, "one-gpu-1-vm")
 	assert.Contains(t, output, "PCI device '0000:01:00.0' already in use by VMID '9000'")
 
-	w.requireTask(w.lab.Data.Stop("root@pam", "pve1", foreign))
-	w.requireTask(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, nil))
+	w.requireTask(w.lab.Data.Stop(labRoot, "pve1", foreign))
+	w.requireTask(w.lab.Data.DestroyVM(labRoot, "pve1", foreign, nil))
 
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireGPUs("one-gpu-1", 1)
@@ -226,12 +226,12 @@ func TestGPUControlPlane(t *testing.T) {
 	w.setGateTimeout("30s") // the machine restarts first
 
 	s.ControlPlane = ", gpu: rtx4000"
-	made, _ := w.lab.Data.VM(firstControlPlane)
+	before, _ := w.lab.Data.VM(firstControlPlane)
 	output := w.failedUp(s.yaml(t))
 	assert.Contains(t, output, "one-cp-1: GPU: the machine's image has no NVIDIA kernel modules")
 
 	vm, _ := w.lab.Data.VM(firstControlPlane)
-	assert.Equal(t, made.Config["smbios1"], vm.Config["smbios1"])
+	assert.Equal(t, before.Config["smbios1"], vm.Config["smbios1"])
 	assert.Contains(t, vm.Config["hostpci0"], "mapping=rtx4000")
 	w.destroy(s.yaml(t))
 

@@ -117,7 +117,7 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 
 	w := newWorld(t, 2)
 	text := w.stackWithPrep(t, fullPrep, "")
-	gone := make(chan error, 1)
+	rebooted := make(chan error, 1)
 
 	go func() {
 		// The files are in place, but the boot loader is not updated yet.
@@ -127,11 +127,11 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 
-		gone <- w.lab.Data.RebootHost("pve1")
+		rebooted <- w.lab.Data.RebootHost("pve1")
 	}()
 
 	_, err := w.tryUp(t.Context(), text)
-	require.NoError(t, <-gone)
+	require.NoError(t, <-rebooted)
 	require.Error(t, err, "the host rebooted under the script")
 	assert.NotEmpty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
 

@@ -39,12 +39,12 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 
 	for _, host := range hosts {
 		w.lab.Data.OnHostPower(host, func(on bool) {
-			held := w.lab.Data.Quorate()
+			hasQuorum := w.lab.Data.Quorate()
 
 			mutex.Lock()
 			defer mutex.Unlock()
 
-			quorate = quorate && held
+			quorate = quorate && hasQuorum
 
 			if on {
 				delete(down, host)
@@ -58,7 +58,7 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	}
 
 	w.addFault(datacentre.Fault{Task: "qmcreate", VMID: 800, Delay: 1000 * time.Hour})
-	upid, err := w.lab.Data.CreateVM("root@pam", "pve2", 800, datacentre.Config{"name": "theirs", "memory": "512"})
+	upid, err := w.lab.Data.CreateVM(labRoot, "pve2", 800, datacentre.Config{"name": "theirs", "memory": "512"})
 	require.NoError(t, err)
 
 	const waits = "pve2 waits to be rebooted: the task qmcreate 800 runs on it"

@@ -54,10 +54,10 @@ func TestAHostIsLost(t *testing.T) {
 	w.requireRunning(5)
 	w.requireMembers(3)
 
-	left := w.hostURNs("pve2")
-	require.NotEmpty(t, left)
+	urns := w.hostURNs("pve2")
+	require.NotEmpty(t, urns)
 
-	for _, lost := range left {
+	for _, lost := range urns {
 		out, err := w.pulumi("state", "delete", "--yes", "--stack", w.options.Stack, lost)
 		require.NoError(t, err, out)
 	}
@@ -169,11 +169,11 @@ func TestAPassphraseIsLost(t *testing.T) {
 
 	// Only the backend's file is left: the CLI cannot export without the passphrase.
 	state := filepath.Join(t.TempDir(), "lab.json")
-	left := filepath.Join(w.dir, "state", ".pulumi")
-	content, err := os.ReadFile(filepath.Join(left, "stacks", "talos-proxmox", "lab.json"))
+	backend := filepath.Join(w.dir, "state", ".pulumi")
+	content, err := os.ReadFile(filepath.Join(backend, "stacks", "talos-proxmox", "lab.json"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(state, content, 0o600))
-	require.NoError(t, os.RemoveAll(left))
+	require.NoError(t, os.RemoveAll(backend))
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "work"))) // with the stack file and its salt
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "passphrase"), []byte("another one"), 0o600))
 

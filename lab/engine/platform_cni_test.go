@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,19 +52,16 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 }
 
 // stack returns the stack file with changed settings, pairs of keys and values; nil removes one.
-func (c *ciliumStack) stack(differing ...any) string {
+func (c *ciliumStack) stack(changes ...any) string {
 	c.Helper()
 
-	settings := map[string]any{}
-	for key, value := range c.settings {
-		settings[key] = value
-	}
+	settings := maps.Clone(c.settings)
 
-	for i := 0; i < len(differing); i += 2 {
-		key, _ := differing[i].(string)
-		settings[key] = differing[i+1]
+	for i := 0; i < len(changes); i += 2 {
+		key, _ := changes[i].(string)
+		settings[key] = changes[i+1]
 
-		if differing[i+1] == nil {
+		if changes[i+1] == nil {
 			delete(settings, key)
 		}
 	}
@@ -211,9 +209,9 @@ func (c *ciliumStack) waitAddress(client kubernetes.Interface, begin string) {
 		found, err := client.CoreV1().Services("default").Get(c.Context(), "page", metav1.GetOptions{})
 		require.NoError(c, err)
 
-		given := found.Status.LoadBalancer.Ingress
+		ingress := found.Status.LoadBalancer.Ingress
 
-		return begin == "" && len(given) == 0 || begin != "" && len(given) == 1 && strings.HasPrefix(given[0].IP, begin)
+		return begin == "" && len(ingress) == 0 || begin != "" && len(ingress) == 1 && strings.HasPrefix(ingress[0].IP, begin)
 	}, within, 100*time.Millisecond, "the address of the Service")
 }
 

@@ -308,7 +308,7 @@ func TestPoliciesJudgeUpdates(t *testing.T) {
 
 	w := newWorld(t, testSpeed)
 	j := newPolicyRunner(t, w, "lab", engine.Policy{Pack: policyPack(t)})
-	made := filepath.Join(t.TempDir(), "made")
+	file := filepath.Join(t.TempDir(), "made")
 
 	leak := func(d *draft) {
 		first, err := local.NewCommand(d.ctx, "first", &local.CommandArgs{Create: pulumi.String("printf hunter2")})
@@ -317,7 +317,7 @@ func TestPoliciesJudgeUpdates(t *testing.T) {
 		if d.err == nil {
 			d.command(
 				&local.CommandArgs{
-					Create: pulumi.String("touch '" + made + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout},
+					Create: pulumi.String("touch '" + file + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout},
 				},
 			)
 		}
@@ -330,15 +330,15 @@ func TestPoliciesJudgeUpdates(t *testing.T) {
 	require.Error(t, j.engine.Up(t.Context()))
 	assert.Contains(t, w.output(), "command: environment.DB_PASSWORD has the name of a secret and is not marked secret")
 	assert.NotRegexp(t, "(?i)password.*hunter2", w.output())
-	assert.NoFileExists(t, made, "refused before it runs")
+	assert.NoFileExists(t, file, "refused before it runs")
 
-	// The preview of an update refuses what the whole plan shows, before anything is made.
+	// The preview of an update refuses what the whole plan shows, before anything is created.
 	j.draft = func(d *draft) {
-		d.command(&local.CommandArgs{Create: pulumi.String("touch '" + made + "'")})
+		d.command(&local.CommandArgs{Create: pulumi.String("touch '" + file + "'")})
 		d.cp("pve1")
 		d.cp("pve2")
 	}
 	require.Error(t, j.engine.Up(t.Context()))
 	assert.Contains(t, w.output(), "control-plane-count")
-	assert.NoFileExists(t, made)
+	assert.NoFileExists(t, file)
 }

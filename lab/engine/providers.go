@@ -49,20 +49,20 @@ func (p *Providers) Set(text string) error {
 
 // choose returns the requested providers, or those that created the stack, or those that are installed. Only the kind
 // of providers that wrote a state can read it.
-func (p Providers) choose(madeBy Providers) (Providers, error) {
+func (p Providers) choose(creator Providers) (Providers, error) {
 	missing := providers.Missing()
-	made := map[Providers]string{Published: "the published plugins", StandIn: "the lab's stand-ins"}[madeBy]
+	creatorName := map[Providers]string{Published: "the published plugins", StandIn: "the lab's stand-ins"}[creator]
 
 	switch {
 	case p == "" || p == Auto:
-		if p = madeBy; p == "" {
+		if p = creator; p == "" {
 			p = Published
 			if len(missing) > 0 {
 				p = StandIn
 			}
 		}
-	case madeBy != "" && p != madeBy:
-		return "", fmt.Errorf("--providers=%s: %s made this stack, and only they can read its state: destroy it with --providers=%s first, or keep using them", p, made, madeBy)
+	case creator != "" && p != creator:
+		return "", fmt.Errorf("--providers=%s: %s made this stack, and only they can read its state: destroy it with --providers=%s first, or keep using them", p, creatorName, creator)
 	}
 
 	if p == StandIn || len(missing) == 0 {
@@ -74,7 +74,7 @@ func (p Providers) choose(madeBy Providers) (Providers, error) {
 		lines = append(lines, "  "+plugin.Install())
 	}
 
-	if madeBy == "" {
+	if creator == "" {
 		lines = append(lines, "or omit --providers=published to use the lab's stand-ins")
 	}
 
@@ -180,12 +180,12 @@ func hasBridgedBlock(inputs map[string]any) bool {
 
 // chooseProviders decides which providers do the work, and prints the choice.
 func (e *Engine) chooseProviders() error {
-	made, err := e.stateProviders()
+	creator, err := e.stateProviders()
 	if err != nil {
 		return err
 	}
 
-	if e.o.Providers, err = e.o.Providers.choose(made); err != nil {
+	if e.o.Providers, err = e.o.Providers.choose(creator); err != nil {
 		return err
 	}
 

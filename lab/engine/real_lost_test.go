@@ -62,7 +62,7 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 	k.eventually(func() bool { return k.readyNodes() == 4 }, "nodes are Ready")
 	assert.Equal(t, running, w.workerContainers(s), "no kubelet has ended the worker's pods meanwhile: containers are never the same twice")
 
-	// The API leads the worker again.
+	// The worker takes new pods.
 	k.deploy("later", 1, 0)
 
 	later := func(id string) bool { return strings.HasPrefix(id, "default/later-") }
@@ -80,10 +80,10 @@ func (w *world) workerContainers(s stack) (running []string) {
 
 	address := w.plan(s).Clusters[0].Workers[0].Address.Addr().String()
 	w.withTalosClient(address, func(ctx context.Context, c *talosclient.Client) {
-		got, err := c.Containers(ctx, constants.K8sContainerdNamespace, commonapi.ContainerDriver_CRI)
+		list, err := c.Containers(ctx, constants.K8sContainerdNamespace, commonapi.ContainerDriver_CRI)
 		require.NoError(w.t, err)
 
-		for _, message := range got.GetMessages() {
+		for _, message := range list.GetMessages() {
 			for _, container := range message.GetContainers() {
 				running = append(running, container.GetId())
 			}

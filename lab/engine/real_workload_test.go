@@ -147,9 +147,9 @@ func (k workload) setBudget(name string, kept int) {
 	}, "the budget of %s keeps %d", name, kept)
 }
 
-func (k workload) eventually(is func() bool, what string, values ...any) {
+func (k workload) eventually(condition func() bool, what string, values ...any) {
 	k.Helper()
-	require.Eventually(k, is, within, 100*time.Millisecond, fmt.Sprintf(what, values...))
+	require.Eventually(k, condition, within, 100*time.Millisecond, fmt.Sprintf(what, values...))
 }
 
 // apiProbe writes and reads a key through the cluster's shared address all the time.

@@ -51,7 +51,7 @@ func TestRecoverMachines(t *testing.T) {
 
 	// One of the VMIDs is someone else's now.
 	host := w.hostOf(3001)
-	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "db"}))
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, host, 3001, datacentre.Config{"name": "db"}))
 
 	output, err := w.tryRecover()
 	require.Error(t, err)
@@ -72,7 +72,7 @@ func TestRecoverMachines(t *testing.T) {
 	assert.Contains(t, output, "is left alone: it is not one-general-2")
 	assert.Equal(t, map[string]int{"db": 3001}, w.machines())
 
-	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "one-general-2"}))
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, host, 3001, datacentre.Config{"name": "one-general-2"}))
 	output, err = w.tryRecover("--yes", "--vmid", "3001")
 	require.Error(t, err)
 	assert.Contains(t, output, "may be in use: it runs")
@@ -273,11 +273,11 @@ func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 	)
 	assert.Len(t, done, 3, "%v", done)
 
-	made, ok := w.lab.Data.VM(3000)
+	worker, ok := w.lab.Data.VM(3000)
 	require.True(t, ok)
 	assert.Regexp(
 		t, `^talos-proxmox-node owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(Talos worker one-general-1 of cluster one\)`,
-		made.Config["description"],
+		worker.Config["description"],
 	)
 	assert.Len(t, w.lab.Data.Tasks(), tasks, "no task: nothing is stopped, started or moved")
 	assert.Equal(t, boots, w.bootTimes(), "no machine reboots")

@@ -17,9 +17,9 @@ func TestAccountsGetExistingRoles(t *testing.T) {
 	t.Parallel()
 
 	const (
-		account = "talos-lab-one-ccm"
-		own     = "/vms/2000 @pve -machines"
-		there   = "/vms/2000 @pve TalosCCMMachines"
+		account  = "talos-lab-one-ccm"
+		own      = "/vms/2000 @pve -machines"
+		existing = "/vms/2000 @pve TalosCCMMachines"
 	)
 
 	w := newWorld(t, testSpeed)
@@ -45,7 +45,7 @@ func TestAccountsGetExistingRoles(t *testing.T) {
 	}
 
 	up("")
-	assert.Contains(t, w.aclsOf(account), there)
+	assert.Contains(t, w.aclsOf(account), existing)
 
 	for _, rule := range rights {
 		require.NoError(t, w.lab.Data.SetACL(rule))
@@ -65,5 +65,5 @@ func TestAccountsGetExistingRoles(t *testing.T) {
 	}
 
 	up(", roles: existing")
-	assert.Contains(t, w.aclsOf(account), there)
+	assert.Contains(t, w.aclsOf(account), existing)
 }

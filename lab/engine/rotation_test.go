@@ -118,7 +118,7 @@ func TestClientCertificatesAreRenewed(t *testing.T) {
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
-	// Expired certificates open neither API. status has a client of its own for Talos, and reports them; an up still renews
+	// Expired certificates open neither API. status has a Talos client of its own, and reports them; an up still renews
 	// them.
 	w.ageCertificates(s.yaml(t), -time.Hour)
 
@@ -205,7 +205,7 @@ func TestClientCertificatesAreRenewedWithoutADeadControlPlane(t *testing.T) {
 
 // ageCertificates replaces the state's client certificates, wherever it has them, by others that expire after this
 // time.
-func (w *world) ageCertificates(stack string, left time.Duration) {
+func (w *world) ageCertificates(stack string, validity time.Duration) {
 	w.t.Helper()
 
 	deployment := w.deployment(stack)
@@ -227,7 +227,7 @@ func (w *world) ageCertificates(stack string, left time.Duration) {
 		{kubeconfig["kubernetesClientConfiguration"], certs["k8s"], "system:masters"},
 	} {
 		old := client.of.(map[string]any)
-		pair := w.issueCertificate(client.authority.(map[string]any), client.organization.(string), left)
+		pair := w.issueCertificate(client.authority.(map[string]any), client.organization.(string), validity)
 
 		for field, content := range map[string][]byte{"clientCertificate": pair.Crt, "clientKey": pair.Key} {
 			encoded := old[field].(string)
@@ -243,7 +243,7 @@ func (w *world) ageCertificates(stack string, left time.Duration) {
 
 // issueCertificate issues a client certificate from an authority in the state, which has it in base64.
 func (w *world) issueCertificate(
-	authority map[string]any, organization string, left time.Duration,
+	authority map[string]any, organization string, validity time.Duration,
 ) *x509.PEMEncodedCertificateAndKey {
 	w.t.Helper()
 
@@ -263,7 +263,7 @@ func (w *world) issueCertificate(
 
 	pair, err := x509.NewKeyPair(
 		ca, x509.CommonName("admin"), x509.Organization(organization),
-		x509.NotBefore(time.Now().Add(left-365*24*time.Hour)), x509.NotAfter(time.Now().Add(left)),
+		x509.NotBefore(time.Now().Add(validity-365*24*time.Hour)), x509.NotAfter(time.Now().Add(validity)),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)

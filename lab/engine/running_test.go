@@ -33,8 +33,8 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	withBoth = strings.Replace(withBoth, "    - {name: pve2", pve3+"    - {name: pve2", 1)
 
 	w.up(before)
-	made, _ := w.lab.Data.VM(w.machines()["one-gpu-1"])
-	require.Equal(t, "pve3", made.Host)
+	original, _ := w.lab.Data.VM(w.machines()["one-gpu-1"])
+	require.Equal(t, "pve3", original.Host)
 
 	const refused = "clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve3, and would be recreated on pve1. " +
 		`Set where the machines are, in addition to what is set there: nodes: {"1": {host: pve3}}`
@@ -49,8 +49,8 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	assert.Empty(t, vms(done.withOp("replace")))
 	w.requireGPUs("one-gpu-2", 1)
 
-	after, _ := w.lab.Data.VM(made.ID)
-	assert.Equal(t, made.Config["smbios1"], after.Config["smbios1"], "the same machine")
+	after, _ := w.lab.Data.VM(original.ID)
+	assert.Equal(t, original.Config["smbios1"], after.Config["smbios1"], "the same machine")
 
 	_, err := w.preview(pinned, optpreview.ExpectNoChanges())
 	require.NoError(t, err, w.output())

@@ -82,8 +82,8 @@ func faultDisruptions(o operation) []disruption {
 }
 
 // await waits for a condition; false if the run ended before.
-func await(ctx context.Context, is func() bool) bool {
-	for !is() {
+func await(ctx context.Context, condition func() bool) bool {
+	for !condition() {
 		select {
 		case <-ctx.Done():
 			return false
