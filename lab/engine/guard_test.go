@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,11 +241,7 @@ func requireFindings(t *testing.T, name string, want []string, findings []plangu
 	}
 
 	for _, beginning := range want {
-		found := false
-		for _, sentence := range got {
-			found = found || strings.HasPrefix(sentence, beginning)
-		}
-
+		found := slices.ContainsFunc(got, func(sentence string) bool { return strings.HasPrefix(sentence, beginning) })
 		assert.True(t, found, "%s: %q in\n%s", name, beginning, strings.Join(got, "\n"))
 	}
 }

@@ -108,14 +108,16 @@ func (w *world) machineStatus(name string) machine.MachineStatus {
 	return machine.MachineStatus{}
 }
 
+// etcdMachines returns the machines that are members of etcd.
+func (w *world) etcdMachines() []machine.MachineStatus {
+	return slices.DeleteFunc(w.lab.Machines.Status(), func(m machine.MachineStatus) bool { return m.EtcdMember == "" })
+}
+
 // etcdMembers returns the IDs of etcd's members by the names of their machines.
 func (w *world) etcdMembers() map[string]string {
 	ids := map[string]string{}
-
-	for _, m := range w.lab.Machines.Status() {
-		if m.EtcdMember != "" {
-			ids[m.Name] = m.EtcdMember
-		}
+	for _, m := range w.etcdMachines() {
+		ids[m.Name] = m.EtcdMember
 	}
 
 	return ids

@@ -20,7 +20,7 @@ func interruptionPoints() map[string]func(w *world) bool {
 		"while templates are built":   func(w *world) bool { return w.hasDescription(" state=building ") },
 		"while nodes are cloned":      func(w *world) bool { return w.hasTask("qmclone") },
 		"while machines boot":         func(w *world) bool { return len(w.lab.Machines.Status()) > 1 },
-		"after the bootstrap":         func(w *world) bool { return len(w.etcdMembers()) > 0 },
+		"after the bootstrap":         func(w *world) bool { return len(w.etcdMachines()) > 0 },
 	}
 }
 

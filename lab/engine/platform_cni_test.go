@@ -72,8 +72,6 @@ func (c *ciliumStack) stack(changes ...any) string {
 	return strings.Replace(c.file, "      network:\n", "      cni: "+string(text)+"\n      network:\n", 1)
 }
 
-func (c *ciliumStack) client() kubernetes.Interface { return c.w.kubeClient() }
-
 // releaseRevisions counts the revisions of Helm's release by status.
 func releaseRevisions(client kubernetes.Interface) map[string]int {
 	list, err := client.CoreV1().Secrets("kube-system").List(context.Background(), metav1.ListOptions{
@@ -106,7 +104,7 @@ func (c *ciliumStack) killedUp(file string, reached func(w *world) bool) {
 
 // exists reports whether an object of Cilium's API exists.
 func (c *ciliumStack) exists(path string) bool {
-	_, err := c.client().CoreV1().RESTClient().Get().AbsPath("/apis/cilium.io/" + path).DoRaw(c.Context())
+	_, err := c.w.kubeClient().CoreV1().RESTClient().Get().AbsPath("/apis/cilium.io/" + path).DoRaw(c.Context())
 
 	return err == nil
 }
@@ -132,7 +130,7 @@ func TestPlatformCNI(t *testing.T) {
 	})
 	w.up(c.stack())
 
-	client := c.client()
+	client := c.w.kubeClient()
 	assert.Equal(t, 1, releaseRevisions(client)["deployed"])
 	assert.Zero(t, releaseRevisions(client)["pending-install"])
 	assert.Contains(t, w.output(), "healthy: etcd members: 1; nodes: 2")
@@ -240,14 +238,14 @@ func (c *ciliumStack) requireHubble(client kubernetes.Interface) {
 func (c *ciliumStack) requireNetwork(mtu string) {
 	c.Helper()
 
-	found, err := c.client().CoreV1().ConfigMaps("kube-system").Get(c.Context(), "cilium-config", metav1.GetOptions{})
+	found, err := c.w.kubeClient().CoreV1().ConfigMaps("kube-system").Get(c.Context(), "cilium-config", metav1.GetOptions{})
 	require.NoError(c, err)
 
 	if mtu != "" {
 		assert.Equal(c, mtu, found.Data["mtu"])
 	}
 
-	nodes, err := c.client().CoreV1().Nodes().List(c.Context(), metav1.ListOptions{})
+	nodes, err := c.w.kubeClient().CoreV1().Nodes().List(c.Context(), metav1.ListOptions{})
 	require.NoError(c, err)
 
 	for _, n := range nodes.Items {

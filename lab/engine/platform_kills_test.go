@@ -134,11 +134,11 @@ func (p *platform) requireConverged(revision string) {
 	p.waitReconciled()
 	p.waitReady(helmReleases, "cilium")
 
-	secret, err := p.client().CoreV1().Secrets("default").Get(p.Context(), "sealed", metav1.GetOptions{})
+	secret, err := p.w.kubeClient().CoreV1().Secrets("default").Get(p.Context(), "sealed", metav1.GetOptions{})
 	require.NoError(p, err)
 	assert.Equal(p, "opened by Flux", string(secret.Data["password"]))
 
-	states := releaseRevisions(p.client())
+	states := releaseRevisions(p.w.kubeClient())
 	assert.Equal(p, 1, states["deployed"])
 	assert.Zero(p, states["pending-install"]+states["pending-upgrade"], "%v", states)
 

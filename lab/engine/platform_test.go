@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/lab/engine"
 )
@@ -164,8 +163,6 @@ func (p *platform) stack() string {
 	return file
 }
 
-func (p *platform) client() kubernetes.Interface { return p.w.kubeClient() }
-
 // fluxObject has the fields of a Flux object that tests read.
 type fluxObject struct {
 	Metadata struct {
@@ -186,7 +183,7 @@ const (
 )
 
 func (p *platform) flux(path, name string) (object fluxObject, err error) {
-	text, err := p.client().CoreV1().RESTClient().Get().AbsPath("/apis/"+path, name).Do(p.Context()).Raw()
+	text, err := p.w.kubeClient().CoreV1().RESTClient().Get().AbsPath("/apis/"+path, name).Do(p.Context()).Raw()
 	if err != nil {
 		return object, err
 	}
@@ -226,7 +223,7 @@ func (p *platform) waitReady(path, name string) fluxObject {
 
 // reconcile requests a reconciliation, as `flux reconcile` does.
 func (p *platform) reconcile(path, name string) {
-	_, err := p.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/"+path, name).
+	_, err := p.w.kubeClient().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/"+path, name).
 		Body([]byte(fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"%d"}}}`, time.Now().UnixNano()))).
 		Do(p.Context()).Raw()
 	require.NoError(p, err)
@@ -237,7 +234,7 @@ func (p *platform) waitSetting(key, value string) {
 	p.Helper()
 
 	require.Eventually(p, func() bool {
-		found, err := p.client().CoreV1().ConfigMaps("flux-system").Get(p.Context(), "cluster-settings", metav1.GetOptions{})
+		found, err := p.w.kubeClient().CoreV1().ConfigMaps("flux-system").Get(p.Context(), "cluster-settings", metav1.GetOptions{})
 
 		return err == nil && found.Data[key] == value
 	}, within, time.Second, "%s is %q", key, value)
@@ -247,7 +244,7 @@ func (p *platform) waitSetting(key, value string) {
 func (p *platform) pods(namespace string) map[string]int32 {
 	p.Helper()
 
-	list, err := p.client().CoreV1().Pods(namespace).List(p.Context(), metav1.ListOptions{})
+	list, err := p.w.kubeClient().CoreV1().Pods(namespace).List(p.Context(), metav1.ListOptions{})
 	require.NoError(p, err)
 
 	found := map[string]int32{}
@@ -293,13 +290,13 @@ func TestPlatform(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, revision, sync.Status.LastAppliedRevision)
 
-	secret, err := p.client().CoreV1().Secrets("default").Get(t.Context(), "sealed", metav1.GetOptions{})
+	secret, err := p.w.kubeClient().CoreV1().Secrets("default").Get(t.Context(), "sealed", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "opened by Flux", string(secret.Data["password"]))
 
 	p.requireAdopted()
 
-	class, err := p.client().StorageV1().StorageClasses().Get(t.Context(), "local-path", metav1.GetOptions{})
+	class, err := p.w.kubeClient().StorageV1().StorageClasses().Get(t.Context(), "local-path", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "rancher.io/local-path", class.Provisioner)
 
@@ -332,7 +329,7 @@ func (p *platform) requireGateway() {
 
 	const gateways = "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways"
 
-	api := p.client().CoreV1().RESTClient()
+	api := p.w.kubeClient().CoreV1().RESTClient()
 	require.NoError(p, api.Post().AbsPath(gateways).SetHeader("Content-Type", "application/yaml").Body([]byte(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: pages}\n"+
 			"spec: {gatewayClassName: cilium, listeners: [{name: http, port: 80, protocol: HTTP}]}\n",
@@ -376,9 +373,9 @@ func (p *platform) requireAdopted() {
 	p.Helper()
 
 	owner := p.waitReady(helmReleases, "cilium")
-	assert.Equal(p, map[string]int{"superseded": 1, "deployed": 1}, releaseRevisions(p.client()))
+	assert.Equal(p, map[string]int{"superseded": 1, "deployed": 1}, releaseRevisions(p.w.kubeClient()))
 
-	records, err := p.client().CoreV1().Secrets("kube-system").List(p.Context(), metav1.ListOptions{
+	records, err := p.w.kubeClient().CoreV1().Secrets("kube-system").List(p.Context(), metav1.ListOptions{
 		LabelSelector: "owner=helm,name=cilium",
 	})
 	require.NoError(p, err)
@@ -393,7 +390,7 @@ func (p *platform) requireAdopted() {
 		assert.True(p, object.CreationTimestamp.Before(&owner.Metadata.CreationTimestamp), "%s was recreated", object.Name)
 	}
 
-	apps := p.client().AppsV1()
+	apps := p.w.kubeClient().AppsV1()
 
 	agents, err := apps.DaemonSets("kube-system").Get(p.Context(), "cilium", metav1.GetOptions{})
 	require.NoError(p, err)
@@ -407,7 +404,7 @@ func (p *platform) requireAdopted() {
 		requireOlder(object)
 	}
 
-	pods, err := p.client().CoreV1().Pods("kube-system").List(p.Context(), metav1.ListOptions{
+	pods, err := p.w.kubeClient().CoreV1().Pods("kube-system").List(p.Context(), metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/part-of=cilium",
 	})
 	require.NoError(p, err)
@@ -427,7 +424,7 @@ func (p *platform) requireDriftRepaired() {
 	p.Helper()
 
 	scale := func(path string) {
-		_, err := p.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
+		_, err := p.w.kubeClient().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
 			Body([]byte(`{"spec":{"replicas":0}}`)).Do(p.Context()).Raw()
 		require.NoError(p, err)
 	}
@@ -435,7 +432,7 @@ func (p *platform) requireDriftRepaired() {
 		require.Eventually(p, func() bool {
 			var found *appsv1.Deployment
 
-			found, err := p.client().AppsV1().Deployments(namespace).Get(p.Context(), name, metav1.GetOptions{})
+			found, err := p.w.kubeClient().AppsV1().Deployments(namespace).Get(p.Context(), name, metav1.GetOptions{})
 
 			return err == nil && found.Status.ReadyReplicas == replicas && *found.Spec.Replicas == replicas
 		}, within, time.Second, "%s is as in Git", name)
@@ -445,7 +442,7 @@ func (p *platform) requireDriftRepaired() {
 	p.reconcile(kustomizations, "local-path")
 	waitReplicas("local-path-storage", "local-path-provisioner", 1)
 
-	config := p.client().CoreV1().ConfigMaps("kube-system")
+	config := p.w.kubeClient().CoreV1().ConfigMaps("kube-system")
 	found, err := config.Get(p.Context(), "cilium-config", metav1.GetOptions{})
 	require.NoError(p, err)
 
@@ -469,7 +466,7 @@ func (p *platform) changeValues() {
 	output := p.w.outputOf(func() { p.w.up(p.stack()) })
 	assert.Contains(p, output, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
 	require.Eventually(p, func() bool {
-		found, err := p.client().CoreV1().ConfigMaps("kube-system").Get(p.Context(), "cilium-config", metav1.GetOptions{})
+		found, err := p.w.kubeClient().CoreV1().ConfigMaps("kube-system").Get(p.Context(), "cilium-config", metav1.GetOptions{})
 
 		return err == nil && found.Data["mtu"] == "1400"
 	}, within, time.Second, "Git's release follows the stack")

@@ -27,7 +27,7 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(4)
 	k.deploy("web", 2, 1)
 
@@ -106,7 +106,7 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 	_, err = newKubeClient(t, string(refused)).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.True(t, apierrors.IsUnauthorized(err), "the old authority is still trusted: %v", err)
 
-	k = workloadOn(t, w)
+	k = newWorkload(t, w)
 	written, err := k.client.CoreV1().ConfigMaps("default").Get(t.Context(), "written", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "yes", written.Data["before"])

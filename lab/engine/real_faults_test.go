@@ -22,7 +22,7 @@ func TestRealFaults(t *testing.T) {
 	w.up(b.s.yaml(t))
 	w.setGateTimeout("60s")
 
-	b.k = workloadOn(t, w)
+	b.k = newWorkload(t, w)
 	b.k.withCNI(4)
 	b.openEtcd()
 

@@ -28,7 +28,7 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(4)
 	k.deploy("web", 2, 1)
 
@@ -58,7 +58,7 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 	w.requireMembers(3)
 	d.requireRestored()
 
-	k = workloadOn(t, w)
+	k = newWorkload(t, w)
 	k.eventually(func() bool { return k.readyNodes() == 4 }, "nodes are Ready")
 	assert.Equal(t, running, w.workerContainers(s), "no kubelet has ended the worker's pods meanwhile: containers are never the same twice")
 

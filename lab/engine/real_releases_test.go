@@ -40,7 +40,7 @@ func TestRealReleases(t *testing.T) {
 
 	w.up(at("v1.12.6", "v1.35.0"))
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(6)
 	k.deploy("web", 3, 2)
 

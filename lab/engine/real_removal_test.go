@@ -25,7 +25,7 @@ func TestRealRemoval(t *testing.T) {
 
 	w.up(file())
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(5)
 	k.deploy("web", 4, 4)
 

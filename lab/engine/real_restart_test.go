@@ -27,7 +27,7 @@ func TestRealRestart(t *testing.T) {
 
 	w.up(s.yaml(t))
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(2)
 
 	output := w.outputOf(func() { w.up(file("150")) })

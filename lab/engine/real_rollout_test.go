@@ -22,7 +22,7 @@ func TestRealRollout(t *testing.T) {
 	s := w.stack(3, 2)
 	w.up(s.yaml(t))
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(5)
 	k.deploy("web", 3, 2)
 

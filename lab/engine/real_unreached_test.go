@@ -34,7 +34,7 @@ func TestRealUnreached(t *testing.T) {
 
 	w.up(file("2"))
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(5)
 	k.deploy("web", 3, 2)
 

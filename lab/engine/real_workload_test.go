@@ -29,7 +29,7 @@ type workload struct {
 	client kubernetes.Interface
 }
 
-func workloadOn(t *testing.T, w *world) workload {
+func newWorkload(t *testing.T, w *world) workload {
 	t.Helper()
 
 	return workload{t, w.kubeClient()}

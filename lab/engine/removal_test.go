@@ -1,11 +1,12 @@
 package engine_test
 
 import (
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -14,10 +15,11 @@ import (
 func (w *world) urnOf(stack, name string) string {
 	w.t.Helper()
 
-	found := regexp.MustCompile(`"urn":\s*"([^"]+::` + name + `)"`).FindStringSubmatch(w.state(stack))
-	require.NotEmpty(w.t, found, name)
+	resources := w.deployment(stack).Resources
+	i := slices.IndexFunc(resources, func(r apitype.ResourceV3) bool { return r.URN.Name() == name })
+	require.GreaterOrEqual(w.t, i, 0, name)
 
-	return found[1]
+	return string(resources[i].URN)
 }
 
 // TestControlPlanesLeave removes two of five control planes, one after the other, and replaces one, which joins as
@@ -68,7 +70,7 @@ func TestKilledRemovals(t *testing.T) {
 			return strings.Contains(w.consoles(), "reset via API received") || off(w)
 		}},
 		"a machine is wiped": {reached: off, plugins: true},
-		"a member has left":  {plugins: true, reached: func(w *world) bool { return len(w.etcdMembers()) < 3 }},
+		"a member has left":  {plugins: true, reached: func(w *world) bool { return len(w.etcdMachines()) < 3 }},
 		// Without a refresh, the provider fails to delete a missing VM.
 		"a VM is gone": {
 			reached: func(w *world) bool { return len(w.machines()) < 5 }, opts: []optup.Option{optup.Refresh()},

@@ -152,11 +152,9 @@ func cutPower(_ context.Context, b *testbed) string {
 // loseMajority powers off so many control planes that etcd has no majority.
 func loseMajority(_ context.Context, b *testbed) string {
 	var members []int
-	for name := range b.w.etcdMembers() {
-		members = append(members, b.w.machineStatus(name).VMID)
+	for _, m := range b.w.etcdMachines() {
+		members = append(members, m.VMID)
 	}
-
-	slices.Sort(members) // so that the shuffle follows from the seed alone
 
 	if len(members) == 0 {
 		return ""
@@ -218,8 +216,8 @@ func fillEtcd(ctx context.Context, b *testbed) string {
 
 // etcdAddress returns the address of a control plane that is a member.
 func (b *testbed) etcdAddress() string {
-	for name := range b.w.etcdMembers() {
-		return b.w.machineStatus(name).Address.String()
+	if members := b.w.etcdMachines(); len(members) > 0 {
+		return members[0].Address.String()
 	}
 
 	return ""

@@ -155,7 +155,7 @@ func (o operation) soak(t *testing.T, usual durations, random *rand.Rand, plan [
 	b.s = stack{Network: b.w.network, Version: o.version, Clusters: []cluster{o.cluster}}
 	b.drill, b.host = newDrill(t, b.w), b.w.languageHost()
 	b.w.up(o.initial(b))
-	b.k = workloadOn(t, b.w)
+	b.k = newWorkload(t, b.w)
 
 	o.prepare(b)
 	b.openEtcd()
