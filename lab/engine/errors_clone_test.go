@@ -109,14 +109,14 @@ func brokenClones() []failure {
 			name: "a connection that breaks off after", cause: func(w *world, s *stack, n spec.Node) func() {
 				removeFault := w.addFault(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true, After: true, Times: 1})
 
-				return func() { removeFault(); w.removeVM(n.Host, n.VMID) }
+				return func() { removeFault(); w.removeVM(n.VMID) }
 			},
 			message: "unable to create VM {vmid}: config file already exists",
 			advice:  "an interrupted run of this stack left VM {vmid} on {host}: `talos-proxmox recover lab --vmid {vmid}` removes it",
 		},
 		{
 			name: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {
-				w.removeVM(n.Host, n.Template.VMID)
+				w.removeVM(n.Template.VMID)
 
 				return func() { s.Template = 950 }
 			},

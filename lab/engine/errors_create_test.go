@@ -45,7 +45,7 @@ func TestErrorsOfCreations(t *testing.T) {
 			name: "a creation with warnings", cause: func(w *world, s *stack, n spec.Node) func() {
 				removeFault := w.addFault(datacentre.Fault{Task: "qmcreate", Warnings: 1})
 
-				return func() { removeFault(); w.removeVM(n.Host, n.VMID) }
+				return func() { removeFault(); w.removeVM(n.VMID) }
 			},
 			message: "failed to complete with exit code: WARNINGS: 1", advice: "`talos-proxmox recover lab --vmid {vmid}` removes it",
 		},

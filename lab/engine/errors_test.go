@@ -166,12 +166,7 @@ func forAnyNode(f datacentre.Fault) func(spec.Node) datacentre.Fault {
 func foreignVM(w *world, _ *stack, n spec.Node) func() {
 	w.requireTask(w.lab.Data.CreateVM(labRoot, "pve1", n.VMID, datacentre.Config{"name": "foreign"}))
 
-	return func() { w.removeVM("pve1", n.VMID) }
-}
-
-func (w *world) removeVM(host string, vmid int) {
-	w.requireTask(w.lab.Data.Stop(labRoot, host, vmid))
-	w.requireTask(w.lab.Data.DestroyVM(labRoot, host, vmid, nil))
+	return func() { w.removeVM(n.VMID) }
 }
 
 // workerDatastore sets another datastore for the workers; the next row or the cure resets it.

@@ -33,7 +33,7 @@ func TestExamplesInOtherLanguages(t *testing.T) {
 			project := "two-nodes-" + example
 			w.configure = func(c *engine.Config) { w.configureExample(c, project) }
 
-			e := w.engine("config: {}\n") // for the stack's configuration, and the providers
+			e := w.engine(programStack) // for the stack's configuration, and the providers
 			t.Cleanup(e.Close)
 
 			folder := w.copyExample(example)

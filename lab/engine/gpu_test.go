@@ -191,15 +191,14 @@ func TestGPUWorker(t *testing.T) {
 			datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"},
 		),
 	)
-	w.requireTask(w.lab.Data.Start(labRoot, "pve1", foreign))
+	w.startVM(foreign)
 
 	s.Workers = 1
 	output = w.failedUp(s.yaml(t))
 	assert.Contains(t, output, "one-gpu-1-vm")
 	assert.Contains(t, output, "PCI device '0000:01:00.0' already in use by VMID '9000'")
 
-	w.requireTask(w.lab.Data.Stop(labRoot, "pve1", foreign))
-	w.requireTask(w.lab.Data.DestroyVM(labRoot, "pve1", foreign, nil))
+	w.removeVM(foreign)
 
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireGPUs("one-gpu-1", 1)

@@ -311,8 +311,7 @@ func (w *world) requireMissingInPreview(t *testing.T, s stack) {
 		{"one-general-1", nil},
 		{"one-general-2", []string{"create one-general-1-vm: " + missing, "create one-general-2-vm: " + missing}},
 	} {
-		vm, _ := w.lab.Data.VM(w.machines()[gone.machine])
-		w.removeVM(vm.Host, vm.ID)
+		w.removeVM(w.vm(gone.machine).ID)
 
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
 			parsed, err := planguard.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), format, optpreview.Refresh())))

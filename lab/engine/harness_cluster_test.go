@@ -173,3 +173,42 @@ func (w *world) setDeployment(stack string, deployment apitype.DeploymentV3) {
 	current := e.Stack()
 	require.NoError(w.t, current.Import(w.t.Context(), apitype.UntypedDeployment{Version: 3, Deployment: text}))
 }
+
+// vm returns the VM of a machine.
+func (w *world) vm(name string) datacentre.VM {
+	w.t.Helper()
+
+	vmid, ok := w.machines()[name]
+	require.True(w.t, ok, name)
+
+	vm, _ := w.lab.Data.VM(vmid)
+
+	return vm
+}
+
+// hostOf returns the host of a VM.
+func (w *world) hostOf(vmid int) string {
+	w.t.Helper()
+
+	vm, ok := w.lab.Data.VM(vmid)
+	require.True(w.t, ok)
+
+	return vm.Host
+}
+
+func (w *world) startVM(vmid int) {
+	w.t.Helper()
+	w.requireTask(w.lab.Data.Start(labRoot, w.hostOf(vmid), vmid))
+}
+
+func (w *world) stopVM(vmid int) {
+	w.t.Helper()
+	w.requireTask(w.lab.Data.Stop(labRoot, w.hostOf(vmid), vmid))
+}
+
+// removeVM stops and destroys a VM.
+func (w *world) removeVM(vmid int) {
+	w.t.Helper()
+	w.stopVM(vmid)
+	w.requireTask(w.lab.Data.DestroyVM(labRoot, w.hostOf(vmid), vmid, nil))
+}

@@ -103,7 +103,7 @@ func TestAHostInUseIsNotRebooted(t *testing.T) {
 	assert.NotContains(t, w.machines(), "one-gpu-1")
 	w.requireRunning(1)
 
-	w.requireTask(w.lab.Data.Stop(labRoot, "pve1", 2000))
+	w.stopVM(2000)
 
 	w.up(text)
 	assert.NotEqual(t, boot, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))

@@ -37,7 +37,7 @@ func TestAHostIsLost(t *testing.T) {
 
 	for _, vm := range w.lab.Data.VMs() { // `pvecm delnode pve2`, and its folder below /etc/pve/nodes removed
 		if vm.Host == "pve2" && !vm.Template {
-			w.removeVM(vm.Host, vm.ID)
+			w.removeVM(vm.ID)
 		} else if vm.Host == "pve2" {
 			w.requireTask(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, nil))
 		}

@@ -111,15 +111,15 @@ func (p *platform) cutPower(name, interval string) func() {
 	before := p.gitops["interval"]
 	p.gitops["interval"], p.gitops["timeoutSeconds"] = interval, 45
 
-	vm, _ := p.w.lab.Data.VM(p.w.machines()[name])
+	vm := p.w.vm(name)
 
 	p.w.when(p.Context(), func(w *world) bool { return len(w.processes("talosops", platformVerbs()...)) > 0 }, func() {
-		p.w.requireTask(p.w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+		p.w.stopVM(vm.ID)
 	})
 
 	return func() {
 		p.gitops["interval"], p.gitops["timeoutSeconds"] = before, 600
-		p.w.requireTask(p.w.lab.Data.Start(labRoot, vm.Host, vm.ID))
+		p.w.startVM(vm.ID)
 	}
 }
 

@@ -64,21 +64,21 @@ func TestRealFaults(t *testing.T) {
 	require.NoError(t, b.disarm())
 
 	users = w.probeAPI(t)
-	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
+	third := w.vm("one-cp-3")
 
-	w.requireTask(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	w.stopVM(third.ID)
 	fails("one-cp-3: ", "Talos does not answer on "+w.network+".1.12")
-	w.requireTask(w.lab.Data.Start(labRoot, third.Host, third.ID))
+	w.startVM(third.ID)
 	users.report()
 
 	// Without a majority nothing is touched.
-	second, _ := w.lab.Data.VM(w.machines()["one-cp-2"])
+	second := w.vm("one-cp-2")
 
-	w.requireTask(w.lab.Data.Stop(labRoot, second.Host, second.ID))
-	w.requireTask(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	w.stopVM(second.ID)
+	w.stopVM(third.ID)
 	fails("one-cp-1")
-	w.requireTask(w.lab.Data.Start(labRoot, second.Host, second.ID))
-	w.requireTask(w.lab.Data.Start(labRoot, third.Host, third.ID))
+	w.startVM(second.ID)
+	w.startVM(third.ID)
 
 	w.options.TalosOps = talosops
 	began := time.Now()

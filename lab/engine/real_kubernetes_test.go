@@ -72,14 +72,14 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	assert.Contains(t, w.output(), `clusters[0].kubernetesVersion: "v1.36.1" is older, and Kubernetes is never downgraded; set v1.37.1, or a newer one`)
 
 	// The worker is dead, and the stack file skips it.
-	w.requireTask(w.lab.Data.Stop(labRoot, w.hostOf(3000), 3000))
+	w.stopVM(3000)
 	w.waitReady(1)
 
 	s.Clusters[0].WorkerYAML = `nodes: {"1": {skip: true}}`
 	output = w.outputOf(func() { w.up(withKubernetesVersion(s.yaml(t), "v1.37.2")) })
 	assert.Contains(t, output, "kubelets: their upgrade would wait for what is skipped (one-general-1)")
 
-	w.requireTask(w.lab.Data.Start(labRoot, w.hostOf(3000), 3000))
+	w.startVM(3000)
 	w.waitReady(2)
 	w.up(withKubernetesVersion(file, "v1.37.2"))
 	w.requireKubernetes(s, "v1.37.2")

@@ -37,8 +37,7 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 	require.Len(t, slices.DeleteFunc(slices.Clone(running), notInPods("default/web-")), 2, "the worker runs %v", running)
 
 	for _, name := range []string{"one-cp-1", "one-cp-2", "one-cp-3"} {
-		vm, _ := w.lab.Data.VM(w.machines()[name])
-		w.removeVM(vm.Host, vm.ID)
+		w.removeVM(w.vm(name).ID)
 	}
 
 	output := w.outputOf(func() {

@@ -127,5 +127,5 @@ func (w *world) cutPowerDuringUpgrade(file, talos string) {
 	assert.False(w.t, w.runsTalos("one-cp-3", talos), "a failure at one machine stops the rest")
 
 	w.options.TalosOps = usual
-	w.requireTask(w.lab.Data.Start(labRoot, second.Host, second.ID))
+	w.startVM(second.ID)
 }

@@ -61,8 +61,8 @@ func TestRealRemoval(t *testing.T) {
 	t.Log(votes.report(1, true))
 
 	// A control plane that is dead is replaced.
-	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
-	w.requireTask(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	third := w.vm("one-cp-3")
+	w.stopVM(third.ID)
 
 	output = w.outputOf(func() { w.up(file(), optup.Replace([]string{w.urnOf(file(), "one-cp-3-vm")})) })
 	assert.Contains(t, output, "one-cp-3: boot: is silent, and is not reset before its VM is deleted")

@@ -135,14 +135,14 @@ func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 		return err == nil && bytes.Contains(content, []byte("configmaps/default/"+drillName))
 	}, within, 100*time.Millisecond)
 
-	vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
-	w.requireTask(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+	vm := w.vm("one-cp-1")
+	w.stopVM(vm.ID)
 
 	database := filepath.Join(t.TempDir(), "db")
 	content, err := os.ReadFile(w.database())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(database, content, 0o600))
-	w.requireTask(w.lab.Data.Start(labRoot, vm.Host, vm.ID))
+	w.startVM(vm.ID)
 
 	w.wipe(w.talosconfig(), w.plan(s).Clusters[0].ControlPlanes[0].Address.Addr().String())
 
@@ -313,14 +313,14 @@ func (d *drill) open(path string, key *age.X25519Identity) []byte {
 func (d *drill) wipeMajority(s stack) {
 	d.Helper()
 
-	third, _ := d.w.lab.Data.VM(d.w.machines()["one-cp-3"])
-	d.w.requireTask(d.w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	third := d.w.vm("one-cp-3")
+	d.w.stopVM(third.ID)
 
 	for _, n := range d.w.plan(s).Clusters[0].ControlPlanes[:2] {
 		d.w.wipe(d.w.talosconfig(), n.Address.Addr().String())
 	}
 
-	d.w.requireTask(d.w.lab.Data.Start(labRoot, third.Host, third.ID))
+	d.w.startVM(third.ID)
 }
 
 // resealed returns the same snapshot with another cluster's seal.

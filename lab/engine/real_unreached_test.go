@@ -72,7 +72,7 @@ func TestRealUnreached(t *testing.T) {
 
 	for _, vm := range w.lab.Data.VMs() {
 		if vm.Running {
-			w.requireTask(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+			w.stopVM(vm.ID)
 		}
 	}
 

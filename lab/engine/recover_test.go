@@ -192,16 +192,6 @@ func TestRecoverMapping(t *testing.T) {
 	w.up(text, optup.ExpectNoChanges())
 }
 
-// hostOf returns the host of a VM.
-func (w *world) hostOf(vmid int) string {
-	w.t.Helper()
-
-	vm, ok := w.lab.Data.VM(vmid)
-	require.True(w.t, ok)
-
-	return vm.Host
-}
-
 // TestRecoverHalfBuiltTemplate kills a template's build script with its run: the template is removed, and nothing is
 // left when the stack is destroyed instead of resumed.
 func TestRecoverHalfBuiltTemplate(t *testing.T) {

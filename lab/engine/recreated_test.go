@@ -29,8 +29,7 @@ func TestRecreatedMachines(t *testing.T) {
 	require.NoError(t, err, w.output())
 
 	for _, name := range []string{"one-cp-2", "one-general-1"} {
-		vm, _ := w.lab.Data.VM(w.machines()[name])
-		w.removeVM(vm.Host, vm.ID)
+		w.removeVM(w.vm(name).ID)
 	}
 
 	done := w.up(s.yaml(t), optup.Refresh())
@@ -47,10 +46,10 @@ func TestRecreatedMachines(t *testing.T) {
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 
 	// A rollback to a snapshot, like a restored backup, gives the machine a new generation; a preview shows what follows.
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
-	w.requireTask(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
+	worker := w.vm("one-general-1")
+	w.stopVM(worker.ID)
 	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"vmgenid": "1"}))
-	w.requireTask(w.lab.Data.Start(labRoot, worker.Host, worker.ID))
+	w.startVM(worker.ID)
 	require.Eventually(t, func() bool {
 		return w.machineStatus("one-general-1").Stage == "running"
 	}, within, 100*time.Millisecond)
@@ -86,8 +85,7 @@ func TestLostControlPlanes(t *testing.T) {
 	w.up(s.yaml(t))
 
 	lose := func() {
-		vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
-		w.removeVM(vm.Host, vm.ID)
+		w.removeVM(w.vm("one-cp-1").ID)
 	}
 	refused := func(why string) {
 		output := w.outputOf(func() {
@@ -111,7 +109,7 @@ func TestLostControlPlanes(t *testing.T) {
 
 	w.requireMembers(1)
 
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	worker := w.vm("one-general-1")
 	w.requireTask(w.lab.Data.Reset(labRoot, worker.Host, worker.ID))
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireRunning(2)
@@ -134,7 +132,7 @@ func TestUpAfterAFailedUp(t *testing.T) {
 	s.Clusters[0].WorkerMemory = 2048
 	w.up(s.yaml(t))
 
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	worker := w.vm("one-general-1")
 	s.Clusters[0].WorkerMemory = 3072
 	unlock := w.addFault(datacentre.Fault{Lock: "backup", VMID: worker.ID})
 
@@ -154,7 +152,7 @@ func TestUpAfterAFailedUp(t *testing.T) {
 	assert.Equal(t, "3072", worker.Config["memory"])
 	assert.Contains(t, w.output(), "The last up failed")
 
-	w.requireTask(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
+	w.stopVM(worker.ID)
 
 	_, err := w.preview(s.yaml(t))
 	require.NoError(t, err)
@@ -175,7 +173,7 @@ func TestAChangeWhoseRestartFailed(t *testing.T) {
 	s.Clusters[0].WorkerMemory = 2048
 	w.up(s.yaml(t))
 
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	worker := w.vm("one-general-1")
 	s.Clusters[0].WorkerMemory = 3072
 	removeFault := w.addFault(datacentre.Fault{
 		Path: "/qemu/3000/status/reboot$", Method: "POST", Status: 500, Message: "VM is paused - cannot shutdown",

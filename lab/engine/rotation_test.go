@@ -151,7 +151,7 @@ func TestClientCertificatesAreRenewedWithoutADeadControlPlane(t *testing.T) {
 
 	renews := func(left time.Duration) {
 		w.ageCertificates(s.yaml(t), left)
-		w.requireTask(w.lab.Data.Stop(labRoot, w.hostOf(2000), 2000))
+		w.stopVM(2000)
 
 		output := w.outputOf(func() { _, _ = w.preview(s.yaml(t)) })
 		assert.Contains(t, output, missing)
@@ -178,7 +178,7 @@ func TestClientCertificatesAreRenewedWithoutADeadControlPlane(t *testing.T) {
 	renews(21 * 24 * time.Hour)
 
 	boots := w.bootTimes()
-	w.requireTask(w.lab.Data.Start(labRoot, w.hostOf(2000), 2000))
+	w.startVM(2000)
 
 	done = w.up(s.yaml(t))
 	assert.Subset(t, done.withOp("update"), []string{

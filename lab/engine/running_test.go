@@ -33,7 +33,7 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	withBoth = strings.Replace(withBoth, "    - {name: pve2", pve3+"    - {name: pve2", 1)
 
 	w.up(before)
-	original, _ := w.lab.Data.VM(w.machines()["one-gpu-1"])
+	original := w.vm("one-gpu-1")
 	require.Equal(t, "pve3", original.Host)
 
 	const refused = "clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve3, and would be recreated on pve1. " +
@@ -100,7 +100,7 @@ func TestMachineMovesToItsConfiguredHost(t *testing.T) {
 	s := w.stack(1, 1)
 	w.up(s.yaml(t))
 
-	before, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	before := w.vm("one-general-1")
 	target := map[string]string{"pve1": "pve2", "pve2": "pve1"}[before.Host]
 	s.Clusters[0].WorkerYAML = `nodes: {"1": {host: ` + target + `}}`
 	done := w.up(s.yaml(t))

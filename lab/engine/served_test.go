@@ -105,9 +105,7 @@ func TestServedComponents(t *testing.T) {
 
 	w.options.Program = foreignProgram(w.network, connection.Hosts[0], connection.PrivateKey)
 
-	const none = "config: {}\n"
-
-	done := w.up(none)
+	done := w.up(programStack)
 	assert.Contains(t, done.withOp("create"), "TalosCluster one")
 	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-worker-1": 3000}, w.machines())
 	w.requireRunning(2)
@@ -115,11 +113,11 @@ func TestServedComponents(t *testing.T) {
 	assert.Contains(t, w.outputs()["kubeconfig"].Value, "client-key-data")
 	assert.True(t, w.outputs()["kubeconfig"].Secret)
 
-	assert.Contains(t, w.dependenciesOf(none, "one-worker-1-vm"), "talos-pve1", "clones are deleted before their template")
+	assert.Contains(t, w.dependenciesOf(programStack, "one-worker-1-vm"), "talos-pve1", "clones are deleted before their template")
 
-	assert.Empty(t, w.up(none, optup.ExpectNoChanges()))
+	assert.Empty(t, w.up(programStack, optup.ExpectNoChanges()))
 
-	w.destroy(none)
+	w.destroy(programStack)
 	w.requireEmpty()
 }
 

@@ -17,7 +17,7 @@ func TestADeadWorkerIsSkipped(t *testing.T) {
 	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{clusterOne(1, 2)}}
 	w.up(s.yaml(t))
 
-	w.requireTask(w.lab.Data.Stop(labRoot, w.hostOf(3001), 3001))
+	w.stopVM(3001)
 
 	s.Version = "v1.14.4"
 	s.Clusters[0].WorkerYAML = `nodes: {"2": {skip: true}}`
@@ -40,7 +40,7 @@ func TestADeadWorkerIsSkipped(t *testing.T) {
 	assert.NotContains(t, output, "one-general-2: change: ")
 	w.up(file(), optup.ExpectNoChanges())
 
-	w.requireTask(w.lab.Data.Start(labRoot, w.hostOf(3001), 3001))
+	w.startVM(3001)
 
 	s.Clusters[0].WorkerYAML = ""
 	done := w.up(file())

@@ -153,8 +153,8 @@ func deadControlPlanes() operation {
 		steps: []step{{
 			name: "a dead control plane is replaced", file: file, controlPlanes: 3, workers: 1, voters: 2,
 			before: func(b *testbed) {
-				third, _ := b.w.lab.Data.VM(b.w.machines()["one-cp-3"])
-				b.w.requireTask(b.w.lab.Data.Stop(labRoot, third.Host, third.ID))
+				third := b.w.vm("one-cp-3")
+				b.w.stopVM(third.ID)
 			},
 			opts: func(*testbed) []optup.Option { return []optup.Option{optup.Replace([]string{urn})} },
 		}},

@@ -164,8 +164,8 @@ func TestStatusAndDrift(t *testing.T) {
 	require.Empty(t, w.drift())
 
 	// A part that is down hides nothing of the rest.
-	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
-	w.requireTask(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	third := w.vm("one-cp-3")
+	w.stopVM(third.ID)
 
 	report, status = w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
@@ -176,8 +176,8 @@ func TestStatusAndDrift(t *testing.T) {
 	assert.Contains(t, w.drift()[0].Unknown, "Talos does not answer")
 
 	for _, name := range []string{"one-cp-1", "one-cp-2", "one-general-1"} {
-		vm, _ := w.lab.Data.VM(w.machines()[name])
-		w.requireTask(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+		vm := w.vm(name)
+		w.stopVM(vm.ID)
 	}
 
 	report, status = w.clusterStatus()

@@ -281,25 +281,21 @@ func (s *Server) openFactory() error {
 
 	s.Factory = f
 
-	ln, err := s.id.listen("factory", nth(s.network.hosts, 2), factoryPort)
-	if err != nil {
-		return err
-	}
-
-	server := &http.Server{Handler: f.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	s.serve(func() error { return server.Serve(ln) }, server.Close)
-
-	return nil
+	return s.serveHTTP("factory", nth(s.network.hosts, 2), factoryPort, f.Handler())
 }
 
 // openCharts serves the charts beside labkube, for clusters without Internet access.
 func (s *Server) openCharts(folder string) error {
-	ln, err := s.id.listen("charts", nth(s.network.hosts, 4), chartsPort)
+	return s.serveHTTP("charts", nth(s.network.hosts, 4), chartsPort, charts.Handler(folder))
+}
+
+func (s *Server) serveHTTP(name string, address netip.Addr, port int, handler http.Handler) error {
+	ln, err := s.id.listen(name, address, port)
 	if err != nil {
 		return err
 	}
 
-	server := &http.Server{Handler: charts.Handler(folder), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	s.serve(func() error { return server.Serve(ln) }, server.Close)
 
 	return nil
