@@ -1,5 +1,5 @@
-// Package control connects the lab's commands with a running lab: HTTP over a socket in the lab's folder, which only its
-// owner can open.
+// Package control connects the lab's commands with a running lab: HTTP over a socket in the lab's folder, which only
+// its owner can open.
 package control
 
 import (

@@ -106,7 +106,8 @@ func (c *etcdWatch) sample(ctx context.Context, clients map[string]*talosclient.
 	}
 
 	if c.withoutMajority > c.longestWithoutMajority {
-		c.longestWithoutMajority, c.longestReason = c.withoutMajority, fmt.Sprintf("%d of %d voters run: %s", running, len(before), strings.Join(dead, "; "))
+		c.longestWithoutMajority = c.withoutMajority
+		c.longestReason = fmt.Sprintf("%d of %d voters run: %s", running, len(before), strings.Join(dead, "; "))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -58,6 +59,16 @@ func newKubeClient(t testing.TB, kubeconfig string) kubernetes.Interface {
 	require.NoError(t, err)
 
 	return client
+}
+
+// configMapData returns the data of a ConfigMap; nil if it cannot be read.
+func (w *world) configMapData(namespace, name string) map[string]string {
+	config, err := w.kubeClient().CoreV1().ConfigMaps(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+
+	return config.Data
 }
 
 // nodeIsReady reports whether a node's condition Ready is true.

@@ -234,9 +234,7 @@ func (p *platform) waitSetting(key, value string) {
 	p.Helper()
 
 	require.Eventually(p, func() bool {
-		found, err := p.w.kubeClient().CoreV1().ConfigMaps("flux-system").Get(p.Context(), "cluster-settings", metav1.GetOptions{})
-
-		return err == nil && found.Data[key] == value
+		return p.w.configMapData("flux-system", "cluster-settings")[key] == value
 	}, within, time.Second, "%s is %q", key, value)
 }
 
@@ -423,8 +421,9 @@ func (p *platform) requireAdopted() {
 func (p *platform) requireDriftRepaired() {
 	p.Helper()
 
+	rest := p.w.kubeClient().CoreV1().RESTClient()
 	scale := func(path string) {
-		_, err := p.w.kubeClient().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
+		_, err := rest.Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
 			Body([]byte(`{"spec":{"replicas":0}}`)).Do(p.Context()).Raw()
 		require.NoError(p, err)
 	}
@@ -451,9 +450,7 @@ func (p *platform) requireDriftRepaired() {
 	require.NoError(p, err)
 	p.reconcile(helmReleases, "cilium")
 	require.Eventually(p, func() bool {
-		found, err := config.Get(p.Context(), "cilium-config", metav1.GetOptions{})
-
-		return err == nil && found.Data["debug"] == "false"
+		return p.w.configMapData("kube-system", "cilium-config")["debug"] == "false"
 	}, within, time.Second, "the setting of Cilium is as in the release")
 }
 
@@ -466,9 +463,7 @@ func (p *platform) changeValues() {
 	output := p.w.outputOf(func() { p.w.up(p.stack()) })
 	assert.Contains(p, output, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
 	require.Eventually(p, func() bool {
-		found, err := p.w.kubeClient().CoreV1().ConfigMaps("kube-system").Get(p.Context(), "cilium-config", metav1.GetOptions{})
-
-		return err == nil && found.Data["mtu"] == "1400"
+		return p.w.configMapData("kube-system", "cilium-config")["mtu"] == "1400"
 	}, within, time.Second, "Git's release follows the stack")
 	p.waitReady(helmReleases, "cilium")
 	p.w.up(p.stack(), optup.ExpectNoChanges())

@@ -1,5 +1,5 @@
 // Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.2, as far
-// as scripts read it. It installs a root folder once, reads from it what a boot would use, and writes below its /proc and
+// as scripts read it. It installs a root folder once, reads from it what a boot would use, and writes to its /proc and
 // /sys what the kernel would show.
 package hostos
 

@@ -23,8 +23,8 @@ var gitVersion string
 // How many minors before its own a build can report. Kubernetes emulates three. A member of etcd works in a cluster of
 // the previous minor.
 const (
-	kubernetesMinorsBack = 3
-	etcdMinorsBack       = 1
+	kubernetesMinors = 3
+	etcdMinors       = 1
 )
 
 // buildVersion returns the version of Kubernetes that this binary was built from.
@@ -56,7 +56,8 @@ func reportKubernetes(text string) error {
 		return fmt.Errorf("%q is not a version of Kubernetes; use one such as %s", text, buildVersion())
 	}
 
-	if err := checkMinor("Kubernetes", wanted, version.MustParseSemantic(buildVersion()), kubernetesMinorsBack); err != nil {
+	own := version.MustParseSemantic(buildVersion())
+	if err := checkMinor("Kubernetes", wanted, own, kubernetesMinors); err != nil {
 		return err
 	}
 
@@ -86,7 +87,7 @@ func reportEtcd(text string) error {
 		return fmt.Errorf("%q is not a version of etcd; use one such as v%s", text, own)
 	}
 
-	if err := checkMinor("etcd", wanted, own, etcdMinorsBack); err != nil {
+	if err := checkMinor("etcd", wanted, own, etcdMinors); err != nil {
 		return err
 	}
 
