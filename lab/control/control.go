@@ -30,7 +30,7 @@ const socketName = "control.sock"
 // ErrNotRunning is returned when no lab runs in the folder.
 var ErrNotRunning = errors.New("no lab runs here; `.bin/lab start` starts it")
 
-// Status is what a running lab tells of itself.
+// Status is the status of a running lab.
 type Status struct {
 	PID        int
 	Started    time.Time

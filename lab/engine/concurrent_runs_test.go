@@ -98,7 +98,7 @@ func TestARunHoldsTheClusterUntilItsLastDeletion(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	defer w.languageHost().use()()
+	defer w.newLanguageHost().use()()
 
 	s := w.stack(1, 2)
 	w.up(s.yaml(t))

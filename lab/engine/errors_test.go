@@ -130,7 +130,7 @@ func setWorkerYAML(nodes string) func(*stack) {
 	return func(s *stack) { s.Clusters[0].WorkerYAML = nodes }
 }
 
-// removedWorker is the worker that goes if there is to be one less.
+// removedWorker is the worker that is removed from a stack with one worker less.
 func removedWorker(w *world, s stack) spec.Node {
 	s.Clusters = []cluster{s.Clusters[0]}
 	addWorker(&s)

@@ -121,7 +121,7 @@ func openWorld(t testing.TB, o server.Options) *world {
 // serviceAccountKey is generated once for all tests.
 var serviceAccountKey = sync.OnceValues(func() (*x509.RSAKey, error) { return x509.NewRSAKey() })
 
-// findCLI looks for the CLI once for all tests.
+// findCLI finds the CLI once for all tests.
 var findCLI = sync.OnceValues(func() (engine.CLI, error) {
 	return engine.FindCLI(context.Background(), project)
 })

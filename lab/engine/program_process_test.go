@@ -75,7 +75,7 @@ func (w *world) putLanguageHostOnPath() {
 	w.path = folder + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
 
-// languageHost runs the program as a process of its own, as Pulumi's language host for Go does: it can be killed.
+// languageHost runs the program in its own process, as Pulumi's language host for Go does: it can be killed.
 type languageHost struct {
 	pulumirpc.UnimplementedLanguageRuntimeServer
 
@@ -87,8 +87,8 @@ type languageHost struct {
 	program *os.Process
 }
 
-// languageHost starts one for a world.
-func (w *world) languageHost() *languageHost {
+// newLanguageHost starts a language host for a world.
+func (w *world) newLanguageHost() *languageHost {
 	w.t.Helper()
 
 	connection, err := w.lab.Connection()

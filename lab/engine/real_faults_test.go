@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestRealFaults provokes failures of a Talos upgrade, one after the other: each ends it with an error that says what
-// and where, and breaks nothing; without it one more run upgrades all nodes.
+// TestRealFaults provokes failures of a Talos upgrade, one after the other: each ends it with an error that names the
+// cause and the machine, and breaks nothing; without it one more run upgrades all nodes.
 func TestRealFaults(t *testing.T) {
 	t.Parallel()
 

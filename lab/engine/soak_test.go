@@ -153,7 +153,7 @@ func (o operation) soak(t *testing.T, usual durations, random *rand.Rand, plan [
 
 	b := &testbed{T: t, w: realWorld(t), random: random}
 	b.s = stack{Network: b.w.network, Version: o.version, Clusters: []cluster{o.cluster}}
-	b.drill, b.host = newDrill(t, b.w), b.w.languageHost()
+	b.drill, b.host = newDrill(t, b.w), b.w.newLanguageHost()
 	b.w.up(o.initial(b))
 	b.k = newWorkload(t, b.w)
 

@@ -14,7 +14,7 @@ import (
 const (
 	stateFolder    = "state"      // Pulumi's file backend
 	homeFolder     = "pulumi"     // PULUMI_HOME, so that nothing of the user's own Pulumi is touched
-	workFolder     = "work"       // the copied project and stack files, which the run's configuration goes into
+	workFolder     = "work"       // copies of the project and stack files, with the run's configuration
 	passphraseFile = "passphrase" // of the stack's secrets provider
 )
 

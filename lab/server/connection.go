@@ -9,7 +9,7 @@ import (
 	"talos-proxmox/internal/permissions"
 )
 
-// Connection is what a user of the lab needs to reach it: the same things as for a real data centre.
+// Connection is what a user needs to reach the lab: the same as for a real data centre.
 type Connection struct {
 	Endpoint   string // of the Proxmox API
 	CA         string // path of the CA of the hosts' certificates, PEM
