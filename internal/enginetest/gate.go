@@ -10,11 +10,11 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// GateAsked is when the nodes of the mocked cluster were asked what they run.
+// GateAsked is the time at which the mocked health gate checked the nodes' versions.
 const GateAsked = "2026-11-21T12:00:00Z"
 
-// gate is what the health gate prints for a request.
-func (o Options) gate(stdin resource.PropertyValue) string {
+// gateOutput returns what the health gate prints for a request.
+func (o Options) gateOutput(stdin resource.PropertyValue) string {
 	if o.Gate != "" {
 		return o.Gate
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// RegisterResourceHook keeps the hook for the resources that name it.
+// RegisterResourceHook stores the hook for resources that name it.
 func (m *monitor) RegisterResourceHook(
 	_ context.Context, request *pulumirpc.RegisterResourceHookRequest,
 ) (*emptypb.Empty, error) {
@@ -26,11 +26,11 @@ func (m *monitor) RegisterResourceHook(
 	return &emptypb.Empty{}, nil
 }
 
-// runHooks runs what must be done before a resource is made or updated, or after it was updated.
+// runHooks runs the hooks before a resource is created or updated, and after its update.
 func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.RegisterResourceRequest) error {
 	var (
 		names  []string
-		before *structpb.Struct // the inputs of a resource that is there
+		before *structpb.Struct // the inputs of an existing resource
 	)
 
 	switch updated := slices.Contains(m.recorder.options.Updated, request.GetName()); {

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/hostfacts"
 )
 
-// Prepared is what a large host says that is as its preparation wants it: with an NVIDIA GPU at 0000:01:00, alone in
-// its IOMMU group and bound to vfio-pci.
+// Prepared returns the facts of a large, fully prepared host with an NVIDIA GPU at 0000:01:00, alone in its IOMMU group
+// and bound to vfio-pci.
 func Prepared(name string) *hostfacts.Facts {
 	everything := "backup,images,import,iso,rootdir,snippets,vztmpl"
 
@@ -95,23 +95,23 @@ func Prepared(name string) *hostfacts.Facts {
 }
 
 func (o Options) facts(name string) *hostfacts.Facts {
-	if facts, stated := o.Facts[name]; stated {
+	if facts, ok := o.Facts[name]; ok {
 		return facts
 	}
 
 	return Prepared(name)
 }
 
-// askHosts answers `talosops facts`.
-func (o Options) askHosts(request string) (string, error) {
-	var asked struct{ Hosts []struct{ Name string } }
-	if err := json.Unmarshal([]byte(request), &asked); err != nil {
+// factsOutput returns what `talosops facts` prints for a request.
+func (o Options) factsOutput(request string) (string, error) {
+	var query struct{ Hosts []struct{ Name string } }
+	if err := json.Unmarshal([]byte(request), &query); err != nil {
 		return "", fmt.Errorf("unable to read the request for facts: %w", err)
 	}
 
 	answers := []map[string]any{}
 
-	for _, h := range asked.Hosts {
+	for _, h := range query.Hosts {
 		if facts := o.facts(h.Name); facts != nil {
 			answers = append(answers, map[string]any{"name": h.Name, "facts": facts})
 		} else {
@@ -126,24 +126,24 @@ func (o Options) askHosts(request string) (string, error) {
 	return string(document), err
 }
 
-// commandFacts is what commands of a host's preparation print: the facts of a host that is as it should be.
-func (o Options) commandFacts(name string, inputs resource.PropertyMap) (string, bool) {
+// prepOutput returns what commands of a host's preparation print: the facts of a prepared host.
+func (o Options) prepOutput(name string, inputs resource.PropertyMap) (string, bool) {
 	create, known := inputs["create"]
-	for _, end := range []string{"-apply", "-reboot", "-verify"} {
-		if prepared, found := strings.CutSuffix(name, end); found && known && create.IsString() {
+	for _, suffix := range []string{"-apply", "-reboot", "-verify"} {
+		if prepared, found := strings.CutSuffix(name, suffix); found && known && create.IsString() {
 			facts := o.facts(prepared)
 			if facts == nil {
 				return "", false
 			}
 
-			changed := *facts
-			if o.Rebooted && end == "-verify" {
-				changed = *Prepared(prepared)
+			printed := *facts
+			if o.Rebooted && suffix == "-verify" {
+				printed = *Prepared(prepared)
 			}
 
-			changed.Prep.Applied, changed.Prep.Changes = facts.Prep.Changes, nil
+			printed.Prep.Applied, printed.Prep.Changes = facts.Prep.Changes, nil
 
-			document, err := json.Marshal(&changed)
+			document, err := json.Marshal(&printed)
 			if err != nil {
 				panic(errors.Join(errors.New("facts always marshal"), err))
 			}

@@ -20,7 +20,7 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// monitor is the engine as a program sees it.
+// monitor implements the engine's interfaces for a program.
 type monitor struct {
 	pulumirpc.UnimplementedResourceMonitorServer
 	pulumirpc.UnimplementedEngineServer
@@ -53,11 +53,11 @@ func (r *Recorder) serve() (address string, stop func(), err error) {
 	}, nil
 }
 
-func keepAll() plugin.MarshalOptions {
+func marshalOptions() plugin.MarshalOptions {
 	return plugin.MarshalOptions{KeepUnknowns: true, KeepSecrets: true, KeepResources: true}
 }
 
-// SupportsFeature tells the program what it may use.
+// SupportsFeature reports whether the engine supports a feature.
 func (m *monitor) SupportsFeature(
 	_ context.Context, request *pulumirpc.SupportsFeatureRequest,
 ) (*pulumirpc.SupportsFeatureResponse, error) {
@@ -68,23 +68,23 @@ func (m *monitor) SupportsFeature(
 	return &pulumirpc.SupportsFeatureResponse{HasSupport: slices.Contains(known, request.GetId())}, nil
 }
 
-// RegisterErrorHook answers that it is registered; nothing fails here, so it is never called.
+// RegisterErrorHook accepts the hook, which is never called: no resource fails here.
 func (m *monitor) RegisterErrorHook(context.Context, *pulumirpc.RegisterErrorHookRequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
 
-// RegisterPackage is for SDKs that are generated from a parameter; the reference is never used.
+// RegisterPackage serves SDKs that are generated from a parameter; the reference is never used.
 func (m *monitor) RegisterPackage(
 	context.Context, *pulumirpc.RegisterPackageRequest,
 ) (*pulumirpc.RegisterPackageResponse, error) {
 	return &pulumirpc.RegisterPackageResponse{Ref: "package"}, nil
 }
 
-// RegisterResource keeps the registration and answers what the provider would.
+// RegisterResource records the registration and returns the provider's state.
 func (m *monitor) RegisterResource(
 	ctx context.Context, request *pulumirpc.RegisterResourceRequest,
 ) (*pulumirpc.RegisterResourceResponse, error) {
-	inputs, err := plugin.UnmarshalProperties(request.GetObject(), keepAll())
+	inputs, err := plugin.UnmarshalProperties(request.GetObject(), marshalOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +109,9 @@ func (m *monitor) RegisterResource(
 		return nil, err
 	}
 
-	id, state := m.recorder.options.answer(request, inputs)
+	id, state := m.recorder.options.providerState(request, inputs)
 
-	object, err := plugin.MarshalProperties(state, keepAll())
+	object, err := plugin.MarshalProperties(state, marshalOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -119,12 +119,12 @@ func (m *monitor) RegisterResource(
 	return &pulumirpc.RegisterResourceResponse{Urn: urn, Id: id, Object: object}, nil
 }
 
-// answer is what the providers make of a resource.
-func (o Options) answer(
+// providerState returns the ID and the state that a provider would return for a resource.
+func (o Options) providerState(
 	request *pulumirpc.RegisterResourceRequest, inputs resource.PropertyMap,
 ) (string, resource.PropertyMap) {
 	if !request.GetCustom() {
-		return "", resource.PropertyMap{} // the engine keeps those of local components to itself
+		return "", resource.PropertyMap{} // the engine does not return inputs of local components
 	}
 
 	state := inputs.Copy()
@@ -167,16 +167,16 @@ func (o Options) answer(
 	case tokens.Kubeconfig:
 		state["kubeconfigRaw"] = secret(KubeconfigText)
 	case tokens.RemoteCommand, tokens.LocalCommand:
-		if facts, ok := o.commandFacts(request.GetName(), inputs); ok {
+		if facts, ok := o.prepOutput(request.GetName(), inputs); ok {
 			state["stdout"] = resource.NewProperty(facts)
 		}
 
 		if create := inputs["create"]; create.IsString() && strings.HasSuffix(create.StringValue(), " wait") {
-			state["stdout"] = secret(o.gate(inputs["stdin"]))
+			state["stdout"] = secret(o.gateOutput(inputs["stdin"]))
 		}
 	}
 
-	if o.Preview { // the engine leaves out what it does not know yet
+	if o.Preview { // the engine omits unknown outputs
 		id = ""
 
 		for _, key := range []resource.PropertyKey{"machineSecrets", "clientConfiguration", "kubeconfigRaw", "stdout"} {
@@ -195,11 +195,11 @@ func object(key resource.PropertyKey, value string) resource.PropertyValue {
 	return resource.NewProperty(resource.PropertyMap{key: resource.NewProperty(value)})
 }
 
-// RegisterResourceOutputs keeps the outputs of components and of the stack.
+// RegisterResourceOutputs records the outputs of components and of the stack.
 func (m *monitor) RegisterResourceOutputs(
 	_ context.Context, request *pulumirpc.RegisterResourceOutputsRequest,
 ) (*emptypb.Empty, error) {
-	outputs, err := plugin.UnmarshalProperties(request.GetOutputs(), keepAll())
+	outputs, err := plugin.UnmarshalProperties(request.GetOutputs(), marshalOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -212,11 +212,11 @@ func (m *monitor) RegisterResourceOutputs(
 	return &emptypb.Empty{}, nil
 }
 
-// Invoke answers the functions that the program calls.
+// Invoke serves the functions that the program calls.
 func (m *monitor) Invoke(
 	_ context.Context, request *pulumirpc.ResourceInvokeRequest,
 ) (*pulumirpc.ResourceInvokeResponse, error) {
-	arguments, err := plugin.UnmarshalProperties(request.GetArgs(), keepAll())
+	arguments, err := plugin.UnmarshalProperties(request.GetArgs(), marshalOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (m *monitor) Invoke(
 			return nil, errors.New("the engine panics where nothing was ever deployed")
 		}
 
-		result["outputs"] = resource.NewProperty(m.recorder.options.lastRun())
+		result["outputs"] = resource.NewProperty(m.recorder.options.stateResources())
 	case LocalRun:
 		if strings.Contains(arguments["command"].StringValue(), " versions ") {
 			result["stdout"] = resource.NewProperty(m.recorder.options.Versions)
@@ -269,7 +269,7 @@ func (m *monitor) Invoke(
 			break
 		}
 
-		answers, err := m.recorder.options.askHosts(arguments["stdin"].StringValue())
+		answers, err := m.recorder.options.factsOutput(arguments["stdin"].StringValue())
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +279,7 @@ func (m *monitor) Invoke(
 		return nil, fmt.Errorf("unexpected call of %s", request.GetTok())
 	}
 
-	returned, err := plugin.MarshalProperties(result, keepAll())
+	returned, err := plugin.MarshalProperties(result, marshalOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -287,8 +287,8 @@ func (m *monitor) Invoke(
 	return &pulumirpc.ResourceInvokeResponse{Return: returned}, nil
 }
 
-// lastRun are the resources that the engine's state has of the stack's last run.
-func (o Options) lastRun() resource.PropertyMap {
+// stateResources are the resources in the engine's state after the stack's last run.
+func (o Options) stateResources() resource.PropertyMap {
 	resources := resource.PropertyMap{}
 	if o.Making != nil {
 		resources["record"] = resource.NewProperty(resource.PropertyMap{
@@ -314,12 +314,12 @@ func (o Options) lastRun() resource.PropertyMap {
 	return resources
 }
 
-// SignalAndWaitForShutdown lets the program end at once.
+// SignalAndWaitForShutdown lets the program exit at once.
 func (m *monitor) SignalAndWaitForShutdown(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
 
-// Log keeps what the program says.
+// Log records the program's messages.
 func (m *monitor) Log(_ context.Context, request *pulumirpc.LogRequest) (*emptypb.Empty, error) {
 	m.recorder.mutex.Lock()
 	defer m.recorder.mutex.Unlock()

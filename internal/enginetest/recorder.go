@@ -1,6 +1,5 @@
-// Package enginetest runs, for tests, Pulumi programs against a mocked engine and keeps what they register, for tests
-// to judge after the run. Unlike the SDK's own mocks it keeps unknown secrets of previews and the outputs of components
-// and stacks.
+// Package enginetest runs Pulumi programs against a mocked engine and records what they register, for tests. Unlike the
+// SDK's own mocks it keeps unknown secrets of previews and the outputs of components and stacks.
 package enginetest
 
 import (
@@ -20,10 +19,10 @@ import (
 	"talos-proxmox/internal/hostfacts"
 )
 
-// LocalRun is a command that runs in previews as well.
+// LocalRun is a command that also runs in previews.
 const LocalRun = "command:local:run"
 
-// What the mocked providers answer as secrets; none of it may be registered or exported in plain text.
+// Secrets that the mocked providers return; none may be registered or exported in plain text.
 const (
 	MachineSecret   = "the-machine-secret"
 	ClientKey       = "the-client-key"
@@ -32,52 +31,50 @@ const (
 	TalosconfigText = "the-talosconfig"
 )
 
-// Options are the stack a program runs for.
+// Options are the stack that a program runs for.
 type Options struct {
 	Stack string // default test
 	// Root is the project's folder.
 	Root string
-	// Config by full key: talos-proxmox:hosts.
+	// Config is by full key: talos-proxmox:hosts.
 	Config map[string]string
 	// Secrets are keys of Config that are encrypted.
 	Secrets []string
 	// Preview leaves unknown what only an apply would know.
 	Preview bool
-	// SchematicID is what the Image Factory answers; empty = the true one.
+	// SchematicID is the Image Factory's answer; empty = the real one.
 	SchematicID string
-	// Facts are what hosts say when they are asked, by name; nil = no answer. Hosts that are not in it are as [Prepared]
-	// has them.
+	// Facts are the hosts' facts by name; nil = no answer. Hosts that are not in it are [Prepared].
 	Facts map[string]*hostfacts.Facts
-	// Rebooted says that the verification at the end of a host's preparation finds it as [Prepared] has it, whatever it
-	// said before.
+	// Rebooted lets the verification at the end of a host's preparation find it [Prepared], whatever Facts are.
 	Rebooted bool
 	// Running are the outputs of the VMs that the stack's last run left.
 	Running []resource.PropertyMap
-	// Unrecorded says that a version of the program without the record made them, whose runs left outputs.
+	// Unrecorded is set if a version of the program without the record created them, whose runs left outputs.
 	Unrecorded bool
-	// ID is the stack's, which the record has; empty = it has none yet.
+	// ID is the stack's ID in the record; empty = it has none yet.
 	ID string
-	// Cluster is the Proxmox cluster that it recorded; empty = none.
+	// Cluster is the Proxmox cluster in the record; empty = none.
 	Cluster string
-	// Making is how it recorded that it made machines.
+	// Making are the settings in the record with which it created machines.
 	Making resource.PropertyMap
-	// Nodes are the outputs of the nodes that it left.
+	// Nodes are the outputs of the nodes that the last run left.
 	Nodes []resource.PropertyMap
-	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
+	// Contract is the version contract of existing secrets; empty = the requested one.
 	Contract string
 	// Authorities are certificates among the secrets, in base64, by their names there; none = that of the client.
 	Authorities map[string]string
-	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
+	// Gate is the output of the health gate's last run; empty = every node runs its planned versions.
 	Gate string
-	// Hooks says that resources' hooks are run before they are made or updated, as the engine does.
+	// Hooks runs the resources' hooks before they are created or updated, as the engine does.
 	Hooks bool
-	// Updated are the resources that the run updates, by name.
+	// Updated are the names of the resources that the run updates.
 	Updated []string
-	// Versions is what nodes say that they run when they are asked while the program runs.
+	// Versions is what nodes report that they run while the program runs.
 	Versions string
 }
 
-// Registration is one resource that was registered.
+// Registration is a registered resource.
 type Registration struct {
 	Type, Name string
 	Parent     string               // name of the parent; empty = the stack
@@ -88,7 +85,7 @@ type Registration struct {
 	urn string
 }
 
-// Recorder holds what a run registered and called.
+// Recorder has what a run registered and called.
 type Recorder struct {
 	mutex         sync.Mutex
 	options       Options
@@ -129,11 +126,11 @@ func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
 	return r, err
 }
 
-// Exports are the stack's outputs; a secret one is a secret, one that is not known is computed.
+// Exports returns the stack's outputs; secrets are secret values, unknown ones are computed.
 func (r *Recorder) Exports() resource.PropertyMap { return r.Outputs("") }
 
-// Outputs are what the component of a name registered as its outputs; the empty name is the stack's. Of a name that
-// several components have, such as a GPU worker and its node, [Registration.Outputs] tells.
+// Outputs returns the outputs of the component with a name; the empty name is the stack's. For a name that several
+// components have, such as a GPU worker and its node, use [Registration.Outputs].
 func (r *Recorder) Outputs(component string) (found resource.PropertyMap) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -151,7 +148,7 @@ func (r *Recorder) Outputs(component string) (found resource.PropertyMap) {
 	return found
 }
 
-// Warnings are what the program warned the user of.
+// Warnings returns the program's warnings.
 func (r *Recorder) Warnings() []string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -159,9 +156,9 @@ func (r *Recorder) Warnings() []string {
 	return slices.Clone(r.warnings)
 }
 
-// Everything is all that the program gives to be kept or shown, by place: inputs of resources, outputs of components
-// and of the stack, and what was said. Arguments of calls are not in it: the engine keeps none, and the SDK marks no
-// secret in them.
+// Everything returns all values that the engine stores or shows, by place: inputs of resources, outputs of components
+// and of the stack, and messages. It omits arguments of calls: the engine stores none, and the SDK marks no secrets in
+// them.
 func (r *Recorder) Everything() map[string]resource.PropertyValue {
 	places := map[string]resource.PropertyValue{}
 	for _, g := range r.All() {
@@ -182,7 +179,7 @@ func (r *Recorder) Everything() map[string]resource.PropertyValue {
 	return places
 }
 
-// Plain is a value as everybody can read it: without secrets.
+// Plain returns a value without its secrets.
 func Plain(value resource.PropertyValue) resource.PropertyValue {
 	switch {
 	case value.IsSecret(), value.IsOutput() && value.OutputValue().Secret:
@@ -208,7 +205,7 @@ func Plain(value resource.PropertyValue) resource.PropertyValue {
 	return value
 }
 
-// All returns every registration, in order of type and name.
+// All returns every registration, sorted by type and name.
 func (r *Recorder) All() []Registration {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -238,7 +235,7 @@ func (r *Recorder) Of(token string) map[string]Registration {
 	return found
 }
 
-// Names returns the names of the registrations of a type in order.
+// Names returns the names of the registrations of a type, sorted.
 func (r *Recorder) Names(token string) []string { return slices.Sorted(maps.Keys(r.Of(token))) }
 
 // Calls returns the arguments of the calls of a function.
@@ -257,10 +254,10 @@ func (r *Recorder) Calls(token string) []resource.PropertyMap {
 	return found
 }
 
-// DependsOn returns the names of the resources a registration waits for, in order.
+// DependsOn returns the names of the resources that a registration depends on, sorted.
 func (g Registration) DependsOn() []string { return namesOf(g.Request.GetDependencies()) }
 
-// ReplaceWith returns the names of the resources a registration is replaced with.
+// ReplaceWith returns the names of the resources that a registration is replaced with, sorted.
 func (g Registration) ReplaceWith() []string { return namesOf(g.Request.GetReplaceWith()) }
 
 // PropertyDependencies returns the names of the resources that a property's value comes from.
@@ -284,14 +281,14 @@ func (g Registration) Input(path string) resource.PropertyValue {
 }
 
 // Asked returns the request of a call of talosops, which has to be a secret.
-func Asked[T any](t *testing.T, call Registration) (asked T) {
+func Asked[T any](t *testing.T, call Registration) (request T) {
 	t.Helper()
 
 	stdin := call.Input("stdin")
 	require.True(t, stdin.IsSecret(), "the request of %s", call.Name)
-	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &asked))
+	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &request))
 
-	return asked
+	return request
 }
 
 func namesOf(urns []string) []string {

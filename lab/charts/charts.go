@@ -1,4 +1,4 @@
-// Package charts is a Helm repository: the archives of a folder, by HTTP.
+// Package charts serves the archives of a folder as a Helm repository over HTTP.
 package charts
 
 import (
@@ -18,13 +18,13 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// index is a repository's list of charts, of which every archive is one version.
+// index is a repository's list of charts; every archive is one version.
 type index struct {
 	APIVersion string             `yaml:"apiVersion"`
 	Entries    map[string][]entry `yaml:"entries"`
 }
 
-// entry is what an index says of an archive. Fields that Helm does not know, which charts may have, it refuses there.
+// entry describes an archive in the index. Helm refuses unknown fields there, which charts may have.
 type entry struct {
 	APIVersion  string   `yaml:"apiVersion"`
 	Name        string   `yaml:"name"`
@@ -36,12 +36,12 @@ type entry struct {
 	URLs        []string `yaml:"urls"`
 }
 
-// Handler serves the archives (*.tgz) of a folder below /charts/, and the index of what is there at that moment. A
-// folder that is not there has none.
+// Handler serves the archives (*.tgz) of a folder below /charts/, and an index of its current content. A missing folder
+// has none.
 func Handler(folder string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /charts/index.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		text, err := indexOf(folder)
+		text, err := buildIndex(folder)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 
@@ -64,7 +64,7 @@ func Handler(folder string) http.Handler {
 	return mux
 }
 
-func indexOf(folder string) ([]byte, error) {
+func buildIndex(folder string) ([]byte, error) {
 	list := index{APIVersion: "v1", Entries: map[string][]entry{}}
 
 	files, err := filepath.Glob(filepath.Join(folder, "*.tgz"))
@@ -78,7 +78,7 @@ func indexOf(folder string) ([]byte, error) {
 			return nil, err
 		}
 
-		chart, err := describe(archive)
+		chart, err := readChart(archive)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
@@ -91,8 +91,8 @@ func indexOf(folder string) ([]byte, error) {
 	return yaml.Marshal(list)
 }
 
-// describe returns what an archive says of its chart.
-func describe(archive []byte) (chart entry, err error) {
+// readChart returns an archive's description of its chart.
+func readChart(archive []byte) (chart entry, err error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return chart, err

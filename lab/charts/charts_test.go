@@ -34,7 +34,7 @@ func TestRepository(t *testing.T) {
 	_, text := get("/charts/index.yaml")
 	assert.YAMLEq(t, "{apiVersion: v1, entries: {}}", string(text))
 
-	archive := packed(t, "web/Chart.yaml", "{apiVersion: v2, name: web, version: 1.2.3, kubeVersion: '>= 1.30', displayName: Web}")
+	archive := packChart(t, "web/Chart.yaml", "{apiVersion: v2, name: web, version: 1.2.3, kubeVersion: '>= 1.30', displayName: Web}")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "web.tgz"), archive, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret.txt"), []byte("other"), 0o600))
 
@@ -59,14 +59,14 @@ func TestRepository(t *testing.T) {
 		assert.Equal(t, http.StatusNotFound, status, path)
 	}
 
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "bad.tgz"), packed(t, "bad/values.yaml", ""), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "bad.tgz"), packChart(t, "bad/values.yaml", ""), 0o600))
 
 	status, text = get("/charts/index.yaml")
 	assert.Equal(t, http.StatusInternalServerError, status)
 	assert.Contains(t, string(text), "bad.tgz: it has no Chart.yaml")
 }
 
-func packed(t *testing.T, name, text string) []byte {
+func packChart(t *testing.T, name, text string) []byte {
 	t.Helper()
 
 	var archive bytes.Buffer

@@ -1,5 +1,5 @@
-// Package control is how the lab's commands speak with a running lab: HTTP over a socket in the lab's folder, which
-// only its owner can open.
+// Package control connects the lab's commands with a running lab: HTTP over a socket in the lab's folder, which only
+// its owner can open.
 package control
 
 import (
@@ -30,7 +30,7 @@ const socketName = "control.sock"
 // ErrNotRunning is returned when no lab runs in the folder.
 var ErrNotRunning = errors.New("no lab runs here; `.bin/lab start` starts it")
 
-// Status is what a running lab tells of itself.
+// Status is the status of a running lab.
 type Status struct {
 	PID        int
 	Started    time.Time
@@ -44,7 +44,7 @@ type Status struct {
 	Tasks      int // under way
 }
 
-// Serve answers the lab's commands until the context ends or a command asks the lab to stop.
+// Serve answers the lab's commands until the context ends or a command stops the lab.
 func Serve(ctx context.Context, dir string, lab *server.Server, status Status) error {
 	ln, err := listen(ctx, dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, dir string, lab *server.Server, status Status) e
 	go func() {
 		<-ctx.Done()
 
-		// The answer to the stop command is still on its way.
+		// The response to the stop command is still pending.
 		grace, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 
@@ -153,7 +153,7 @@ func handler(lab *server.Server, status Status, stop func()) http.Handler {
 	return mux
 }
 
-// handle answers requests whose body is JSON (null = nothing) with what do returns, as JSON.
+// handle registers a handler whose input and output are JSON; null is no input.
 func handle[In any](mux *http.ServeMux, pattern string, do func(*http.Request, In) (any, error)) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var (
@@ -177,7 +177,7 @@ func handle[In any](mux *http.ServeMux, pattern string, do func(*http.Request, I
 	})
 }
 
-// Client speaks with the lab of a folder.
+// Client is a client of the lab in a folder.
 type Client struct{ http *http.Client }
 
 // NewClient returns a client of the lab in the folder, running or not.
@@ -189,33 +189,33 @@ func NewClient(dir string) *Client {
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
-// Status returns the lab's status; ErrNotRunning without a running lab.
+// Status returns the lab's status; ErrNotRunning if no lab runs.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 
 	return s, c.call(ctx, http.MethodGet, "/status", nil, &s)
 }
 
-// Stop asks the lab to save and end.
+// Stop lets the lab save its state and exit.
 func (c *Client) Stop(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/stop", nil, nil)
 }
 
-// Faults lists the faults that are set.
+// Faults lists the active faults.
 func (c *Client) Faults(ctx context.Context) ([]datacentre.Fault, error) {
 	var list []datacentre.Fault
 
 	return list, c.call(ctx, http.MethodGet, "/faults", nil, &list)
 }
 
-// AddFault sets a fault and returns its number.
+// AddFault adds a fault and returns its number.
 func (c *Client) AddFault(ctx context.Context, fault datacentre.Fault) (int, error) {
 	var id int
 
 	return id, c.call(ctx, http.MethodPost, "/faults", fault, &id)
 }
 
-// ClearFaults takes the faults with these numbers away, or all without any.
+// ClearFaults removes the faults with these numbers; all of them without numbers.
 func (c *Client) ClearFaults(ctx context.Context, ids ...int) error {
 	return c.call(ctx, http.MethodDelete, "/faults", ids, nil)
 }
@@ -225,17 +225,17 @@ func (c *Client) RebootHost(ctx context.Context, host string) error {
 	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/reboot", nil, nil)
 }
 
-// ChangeHost changes a host's hardware from its next boot on.
+// ChangeHost changes a host's hardware at its next boot.
 func (c *Client) ChangeHost(ctx context.Context, host string, change datacentre.HostChange) error {
 	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/change", change, nil)
 }
 
-// SetHostDisk makes a host's root file system "full" or "read-only", or with an empty state well again.
+// SetHostDisk makes a host's root file system "full" or "read-only", or with an empty state normal again.
 func (c *Client) SetHostDisk(ctx context.Context, host, state string) error {
 	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/disk", state, nil)
 }
 
-// Reserve makes the lab's DHCP server give these addresses.
+// Reserve adds reservations to the lab's DHCP server.
 func (c *Client) Reserve(ctx context.Context, list []engine.Reservation) error {
 	return c.call(ctx, http.MethodPost, "/reservations", list, nil)
 }
@@ -248,7 +248,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 
 	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("unable to ask the lab: %w", err)
+		return fmt.Errorf("unable to call the lab: %w", err)
 	}
 
 	response, err := c.http.Do(request)
@@ -257,7 +257,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 			return ErrNotRunning
 		}
 
-		return fmt.Errorf("unable to ask the lab: %w", err)
+		return fmt.Errorf("unable to call the lab: %w", err)
 	}
 	defer response.Body.Close()
 

@@ -1,13 +1,10 @@
 package engine_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -24,15 +21,16 @@ import (
 	standin "talos-proxmox/lab/providers/proxmoxve"
 )
 
-// access is a program of the published types: a user and a token of hers, who may do on a path what a role says.
-type access struct {
-	privileges    []string
-	token, path   string
-	comment       string
-	below, joined bool // whether the token's rule holds below the path, and whether the token has all that its user has
+// accountProgram is a program of the published types: a user with a token, and what the token may do on a path.
+type accountProgram struct {
+	privileges     []string
+	token, path    string
+	comment        string
+	propagate      bool // the ACL applies below the path
+	fullPrivileges bool // the token has all privileges of its user
 }
 
-func (a access) run(ctx *pulumi.Context) error {
+func (a accountProgram) run(ctx *pulumi.Context) error {
 	role, err := permission.NewRole(
 		ctx, "role", &permission.RoleArgs{RoleId: pulumi.String("Operator"), Privileges: pulumi.ToStringArray(a.privileges)},
 	)
@@ -54,7 +52,7 @@ func (a access) run(ctx *pulumi.Context) error {
 		UserId:               owner.UserId,
 		TokenName:            pulumi.String(a.token),
 		Comment:              pulumi.String(a.comment),
-		PrivilegesSeparation: pulumi.Bool(!a.joined),
+		PrivilegesSeparation: pulumi.Bool(!a.fullPrivileges),
 	})
 	if err != nil {
 		return err
@@ -64,28 +62,19 @@ func (a access) run(ctx *pulumi.Context) error {
 		Path:      pulumi.String(a.path),
 		RoleId:    role.RoleId,
 		TokenId:   token.ID().ToStringOutput(),
-		Propagate: pulumi.Bool(a.below),
+		Propagate: pulumi.Bool(a.propagate),
 	})
 	ctx.Export("token", token.Value)
 
 	return err
 }
 
-// ask calls the lab's API with a token, over TLS, and returns the status.
-func (w *world) ask(token, method, path string) int {
+// apiStatus calls the lab's API with a token, and returns the status.
+func (w *world) apiStatus(token, method, path string) int {
 	w.t.Helper()
 
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
-
-	authority, err := os.ReadFile(connection.CA)
-	require.NoError(w.t, err)
-
-	roots := x509.NewCertPool()
-	require.True(w.t, roots.AppendCertsFromPEM(authority))
-
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
 
 	request, err := http.NewRequestWithContext(
 		w.t.Context(), method, strings.TrimSuffix(connection.Endpoint, "/")+"/api2/json"+path, nil,
@@ -93,27 +82,27 @@ func (w *world) ask(token, method, path string) int {
 	require.NoError(w.t, err)
 	request.Header.Set("Authorization", "PVEAPIToken="+token)
 
-	response, err := transport.RoundTrip(request)
+	response, err := w.proxmoxClient().Do(request)
 	require.NoError(w.t, err)
 	require.NoError(w.t, response.Body.Close())
 
 	return response.StatusCode
 }
 
-// TestAccountsThroughTheirLives makes a user, a role, a token and a rule with the engine, uses the token, changes each
-// of them, fixes what is changed manually, and removes all.
-func TestAccountsThroughTheirLives(t *testing.T) {
+// TestAccountLifecycle creates a user, a role, a token and an ACL with the engine, uses the token, changes each of
+// them, repairs manual changes, and destroys all.
+func TestAccountLifecycle(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	before := w.accounts()
-	w.do(w.lab.Data.CreateVM(labRoot, "pve1", 100, datacentre.Config{"name": "one"}))
+	before := w.accountRecords()
+	w.requireTask(w.lab.Data.CreateVM(labRoot, "pve1", 100, datacentre.Config{"name": "one"}))
 
 	const config, start = "/nodes/pve1/qemu/100/config", "/nodes/pve1/qemu/100/status/start"
 
 	w.asRoot()
 
-	a := access{privileges: []string{"VM.Audit"}, token: "ci", path: "/vms", comment: "of the pipeline", below: true}
+	a := accountProgram{privileges: []string{"VM.Audit"}, token: "ci", path: "/vms", comment: "of the pipeline", propagate: true}
 	up := func(opts ...optup.Option) (string, steps) {
 		t.Helper()
 
@@ -127,11 +116,11 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 	}
 
 	first, done := up()
-	assert.Equal(t, []string{"Acl rule", "Role role", "Token token", "User user"}, accountsOf(done.named("create")))
+	assert.Equal(t, []string{"Acl rule", "Role role", "Token token", "User user"}, accountResources(done.withOp("create")))
 	assert.True(t, strings.HasPrefix(first, "ops@pve!ci="))
-	assert.Equal(t, 200, w.ask(first, http.MethodGet, config))
-	assert.Equal(t, 403, w.ask(first, http.MethodPost, start))
-	assert.Equal(t, 401, w.ask(first+"x", http.MethodGet, config))
+	assert.Equal(t, 200, w.apiStatus(first, http.MethodGet, config))
+	assert.Equal(t, 403, w.apiStatus(first, http.MethodPost, start))
+	assert.Equal(t, 401, w.apiStatus(first+"x", http.MethodGet, config))
 
 	again, _ := up(optup.ExpectNoChanges(), optup.Refresh())
 	assert.Equal(t, first, again)
@@ -139,38 +128,38 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 	a.privileges = []string{"VM.PowerMgmt", "VM.Audit"}
 	_, done = up()
 	assert.Equal(t, steps{"Role role": "update"}, done)
-	assert.Equal(t, 200, w.ask(first, http.MethodPost, start))
+	assert.Equal(t, 200, w.apiStatus(first, http.MethodPost, start))
 
-	a.below = false
+	a.propagate = false
 	_, done = up()
 	assert.Equal(t, steps{"Acl rule": "update"}, done)
-	assert.Equal(t, 403, w.ask(first, http.MethodGet, config), "the rule does not hold for the machine any more")
+	assert.Equal(t, 403, w.apiStatus(first, http.MethodGet, config), "the ACL no longer applies to the machine")
 
-	a.below, a.path = true, "/vms/100"
+	a.propagate, a.path = true, "/vms/100"
 	_, done = up()
 	assert.Equal(t, "delete-replaced", done["Acl rule"])
-	assert.Equal(t, 200, w.ask(first, http.MethodGet, config))
+	assert.Equal(t, 200, w.apiStatus(first, http.MethodGet, config))
 
-	a.comment, a.joined = "of a pipeline", true
+	a.comment, a.fullPrivileges = "of a pipeline", true
 	lost, done := up()
 	assert.Equal(t, steps{"Token token": "update"}, done)
 	assert.Empty(t, lost, "the published provider forgets the value of a token that it changes")
 	assert.Equal(
-		t, 200, w.ask(first, http.MethodGet, "/nodes/pve1/qemu/100/status/current"),
-		"the token itself works on, with all that its user may do",
+		t, 200, w.apiStatus(first, http.MethodGet, "/nodes/pve1/qemu/100/status/current"),
+		"the token itself still works, with all privileges of its user",
 	)
 
-	a.token, a.joined = "cd", false
+	a.token, a.fullPrivileges = "cd", false
 	second, done := up()
 	assert.Equal(t, "delete-replaced", done["Token token"])
 	assert.Equal(t, "delete-replaced", done["Acl rule"])
-	assert.Equal(t, 401, w.ask(first, http.MethodGet, config))
-	assert.Equal(t, 200, w.ask(second, http.MethodGet, config))
+	assert.Equal(t, 401, w.apiStatus(first, http.MethodGet, config))
+	assert.Equal(t, 200, w.apiStatus(second, http.MethodGet, config))
 
-	w.repairAccounts(up, second, config)
+	w.requireAccountsRepaired(up, second, config)
 
-	places := w.written()
-	places["events"], places["output"] = w.events.String(), w.said()
+	places := w.writtenFiles()
+	places["events"], places["output"] = w.events.String(), w.output()
 
 	for place, text := range places {
 		for _, secret := range []string{first, second} {
@@ -179,11 +168,11 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 	}
 
 	w.destroy(programStack)
-	assert.Equal(t, before, w.accounts())
+	assert.Equal(t, before, w.accountRecords())
 }
 
-// repairAccounts changes manually what the program made: a refresh sees it, and the next update makes it good.
-func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, path string) {
+// requireAccountsRepaired changes the accounts manually: a refresh sees it, and the next update repairs it.
+func (w *world) requireAccountsRepaired(up func(...optup.Option) (string, steps), token, path string) {
 	w.t.Helper()
 
 	require.NoError(w.t, w.lab.Data.PutRole("Operator", "VM.Audit", "Sys.Modify"))
@@ -198,18 +187,18 @@ func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, 
 	owner["comment"] = "someone else's"
 	w.lab.Data.Put(datacentre.Users, "ops@pve", owner)
 
-	assert.Equal(w.t, 403, w.ask(token, http.MethodGet, path))
+	assert.Equal(w.t, 403, w.apiStatus(token, http.MethodGet, path))
 	assert.Equal(w.t, steps{"Role role": "update", "User user": "update", "Acl rule": "delete"}, w.refresh(programStack))
 
 	_, done := up()
 	assert.Equal(w.t, steps{"Role role": "update", "User user": "update", "Acl rule": "create"}, done)
-	assert.Equal(w.t, 200, w.ask(token, http.MethodGet, path))
+	assert.Equal(w.t, 200, w.apiStatus(token, http.MethodGet, path))
 	assert.NotContains(w.t, w.lab.Data.Permissions("ops@pve", "/"), "Sys.Modify")
 	assert.Empty(w.t, w.lab.Data.Records(datacentre.Users)["ops@pve"]["comment"])
 }
 
-// accounts are all there is to know of accounts in the lab, but secrets.
-func (w *world) accounts() string {
+// accountRecords returns everything about accounts in the lab, except secrets.
+func (w *world) accountRecords() string {
 	d := w.lab.Data
 
 	all := []any{d.ACLs()}
@@ -223,8 +212,8 @@ func (w *world) accounts() string {
 	return string(b)
 }
 
-// accountsOf leaves out the stack and its provider.
-func accountsOf(resources []string) []string {
+// accountResources removes the stack and its provider from a list of resources.
+func accountResources(resources []string) []string {
 	return slices.DeleteFunc(resources, func(name string) bool {
 		return strings.HasPrefix(name, "Stack ") || strings.HasPrefix(name, "proxmoxve ")
 	})
@@ -236,7 +225,7 @@ const (
 	tokenToken, aclToken = "proxmoxve:User/token:Token", "proxmoxve:index/acl:Acl"
 )
 
-// accountUpdates are changes of every property by type and path.
+// accountUpdates are changes of every property, by type and path.
 func accountUpdates() map[string]map[string]update {
 	entries := object{"acls": []any{object{"path": "/vms", "roleId": "Reader"}}}
 	rules := map[string]update{
@@ -272,8 +261,8 @@ func accountUpdates() map[string]map[string]update {
 	}
 }
 
-// holder is what a resource of a type states beside what is tried, with its own names.
-func holder(token string, n int) object {
+// accountInputs are the required inputs of a resource of a type, with its own names.
+func accountInputs(token string, n int) object {
 	switch token {
 	case roleToken:
 		return object{"roleId": fmt.Sprint("R", n), "privileges": []any{"VM.Audit"}}
@@ -286,9 +275,9 @@ func holder(token string, n int) object {
 	}
 }
 
-// TestAccountUpdatesDoWhatTheTablesSay changes every property of accounts, each on its own resource, and compares
-// what became of it with the stand-in's tables.
-func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
+// TestAccountUpdateEffects changes every property of accounts, each on its own resource, and compares the effects with
+// the stand-in's tables.
+func TestAccountUpdateEffects(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
@@ -303,30 +292,30 @@ func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
 	require.NoError(t, w.lab.Data.PutRole("Reader", "VM.Audit"))
 	require.NoError(t, w.lab.Data.PutRole("Writer", "VM.Audit", "VM.Config.Options"))
 
-	program, next, want := map[string]declared{}, map[string]declared{}, map[string]standin.Effect{}
+	program, next, want := map[string]declaration{}, map[string]declaration{}, map[string]standin.Effect{}
 
 	for token, cases := range accountUpdates() {
 		table := standin.Effects(token)
 		assert.Equal(
-			t, slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(cases)), "every property of %s is tried", token,
+			t, slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(cases)), "every property of %s is tested", token,
 		)
 
 		for path, c := range cases {
 			name := token[strings.LastIndex(token, ":")+1:] + " " + path
-			inputs := changed(merged(holder(token, len(program)), c.with), path, c.from)
-			program[name] = declared{token: token, inputs: inputs}
-			next[name] = declared{token: token, inputs: changed(inputs, path, c.to)}
+			inputs := changed(merged(accountInputs(token, len(program)), c.with), path, c.from)
+			program[name] = declaration{token: token, inputs: inputs}
+			next[name] = declaration{token: token, inputs: changed(inputs, path, c.to)}
 			want[name] = table[path]
 		}
 	}
 
-	_, err := w.run(program)
-	require.NoError(t, err, w.said())
+	_, err := w.runProgram(program)
+	require.NoError(t, err, w.output())
 
-	done, _ := w.run(next, optup.ContinueOnError())
+	done, _ := w.runProgram(next, optup.ContinueOnError())
 
 	for name, effect := range want {
 		kind, _, _ := strings.Cut(name, " ")
-		assert.Equal(t, effect, observed(done[kind+" "+name], nil), "%s: %s", name, done[kind+" "+name])
+		assert.Equal(t, effect, observedEffect(done[kind+" "+name], nil), "%s: %s", name, done[kind+" "+name])
 	}
 }

@@ -16,9 +16,8 @@ import (
 )
 
 // BenchmarkPolicy measures what policies add to the preview of 50 nodes: previews without a pack, with the project's
-// pack switched off policy by policy, and with it as it is take turns. The second is what the engine spends on any
-// pack. Processor time of everything that takes part is measured beside wall time, which is worth something on an idle
-// machine only.
+// pack and every policy disabled, and with the pack's defaults take turns. The second is what the engine spends on any
+// pack. Wall time is meaningful on an idle machine only, so it also measures the processor time of all processes.
 func BenchmarkPolicy(b *testing.B) {
 	b.Run("in the lab", func(b *testing.B) {
 		w := newWorld(b, testSpeed)
@@ -44,12 +43,12 @@ func BenchmarkPolicy(b *testing.B) {
 	b.Run("as a user with the CLI's log", func(b *testing.B) { previewAsUser(b, true) })
 }
 
-// previewAsUser has the CLI run the program by Pulumi's own language host, with the published providers as processes of
-// their own, against the lab's hosts. The log is the one of every property that the CLI writes for itself.
+// previewAsUser runs the program with Pulumi's own language host and the published providers in their own processes,
+// against the lab's hosts. With log, the CLI logs every property, as it does by default.
 func previewAsUser(b *testing.B, log bool) {
 	b.Helper()
 
-	needsLanguageHost(b)
+	requireLanguageHost(b)
 
 	if len(providers.Missing()) > 0 {
 		b.Skip("needs the published plugins")
@@ -77,7 +76,7 @@ func previewAsUser(b *testing.B, log bool) {
 			args = append(args, "--policy-pack-config", policy.Config)
 		}
 
-		output, err := w.asUser(e, args...)
+		output, err := w.runAsUser(e, args...)
 		if err == nil && !strings.Contains(output, " to create") {
 			err = fmt.Errorf("no plan: %s", output)
 		}
@@ -86,7 +85,7 @@ func previewAsUser(b *testing.B, log bool) {
 	})
 }
 
-// comparePolicies reports the shortest of some previews each way.
+// comparePolicies reports the quickest of several previews each way.
 func comparePolicies(b *testing.B, w *world, preview func(engine.Policy) error) {
 	b.Helper()
 
@@ -103,39 +102,31 @@ func comparePolicies(b *testing.B, w *world, preview func(engine.Policy) error) 
 	}
 
 	for _, way := range ways {
-		require.NoError(b, preview(way.policy), w.said()) // what only the first run does is not measured
+		require.NoError(b, preview(way.policy), w.output()) // warms up
 	}
 
 	for b.Loop() {
 		const rounds = 10
 
-		wall, cpu := make([]float64, len(ways)), make([]float64, len(ways))
+		quickest := map[string]*measurement{}
+		for _, way := range ways {
+			quickest[way.name] = newMeasurement()
+		}
 
-		for round := range rounds {
-			for i, way := range ways {
-				begin, used := time.Now(), cpuSeconds()
-
-				require.NoError(b, preview(way.policy), w.said())
-
-				thisWall, thisCPU := time.Since(begin).Seconds(), cpuSeconds()-used
-				if round == 0 || thisWall < wall[i] {
-					wall[i] = thisWall
-				}
-
-				if round == 0 || thisCPU < cpu[i] {
-					cpu[i] = thisCPU
-				}
+		for range rounds {
+			for _, way := range ways {
+				quickest[way.name].measure(func() { require.NoError(b, preview(way.policy), w.output()) })
 			}
 		}
 
-		for i, way := range ways {
-			b.ReportMetric(wall[i], "s-"+way.name)
-			b.ReportMetric(cpu[i], "cpu-s-"+way.name)
+		for name, m := range quickest {
+			b.ReportMetric(m.wall, "s-"+name)
+			b.ReportMetric(m.cpu, "cpu-s-"+name)
 		}
 	}
 }
 
-// cpuSeconds is the processor time of this process and of its children that have ended.
+// cpuSeconds returns the processor time of this process and of its children that have ended.
 func cpuSeconds() float64 {
 	total := time.Duration(0)
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +14,8 @@ import (
 	"talos-proxmox/lab/providers"
 )
 
-// needsLanguageHost skips what runs the program as a user does, where Pulumi's language host for Go is not installed.
-func needsLanguageHost(t testing.TB) {
+// requireLanguageHost skips the test if Pulumi's language host for Go, which runs a user's program, is not installed.
+func requireLanguageHost(t testing.TB) {
 	t.Helper()
 
 	if _, err := exec.LookPath("pulumi-language-go"); err != nil {
@@ -24,20 +23,20 @@ func needsLanguageHost(t testing.TB) {
 	}
 }
 
-// asUser runs a command of the CLI on the engine's stack as a user does: it starts the program by Pulumi's own language
-// host, and the published plugins, where they are chosen, as their own processes.
-func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
+// runAsUser runs a command of the CLI on the engine's stack as a user does: the CLI starts the program with Pulumi's
+// own language host, and published plugins in their own processes.
+func (w *world) runAsUser(e *engine.Engine, command ...string) (string, error) {
 	w.t.Helper()
 
 	stack := e.Stack()
 	args := append(command, "--stack", w.options.Stack, "--config-file",
 		filepath.Join(stack.Workspace().WorkDir(), "Pulumi."+w.options.Stack+".yaml"), "--parallel", "64")
 
-	return w.inFolder(e, project, args...)
+	return w.runIn(e, project, args...)
 }
 
-// inFolder runs a command of the CLI in a folder, with the state and the providers of an engine.
-func (w *world) inFolder(e *engine.Engine, folder string, command ...string) (string, error) {
+// runIn runs a command of the CLI in a folder, with the state and the providers of an engine.
+func (w *world) runIn(e *engine.Engine, folder string, command ...string) (string, error) {
 	w.t.Helper()
 
 	stack := e.Stack()
@@ -55,19 +54,19 @@ func (w *world) inFolder(e *engine.Engine, folder string, command ...string) (st
 	return string(output), err
 }
 
-// TestTheProgramIsLinkedOnce runs the program twice as a user does: the second run takes what the first one linked,
-// which is most of a start's time.
+// TestTheProgramIsLinkedOnce runs the program twice as a user does: the second run reuses the linked program, since
+// linking is most of a start's time.
 func TestTheProgramIsLinkedOnce(t *testing.T) {
-	needsLanguageHost(t)
+	requireLanguageHost(t)
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	e := w.engine(stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t))
+	e := w.engine(w.stack(1, 0).yaml(t))
 	t.Cleanup(e.Close)
 
 	program := filepath.Join(project, ".bin", "program")
 
-	output, err := w.asUser(e, "preview")
+	output, err := w.runAsUser(e, "preview")
 	require.NoError(t, err, output)
 
 	linked, err := os.Open(program) // open, so that no other file takes its place by chance
@@ -78,7 +77,7 @@ func TestTheProgramIsLinkedOnce(t *testing.T) {
 	before, err := linked.Stat()
 	require.NoError(t, err)
 
-	output, err = w.asUser(e, "preview")
+	output, err = w.runAsUser(e, "preview")
 	require.NoError(t, err, output)
 
 	after, err := os.Stat(program)
@@ -86,11 +85,10 @@ func TestTheProgramIsLinkedOnce(t *testing.T) {
 	require.True(t, os.SameFile(before, after), "the second run has linked the program again")
 }
 
-// BenchmarkAsUser measures what a user waits for who starts the CLI on a stack of 3 + 47 nodes that is as it should be:
-// wall time, which is worth something on an idle machine only, processor time of everything that takes part, and
-// requests to Proxmox.
+// BenchmarkAsUser measures the CLI on an unchanged stack of 3 + 47 nodes as a user runs it: wall time, which is
+// meaningful on an idle machine only, processor time of all processes, and requests to Proxmox.
 func BenchmarkAsUser(b *testing.B) {
-	needsLanguageHost(b)
+	requireLanguageHost(b)
 
 	if len(providers.Missing()) > 0 {
 		b.Skip("needs the published plugins")
@@ -111,8 +109,8 @@ func BenchmarkAsUser(b *testing.B) {
 		"deploy":     {"up", "--yes", "--refresh", "--skip-preview"},
 	}
 
-	for name, command := range commands { // what only the first run does is not measured
-		output, err := w.asUser(e, command...)
+	for name, command := range commands { // warms up
+		output, err := w.runAsUser(e, command...)
 		require.NoError(b, err, "%s: %s", name, output)
 	}
 
@@ -120,28 +118,19 @@ func BenchmarkAsUser(b *testing.B) {
 		const rounds = 3
 
 		for name, command := range commands {
-			wall, cpu := 0.0, 0.0
-			asked := w.requests().proxmox
+			quickest, before := newMeasurement(), w.requests().proxmox
 
-			for round := range rounds {
-				begin, used := time.Now(), cpuSeconds()
-				output, err := w.asUser(e, command...)
-				require.NoError(b, err, "%s: %s", name, output)
-				require.True(b, strings.Contains(output, " unchanged"), "%s is not unchanged: %s", name, output)
-
-				thisWall, thisCPU := time.Since(begin).Seconds(), cpuSeconds()-used
-				if round == 0 || thisWall < wall {
-					wall = thisWall
-				}
-
-				if round == 0 || thisCPU < cpu {
-					cpu = thisCPU
-				}
+			for range rounds {
+				quickest.measure(func() {
+					output, err := w.runAsUser(e, command...)
+					require.NoError(b, err, "%s: %s", name, output)
+					require.True(b, strings.Contains(output, " unchanged"), "%s is not unchanged: %s", name, output)
+				})
 			}
 
-			b.ReportMetric(wall, "s-"+name)
-			b.ReportMetric(cpu, "cpu-s-"+name)
-			b.ReportMetric((w.requests().proxmox-asked)/rounds, fmt.Sprintf("proxmox-requests-%s", name))
+			b.ReportMetric(quickest.wall, "s-"+name)
+			b.ReportMetric(quickest.cpu, "cpu-s-"+name)
+			b.ReportMetric((w.requests().proxmox-before)/rounds, fmt.Sprintf("proxmox-requests-%s", name))
 		}
 	}
 }

@@ -1,17 +1,16 @@
 package engine_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
-	"github.com/stretchr/testify/require"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
-// stopwatch takes the time of a run's steps, by the URNs of their resources.
+// stopwatch measures the steps of a run, by the URNs of their resources.
 type stopwatch struct {
 	began map[string]time.Time
 	took  map[string]time.Duration
@@ -21,8 +20,8 @@ func newStopwatch() *stopwatch {
 	return &stopwatch{began: map[string]time.Time{}, took: map[string]time.Duration{}}
 }
 
-// see notes a step that begins or ends. The engine stamps its events in whole seconds.
-func (s *stopwatch) see(event events.EngineEvent) {
+// record notes a step that begins or ends. The engine's own timestamps are whole seconds.
+func (s *stopwatch) record(event events.EngineEvent) {
 	if e := event.ResourcePreEvent; e != nil {
 		s.began[e.Metadata.URN] = time.Now()
 	}
@@ -32,20 +31,20 @@ func (s *stopwatch) see(event events.EngineEvent) {
 	}
 }
 
-// link is a resource in a chain of which each depends on the one before.
+// link is a resource in a chain in which each depends on the previous one.
 type link struct {
-	urn  string
-	took time.Duration // of it and of all before it
-	last *link
+	urn      string
+	total    time.Duration // by it and by all before it
+	previous *link
 }
 
 func (l *link) String() string {
 	var names []string
 
-	for ; l != nil; l = l.last {
-		own := l.took
-		if l.last != nil {
-			own -= l.last.took
+	for ; l != nil; l = l.previous {
+		own := l.total
+		if l.previous != nil {
+			own -= l.previous.total
 		}
 
 		names = append(names, fmt.Sprintf("%s %.1f s", urnKey(l.urn), own.Seconds()))
@@ -56,43 +55,31 @@ func (l *link) String() string {
 	return strings.Join(names, " → ")
 }
 
-// longestChain is that of the state's resources which depend on each other, by the time that each of them took. It is
-// what a run takes that has no other limit.
+// longestChain returns the chain of dependent resources that took longest: the lower bound of the run's time.
 func (w *world) longestChain(stack string, s *stopwatch) *link {
 	w.t.Helper()
 
-	var state struct {
-		Deployment struct {
-			Resources []struct {
-				URN          string   `json:"urn"`
-				Custom       bool     `json:"custom"`
-				Dependencies []string `json:"dependencies"`
-			} `json:"resources"`
-		} `json:"deployment"`
-	}
-	require.NoError(w.t, json.Unmarshal([]byte(w.state(stack)), &state))
+	longest, ends := &link{}, map[resource.URN]*link{}
 
-	longest, ends := &link{}, map[string]*link{}
-
-	for _, r := range state.Deployment.Resources { // what a resource depends on is before it
-		l := &link{urn: r.URN}
+	for _, r := range w.deployment(stack).Resources { // sorted by their dependencies
+		l := &link{urn: string(r.URN)}
 
 		for _, before := range r.Dependencies {
-			if end := ends[before]; end != nil && (l.last == nil || end.took > l.last.took) {
-				l.last = end
+			if end := ends[before]; end != nil && (l.previous == nil || end.total > l.previous.total) {
+				l.previous = end
 			}
 		}
 
-		if l.last != nil {
-			l.took = l.last.took
+		if l.previous != nil {
+			l.total = l.previous.total
 		}
 
-		if r.Custom { // a component takes as long as all that it has
-			l.took += s.took[r.URN]
+		if r.Custom { // a component takes as long as its children
+			l.total += s.took[string(r.URN)]
 		}
 
 		ends[r.URN] = l
-		if l.took > longest.took {
+		if l.total > longest.total {
 			longest = l
 		}
 	}

@@ -11,20 +11,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/providers/proxmoxve"
 )
 
-// promise is a change of the stack file, what is said of it before, and what becomes of machines.
-type promise struct {
-	name string
-	from string // in the stack file of the step before
-	to   string
-	says []string // beginnings of the warnings; none = the program warns of nothing
-	// machines by name; those that are not named stay as they are.
+// stackChange is a change of the stack file, the warnings about it, and its effects on machines.
+type stackChange struct {
+	name     string
+	from     string // in the previous stack file
+	to       string
+	warnings []string // prefixes
+	// machines are the effects by machine; those that are not listed stay unchanged.
 	machines map[string]proxmoxve.Effect
-	ungated  bool // no machine is touched, so that nothing has the cluster looked at
+	noGate   bool // no machine changes, so that the health gate does not run
 }
 
 const (
@@ -32,8 +31,8 @@ const (
 	pool    = "clusters[0].workers[0]"
 )
 
-// promises are made and kept one after the other on one cluster.
-func promises(network string) []promise {
+// stackChanges are made one after the other on one cluster.
+func stackChanges(network string) []stackChange {
 	workers := func(effect proxmoxve.Effect) map[string]proxmoxve.Effect {
 		return map[string]proxmoxve.Effect{"one-general-1": effect, "one-general-2": effect}
 	}
@@ -46,38 +45,38 @@ func promises(network string) []promise {
 
 	const both, all = "one-general-1, one-general-2 restart: ", "one-cp-1, one-general-1, one-general-2 restart: "
 
-	return []promise{
+	return []stackChange{
 		{
-			name: "linked clones", from: "clone: full", to: "clone: linked", ungated: true,
-			says: []string{
+			name: "linked clones", from: "clone: full", to: "clone: linked", noGate: true,
+			warnings: []string{
 				"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2): only new ones are made so; " +
 					"a worker is recreated where count goes down and up again",
 			},
 		},
 		{
-			name:    "full clones",
-			from:    "clone: linked",
-			to:      "clone: full",
-			ungated: true,
-			says:    []string{"clusters[0].clone: linked → full does nothing"},
+			name:     "full clones",
+			from:     "clone: linked",
+			to:       "clone: full",
+			noGate:   true,
+			warnings: []string{"clusters[0].clone: linked → full does nothing"},
 		},
 		{
 			name:     "memory",
 			from:     "memoryMiB: 4096\n",
 			to:       "memoryMiB: 5120\n",
-			says:     []string{both + "memory 4096 → 5120 MiB (" + pool + ".memoryMiB)"},
+			warnings: []string{both + "memory 4096 → 5120 MiB (" + pool + ".memoryMiB)"},
 			machines: workers(proxmoxve.Restart),
 		},
 		{
 			name:     "cores of the only control plane",
 			from:     "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
 			to:       "cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
-			says:     []string{"one-cp-1 restarts: cores 2 → 3 (clusters[0].controlPlane.cores)", onlyOne},
+			warnings: []string{"one-cp-1 restarts: cores 2 → 3 (clusters[0].controlPlane.cores)", onlyOne},
 			machines: map[string]proxmoxve.Effect{"one-cp-1": proxmoxve.Restart},
 		},
 		{
 			name: "one machine's own memory", from: "numa: false", to: `nodes: {"2": {memoryMiB: 6144}}`,
-			says:     []string{"one-general-2 restarts: memory 5120 → 6144 MiB (" + pool + ".nodes.2.memoryMiB)"},
+			warnings: []string{"one-general-2 restarts: memory 5120 → 6144 MiB (" + pool + ".nodes.2.memoryMiB)"},
 			machines: map[string]proxmoxve.Effect{"one-general-2": proxmoxve.Restart},
 		},
 		{name: "the system disk grows", from: "diskGiB: 20\n", to: "diskGiB: 22\n", machines: workers(proxmoxve.InPlace)},
@@ -90,7 +89,7 @@ func promises(network string) []promise {
 		{name: "a disk grows", from: "sizeGiB: 10", to: "sizeGiB: 12", machines: workers(proxmoxve.InPlace)},
 		{
 			name: "a disk moves", from: "{sizeGiB: 12}", to: "{sizeGiB: 12, datastore: local-zfs}",
-			says: []string{
+			warnings: []string{
 				both + "disk virtio1 local-lvm → local-zfs, off while it is copied (" + pool + ".extraDisks[0].datastore)",
 			},
 			machines: workers(proxmoxve.Restart),
@@ -100,20 +99,20 @@ func promises(network string) []promise {
 		{name: "start-up order", from: "startupOrder: 0", to: "startupOrder: 3", machines: workers(proxmoxve.InPlace)},
 		{
 			name: "processor type", from: "cpuType: host", to: "cpuType: x86-64-v2-AES",
-			says:     []string{both + "processor type host → x86-64-v2-AES (" + pool + ".cpuType)"},
+			warnings: []string{both + "processor type host → x86-64-v2-AES (" + pool + ".cpuType)"},
 			machines: workers(proxmoxve.Restart),
 		},
 		{
 			name: "another card", from: "extraNICs: []", to: "extraNICs: [{bridge: vmbr0}]",
-			says: []string{both + "a network card more (" + pool + ".extraNICs)"}, machines: workers(proxmoxve.Restart),
+			warnings: []string{both + "a network card more (" + pool + ".extraNICs)"}, machines: workers(proxmoxve.Restart),
 		},
 		{
 			name: "MTU", from: "mtu: 0", to: "mtu: 1400",
-			says: []string{all + "MTU 0 → 1400 (clusters[0].network.mtu)", onlyOne}, machines: everything(proxmoxve.Restart),
+			warnings: []string{all + "MTU 0 → 1400 (clusters[0].network.mtu)", onlyOne}, machines: everything(proxmoxve.Restart),
 		},
 		{
 			name: "name servers", from: "dns: [" + network + ".1.1]", to: "dns: [" + network + ".1.1, " + network + ".1.2]",
-			says: []string{
+			warnings: []string{
 				all + "name servers " + network + ".1.1 → " + network + ".1.1, " + network + ".1.2 (clusters[0].network.dns)",
 				onlyOne,
 			},
@@ -121,22 +120,22 @@ func promises(network string) []promise {
 		},
 		{
 			name: "the guest agent", from: "extensions: [qemu-guest-agent]", to: "extensions: []",
-			says:     []string{all + "guest agent true → false (templates.talos.extensions)", onlyOne},
+			warnings: []string{all + "guest agent true → false (templates.talos.extensions)", onlyOne},
 			machines: everything(proxmoxve.Restart),
 		},
 	}
 }
 
-// TestPromisesAreKept changes each kind of key on a cluster that runs, and compares what is said before with what
-// becomes of its machines: whether they restart, are others afterwards, and keep their disks.
-func TestPromisesAreKept(t *testing.T) {
+// TestChangesOfRunningMachines changes each kind of key on a running cluster, and compares the preview's warnings with
+// the effects: whether machines restart, are replaced, and keep their disks.
+func TestChangesOfRunningMachines(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 2)}} // which has two datastores
-	s.Clusters[0].Pins = strings.Join([]string{
+	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{clusterOne(1, 2)}} // which has two datastores
+	s.Clusters[0].WorkerYAML = strings.Join([]string{
 		"numa: false", "extraDisks: []", "extraNICs: []", "tags: []", "onBoot: true", "startupOrder: 0", "cpuType: host",
 	}, "\n          ")
 	file := strings.NewReplacer(
@@ -144,57 +143,56 @@ func TestPromisesAreKept(t *testing.T) {
 	).Replace(s.yaml(t))
 	w.up(file)
 
-	for _, p := range promises(w.network) {
+	for _, p := range stackChanges(w.network) {
 		require.Contains(t, file, p.from, p.name)
 		file = strings.Replace(file, p.from, p.to, 1)
-		w.keeps(p, file)
+		w.requireChange(p, file)
 	}
 
-	before := len(w.said())
-	_, err := w.preview(file, optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
-	assert.Empty(t, warnings(w.said()[before:]), "nothing changes any more")
+	output := w.outputOf(func() {
+		_, err := w.preview(file, optpreview.ExpectNoChanges())
+		require.NoError(t, err, w.output())
+	})
+	assert.Empty(t, warnings(output), "nothing is left to change")
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 	w.requireRunning(3)
 
-	// What someone changed is put back, and the cluster is looked at after that as well.
+	// A manual change is reverted, and the health gate runs after that as well.
 	vm, _ := w.lab.Data.VM(3000)
 	require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vm.ID, datacentre.Config{"memory": "2048"}))
 
 	done := w.up(file, optup.Refresh())
-	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.named("update")))
+	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.withOp("update")))
 	assert.Contains(t, []string{"update", "delete-replaced"}, done["Command one-healthy"], "either runs it again")
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 }
 
-// keeps compares a promise with what becomes of it.
-func (w *world) keeps(p promise, file string) {
+// requireChange makes a change, and checks its warnings and effects.
+func (w *world) requireChange(p stackChange, file string) {
 	w.t.Helper()
 
-	before := w.found()
-	said := len(w.said())
-	_, err := w.preview(file)
-	require.NoError(w.t, err, "%s: %s", p.name, w.said()[said:])
+	before := w.machineStates()
 
-	lines := warnings(w.said()[said:])
-	if assert.Len(w.t, lines, len(p.says), "%s: %v", p.name, lines) {
+	lines := warnings(w.previewOutput(file))
+	if assert.Len(w.t, lines, len(p.warnings), "%s: %v", p.name, lines) {
 		for i, line := range lines {
-			assert.True(w.t, strings.HasPrefix(line, p.says[i]), "%s: %s", p.name, line)
+			assert.True(w.t, strings.HasPrefix(line, p.warnings[i]), "%s: %s", p.name, line)
 		}
 	}
 
 	done := w.up(file)
 	assert.Equal(
-		w.t, !p.ungated, slices.Contains(append(replaced(done), done.named("update")...), "Command one-healthy"),
-		"%s: the cluster is looked at", p.name,
+		w.t, !p.noGate, slices.Contains(append(replaced(done), done.withOp("update")...), "Command one-healthy"),
+		"%s: the health gate runs", p.name,
 	)
 
-	after := w.found()
+	after := w.machineStates()
 	require.Equal(w.t, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)), p.name)
 
-	for name, is := range after {
-		was := before[name]
+	for name, current := range after {
+		former := before[name]
 		step := done["VirtualMachine "+name+"-vm"]
+		tasks := current.tasks[len(former.tasks):]
 		want := p.machines[name]
 
 		if want == "" {
@@ -202,36 +200,36 @@ func (w *world) keeps(p promise, file string) {
 		}
 
 		assert.Equal(
-			w.t, want, observed(step, is.tasks[len(was.tasks):]), "%s: %s, tasks %v", p.name, name, is.tasks[len(was.tasks):],
+			w.t, want, observedEffect(step, tasks), "%s: %s, tasks %v", p.name, name, tasks,
 		)
-		assert.Equal(w.t, was.vm.Config["vmgenid"], is.vm.Config["vmgenid"], "%s: %s is the same machine", p.name, name)
+		assert.Equal(w.t, former.vm.Config["vmgenid"], current.vm.Config["vmgenid"], "%s: %s is the same machine", p.name, name)
 	}
 }
 
-// found is a machine as it is, with the tasks that there were.
-type found struct {
+// machineState is a machine's VM, with the tasks that it had.
+type machineState struct {
 	vm    datacentre.VM
 	tasks []string
 }
 
-func (w *world) found() map[string]found {
-	all := map[string]found{}
+func (w *world) machineStates() map[string]machineState {
+	all := map[string]machineState{}
 
 	for name, vmid := range w.machines() {
 		vm, _ := w.lab.Data.VM(vmid)
-		all[name] = found{vm, w.tasksOf(vmid)}
+		all[name] = machineState{vm, w.tasksOf(vmid)}
 	}
 
 	return all
 }
 
-// warnings are what the program warned of in a run, once each, without what the CLI says of plugins.
-func warnings(said string) []string {
+// warnings returns the program's warnings in a run's output, without duplicates and without the CLI's about plugins.
+func warnings(output string) []string {
 	var lines []string
 
-	for line := range strings.Lines(said) {
-		_, text, is := strings.Cut(line, "warning: ")
-		if is && !strings.HasPrefix(text, "using pulumi-resource-") && !slices.Contains(lines, strings.TrimSpace(text)) {
+	for line := range strings.Lines(output) {
+		_, text, found := strings.Cut(line, "warning: ")
+		if found && !strings.HasPrefix(text, "using pulumi-resource-") && !slices.Contains(lines, strings.TrimSpace(text)) {
 			lines = append(lines, strings.TrimSpace(text))
 		}
 	}
@@ -239,20 +237,20 @@ func warnings(said string) []string {
 	return lines
 }
 
-// TestWhatCannotBeHadIsRefusedBeforehand asks for disks that shrink or go, which the provider refuses in the middle of
-// an up, and takes the ways out that the refusals name.
-func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
+// TestImpossibleDiskChangesAreRefused shrinks and removes disks, which the provider would refuse in the middle of an
+// up, and then follows the advice of the refusals.
+func TestImpossibleDiskChangesAreRefused(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
-	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 10}, {sizeGiB: 12}]"
+	s := w.stack(1, 2)
+	s.Clusters[0].WorkerYAML = "extraDisks: [{sizeGiB: 10}, {sizeGiB: 12}]"
 	file := s.yaml(t)
 	w.up(file)
 
-	before := w.found()
+	before := w.machineStates()
 	worse := strings.NewReplacer("diskGiB: 20\n", "diskGiB: 19\n", "{sizeGiB: 10}", "{sizeGiB: 9}").Replace(file)
 	worse = strings.Replace(worse, "    talos: {version", "    talos: {diskGiB: 10, version", 1)
 	out := strings.Replace(file, ", {sizeGiB: 12}", "", 1)
@@ -273,68 +271,57 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 		},
 		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; "},
 	} {
-		said := len(w.said())
-		_, err := w.preview(file)
-		require.Error(t, err)
+		output := w.failedPreview(file)
 
 		for _, refusal := range refusals {
-			assert.Contains(t, w.said()[said:], refusal)
-			assert.Contains(t, w.fails(file), refusal)
+			assert.Contains(t, output, refusal)
+			assert.Contains(t, w.failedUp(file), refusal)
 		}
 	}
 
-	assert.Equal(t, before, w.found(), "nothing was changed")
+	assert.Equal(t, before, w.machineStates(), "nothing was changed")
 
-	// Recreated machines do not have it.
+	// Machines that are recreated lack the disk.
 	w.up(strings.Replace(out, "count: 2\n", "count: 0\n", 1))
 	w.up(out)
 	w.requireRunning(3)
 
-	// A machine moves while it runs, and another VMID is another machine.
+	// A machine migrates while it runs, and another VMID is another machine.
 	pinned := map[string]string{"pve1": "pve2", "pve2": "pve1"}[before["one-general-1"].vm.Host]
 	moves := strings.Replace(out, "extraDisks: [", `nodes: {"1": {host: `+pinned+"}}\n          extraDisks: [", 1)
-	w.keeps(promise{name: "a host", machines: map[string]proxmoxve.Effect{"one-general-1": proxmoxve.InPlace}}, moves)
-	assert.Equal(t, pinned, w.found()["one-general-1"].vm.Host)
+	w.requireChange(stackChange{name: "a host", machines: map[string]proxmoxve.Effect{"one-general-1": proxmoxve.InPlace}}, moves)
+	assert.Equal(t, pinned, w.machineStates()["one-general-1"].vm.Host)
 
 	other := strings.Replace(moves, `"1": {host`, `"2": {vmid: 3050}, "1": {host`, 1)
-	said := len(w.said())
-	_, err := w.preview(other)
-	require.NoError(t, err)
 	assert.Equal(
 		t, []string{"one-general-2 is replaced, with its data: another VMID (" + pool + ".nodes.2.vmid)"},
-		warnings(w.said()[said:]),
+		warnings(w.previewOutput(other)),
 	)
 
 	done := w.up(other)
-	assert.Equal(t, proxmoxve.Replace, observed(done["VirtualMachine one-general-2-vm"], nil))
+	assert.Equal(t, proxmoxve.Replace, observedEffect(done["VirtualMachine one-general-2-vm"], nil))
 	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000, "one-general-2": 3050}, w.machines())
 	w.requireRunning(3)
 }
 
-// TestASizeThatWasNeverReachedCanBeTakenBack: after a change that failed, the state has the size that was asked for,
-// and the one that is there is smaller.
-func TestASizeThatWasNeverReachedCanBeTakenBack(t *testing.T) {
+// TestFailedResizeCanBeReverted: after a change that failed, the state has the requested size, and the disk is smaller.
+func TestFailedResizeCanBeReverted(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 1)}}
-	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 10}]"
+	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{clusterOne(1, 1)}}
+	s.Clusters[0].WorkerYAML = "extraDisks: [{sizeGiB: 10}]"
 	file := s.yaml(t)
 	w.up(file)
 
 	larger := strings.Replace(file, "sizeGiB: 10", "sizeGiB: 12", 1)
-	clear := fault(
-		func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} },
-	)(w, &s, newestWorker(w, s))
-	w.fails(larger)
-	clear()
+	unlock := w.addFault(datacentre.Fault{Lock: "backup", VMID: lastWorker(w, s).VMID})
+	w.failedUp(larger)
+	unlock()
 
-	said := len(w.said())
-	_, err := w.preview(file)
-	require.NoError(t, err, w.said())
 	assert.Equal(t, []string{
 		"one-general-1: the state has other sizes of disks than Proxmox, as after a change that failed; `pulumi up --refresh` is needed where this run does not refresh",
-	}, warnings(w.said()[said:]))
+	}, warnings(w.previewOutput(file)))
 	w.up(file, optup.Refresh())
 	w.up(file, optup.ExpectNoChanges())
 }

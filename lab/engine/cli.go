@@ -21,33 +21,32 @@ import (
 	command "talos-proxmox/internal/cli"
 )
 
-// minimumVersion is the oldest Pulumi CLI the program is tested with.
+// minimumVersion is the oldest Pulumi CLI that the program is tested with.
 var minimumVersion = semver.MustParse("3.240.0")
 
 // stopTime is how long an interrupted CLI may take to finish the steps under way and write its state.
 const stopTime = 2 * time.Minute
 
-// CLI is a Pulumi CLI of this machine.
+// CLI is an installed Pulumi CLI.
 type CLI struct {
 	Path    string
 	version semver.Version
 }
 
-// cli runs the Pulumi CLI for the Automation API. On a terminal it hands the terminal itself to the CLI, which then
-// draws its live progress tree; elsewhere it does what the Automation API's own runner does.
+// cli runs the Pulumi CLI for the Automation API. On a terminal it hands the terminal to the CLI, which then draws its
+// live progress tree; elsewhere it does what the Automation API's own runner does.
 type cli struct {
 	CLI
-	// terminal is set for engine operations that a person watches.
+	// terminal is set for operations that a person watches.
 	terminal bool
 	exitCode int
-	// program is the address of the language host with the program.
+	// program is the address of the language host that serves the program.
 	program string
 	// format is how a preview writes its standard output.
 	format Format
-	// judges makes an update preview first, as it does for a user: the Automation API leaves that out, and policies
-	// about the whole stack judge at the end of a run only. After the update they would come too late to keep anything
-	// from being made.
-	judges bool
+	// previewsFirst lets an update preview first, as it does for a user; the Automation API skips that. Policies about
+	// the whole stack judge at the end of a run: after an update they would be too late to prevent anything.
+	previewsFirst bool
 	// updating is set while the Automation API updates.
 	updating bool
 }
@@ -63,7 +62,7 @@ func FindCLI(ctx context.Context, project string) (CLI, error) {
 
 	version, err := cliVersion(ctx, path)
 	if err == nil && version.LT(minimumVersion) {
-		err = fmt.Errorf("%s has version %s, and %s is the oldest that fits: `%s` builds one",
+		err = fmt.Errorf("%s has version %s, and %s is the oldest supported one: `%s` builds one",
 			path, version, minimumVersion, command.Pulumi.Make)
 	}
 
@@ -88,19 +87,19 @@ func cliVersion(ctx context.Context, path string) (semver.Version, error) {
 	return version, nil
 }
 
-// Version is part of auto.PulumiCommand.
+// Version implements auto.PulumiCommand.
 func (c *cli) Version() semver.Version { return c.version }
 
-// Run is part of auto.PulumiCommand.
+// Run implements auto.PulumiCommand.
 func (c *cli) Run(
 	ctx context.Context, dir string, stdin io.Reader, out, errOut []io.Writer, env []string, args ...string,
 ) (string, string, int, error) {
-	if answer, spared := c.spares(args); spared {
+	if answer, ok := c.cannedAnswer(args); ok {
 		return answer, "", 0, nil
 	}
 
-	// The CLI must not outlive this process, which holds its program, its providers and the lock on runs. The kernel
-	// watches the thread that starts it.
+	// The CLI must not outlive this process, which serves its program and its providers and holds the lock on runs.
+	// Pdeathsig is about the thread that starts it.
 	runtime.LockOSThread()
 
 	defer runtime.UnlockOSThread()
@@ -115,7 +114,7 @@ func (c *cli) Run(
 	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-	if isOperation(args) { // the dots of its progress are lines where there is no terminal
+	if isOperation(args) { // without a terminal, each dot of its progress is a line
 		cmd.Args = append(cmd.Args, "--client="+c.program, "--suppress-progress")
 	}
 
@@ -123,24 +122,24 @@ func (c *cli) Run(
 		cmd.Args, cmd.Env = append(cmd.Args, c.format.arguments()...), append(cmd.Env, c.format.environment()...)
 	}
 
-	if args[0] == "up" && c.judges {
+	if args[0] == "up" && c.previewsFirst {
 		cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == "--skip-preview" })
 	}
 
 	onTerminal := c.terminal && c.format == Text && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
 	if onTerminal {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		// The terminal signals its whole foreground group, the CLI included: a second interrupt would make it drop what is
-		// under way.
+		// The terminal signals its whole foreground process group, the CLI included: a second interrupt would make the CLI
+		// abort the steps under way.
 		cmd.Cancel = func() error { return nil }
 	} else {
 		cmd.Args = append(cmd.Args, "--non-interactive")
 		cmd.Stdin = stdin
-		one := &onePlan{to: io.MultiWriter(append(out, &stdout)...), held: c.judges && args[0] == "up"}
+		filtered := &updateOutput{to: io.MultiWriter(append(out, &stdout)...), holding: c.previewsFirst && args[0] == "up"}
 
-		defer one.close()
+		defer filtered.flush()
 
-		cmd.Stdout = one
+		cmd.Stdout = filtered
 		cmd.Stderr = io.MultiWriter(append(errOut, &stderr)...)
 		cmd.SysProcAttr.Setpgid = true
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -160,9 +159,9 @@ func (c *cli) Run(
 	return stdout.String(), stderr.String(), code, err
 }
 
-// spares answers what the Automation API would start the CLI for although no one here needs to know. Every command
-// names its stack, so that none needs to be selected; the outputs and the summary of an update are not what Up returns.
-func (c *cli) spares(args []string) (answer string, spared bool) {
+// cannedAnswer answers commands of the Automation API whose result is not needed, without a start of the CLI. Every
+// command names its stack, so that none needs to be selected; Up does not return an update's outputs and summary.
+func (c *cli) cannedAnswer(args []string) (answer string, ok bool) {
 	switch strings.Join(args[:min(2, len(args))], " ") {
 	case "stack select":
 		return "", true
@@ -202,7 +201,7 @@ func (f Format) environment() []string {
 	return []string{"PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true"}
 }
 
-// isOperation tells the commands that run the engine from those that only read or write files.
+// isOperation reports whether a command runs the engine, rather than only reading or writing files.
 func isOperation(args []string) bool {
 	switch args[0] {
 	case "up", "preview", "refresh", "destroy":

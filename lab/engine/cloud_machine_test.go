@@ -15,13 +15,13 @@ import (
 	labimage "talos-proxmox/lab/image"
 )
 
-// cloudTemplate is a template of Debian as its build leaves it: the agent is installed, packages are not upgraded at
-// the first start.
+// cloudTemplate creates a template of Debian as a build leaves it: the agent is installed, and the first start upgrades
+// no packages.
 func (w *world) cloudTemplate(vmid int) {
 	w.t.Helper()
 
 	data := w.lab.Data
-	w.do(data.CreateVM("root@pam", "pve1", vmid, datacentre.Config{
+	w.requireTask(data.CreateVM(labRoot, "pve1", vmid, datacentre.Config{
 		"name": "debian-13", "memory": "1024", "machine": "q35", "bios": "ovmf", "scsihw": "virtio-scsi-pci",
 		"efidisk0": "local-lvm:1,efitype=4m,pre-enrolled-keys=1,format=raw", "scsi0": "local-lvm:5,format=raw,discard=on,ssd=1,aio=io_uring", "ciupgrade": "0", "boot": "order=scsi0",
 	}))
@@ -31,11 +31,11 @@ func (w *world) cloudTemplate(vmid int) {
 
 	volume, _, _ := strings.Cut(vm.Config["scsi0"], ",")
 	require.NoError(w.t, data.WriteVolume(volume, labimage.Image{OS: "debian", Version: "13", Arch: "amd64", Agent: true}))
-	w.do(data.ConvertToTemplate("root@pam", "pve1", vmid))
+	w.requireTask(data.ConvertToTemplate(labRoot, "pve1", vmid))
 }
 
-// TestCloudMachines takes machines of another system through their life: cloud-init sets them up, what would replace
-// them reaches none, and nothing is left of them.
+// TestCloudMachines takes machines of another system through their life: cloud-init sets them up, changes that would
+// replace them do not reach them, and nothing is left after destroy.
 func TestCloudMachines(t *testing.T) {
 	t.Parallel()
 
@@ -56,7 +56,7 @@ func TestCloudMachines(t *testing.T) {
 	second.Machine.VMID, second.Machine.MAC = 5001, "02:00:00:00:3c:01"
 	second.Network, second.Address = nil, nil
 	second.Password = pulumi.String("a password that no one sees")
-	// An agent is waited for until it tells an address of no loopback network; nothing calls this one.
+	// The provider waits until the agent reports an address that is not loopback; nothing connects to this one.
 	leased := netip.MustParseAddr("10.0.0.77")
 	w.lab.Data.Reserve(second.Machine.MAC, leased)
 
@@ -65,19 +65,19 @@ func TestCloudMachines(t *testing.T) {
 
 		w.options.Program = func(ctx *pulumi.Context) error {
 			for name, args := range machines {
-				made, err := components.NewCloudMachine(ctx, name, args)
+				machine, err := components.NewCloudMachine(ctx, name, args)
 				if err != nil {
 					return err
 				}
 
-				ctx.Export(name, made.Address)
+				ctx.Export(name, machine.Address)
 			}
 
 			return nil
 		}
 
 		done, err := w.tryUp(t.Context(), programStack, opts...)
-		require.NoError(t, err, w.said())
+		require.NoError(t, err, w.output())
 
 		return done
 	}
@@ -87,7 +87,7 @@ func TestCloudMachines(t *testing.T) {
 
 	up(both())
 	assert.Equal(t, "10.0.0.60", w.outputs()["web-1"].Value)
-	assert.Equal(t, leased.String(), w.outputs()["web-2"].Value, "the agent tells it")
+	assert.Equal(t, leased.String(), w.outputs()["web-2"].Value, "reported by the agent")
 
 	one, found := w.lab.Machines.Cloud(5000)
 	require.True(t, found)
@@ -99,8 +99,8 @@ func TestCloudMachines(t *testing.T) {
 	two, _ := w.lab.Machines.Cloud(5001)
 	assert.True(t, strings.HasPrefix(two.Password, "$5$"), two.Password)
 
-	for place, text := range w.written() {
-		assert.NotContains(t, text+w.said(), "a password that no one sees", place)
+	for place, text := range w.writtenFiles() {
+		assert.NotContains(t, text+w.output(), "a password that no one sees", place)
 	}
 
 	unchanged := func(why string) {
@@ -117,7 +117,7 @@ func TestCloudMachines(t *testing.T) {
 	first.Machine.Template, second.Machine.Template = pulumi.Int(942), pulumi.Int(942)
 	first.User, first.SSHKeys, second.Password = "other", nil, pulumi.String("another one")
 
-	unchanged("a new template, another user and another password reach no machine that is there")
+	unchanged("a new template, user and password do not reach existing machines")
 
 	first.Machine.ExtraDisks = []components.Disk{{Interface: "virtio1", Size: 1, Added: true, Pinned: true}}
 	first.Network = &components.Network{Gateway: "10.0.0.1", DNS: []string{"10.0.0.2"}}
@@ -127,7 +127,7 @@ func TestCloudMachines(t *testing.T) {
 	again, found := w.lab.Machines.Cloud(5000)
 	require.True(t, found)
 	assert.Equal(t, "ops", again.User)
-	assert.Equal(t, 2, again.HostKeys, "cloud-init takes the machine for a new one")
+	assert.Equal(t, 2, again.HostKeys, "cloud-init sees a new machine")
 
 	w.destroy(programStack)
 
@@ -137,7 +137,7 @@ func TestCloudMachines(t *testing.T) {
 	}
 }
 
-// TestCloudInitDrives sees what real kernels do not see.
+// TestCloudInitDriveThatNoKernelSees puts cloud-init's drive where real kernels do not see it.
 func TestCloudInitDriveThatNoKernelSees(t *testing.T) {
 	t.Parallel()
 
@@ -157,7 +157,7 @@ func TestCloudInitDriveThatNoKernelSees(t *testing.T) {
 	}
 
 	_, err := w.tryUp(t.Context(), programStack)
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 
 	guest, found := w.lab.Machines.Cloud(5000)
 	require.True(t, found)

@@ -22,20 +22,20 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 )
 
-// Config is what a user sets by `pulumi config set`: addresses that the lab chose, and its credentials.
+// Config is what a user would set with `pulumi config set`: addresses that the lab chose, and its credentials.
 type Config struct {
-	// Values and Secrets by full key; paths such as talos-proxmox:clusters[0].name are understood.
+	// Values and Secrets are by full key; paths such as talos-proxmox:clusters[0].name are understood.
 	Values, Secrets map[string]string
-	// Published are secrets that only the published providers take: the stand-ins refuse what would have no effect.
+	// Published are secrets for the published providers only: the stand-ins refuse settings without an effect.
 	Published map[string]string
 }
 
-// Configure makes the stack and writes its file to the work folder as New does, for commands that read them between
+// Configure creates the stack and writes its file to the work folder as New does, for commands that read them between
 // runs.
 func Configure(ctx context.Context, o Options) error {
-	e := &Engine{o: o, cli: &cli{CLI: o.CLI}}
+	e := &Engine{o: o.withDefaults(), cli: &cli{CLI: o.CLI}}
 	if _, err := os.Stat(e.runningFile()); err == nil {
-		return nil // the killed run has written it, and only a recovery may be able to read the state
+		return nil // the killed run wrote it, and the state may be unreadable until it is recovered
 	}
 
 	if err := e.prepare(); err != nil {
@@ -51,7 +51,7 @@ func Configure(ctx context.Context, o Options) error {
 		return err
 	}
 
-	if err := e.layStackFile(ctx); err != nil {
+	if err := e.writeStackFile(ctx); err != nil {
 		return err
 	}
 
@@ -62,10 +62,10 @@ func Configure(ctx context.Context, o Options) error {
 	return nil
 }
 
-// layStackFile writes the stack file to the work folder, with the lab's configuration in it. Secrets are encrypted
-// here, as `pulumi config set --secret` does, which would take a start of the CLI each.
-func (e *Engine) layStackFile(ctx context.Context) error {
-	if e.configured() {
+// writeStackFile writes the stack file to the work folder, with the lab's configuration in it. It encrypts secrets as
+// `pulumi config set --secret` does, which would take one start of the CLI for each.
+func (e *Engine) writeStackFile(ctx context.Context) error {
+	if e.isConfigured() {
 		return nil
 	}
 
@@ -76,7 +76,7 @@ func (e *Engine) layStackFile(ctx context.Context) error {
 		return fmt.Errorf("unable to read stack %q: %w", e.o.Stack, err)
 	}
 
-	// Secrets of the state and of the configuration stay under one key; an unreadable copy is rewritten.
+	// Secrets of the state and of the configuration share one key; an unreadable copy is rewritten.
 	if earlier, err := workspace.LoadProjectStack(nil, nil, path); err == nil {
 		stack.EncryptionSalt = earlier.EncryptionSalt
 	}
@@ -90,17 +90,17 @@ func (e *Engine) layStackFile(ctx context.Context) error {
 	}
 
 	if err := os.Chmod(path, 0o600); err != nil {
-		return fmt.Errorf("unable to keep the lab's configuration to its owner: %w", err)
+		return fmt.Errorf("unable to restrict the lab's configuration to its owner: %w", err)
 	}
 
 	if err := os.WriteFile(e.workPath(configuredFile), []byte(e.configDigest()), 0o600); err != nil {
-		return fmt.Errorf("unable to note the lab's configuration: %w", err)
+		return fmt.Errorf("unable to record the lab's configuration: %w", err)
 	}
 
 	return nil
 }
 
-// setConfig sets the lab's configuration on the stack.
+// setConfig sets the lab's configuration in the stack file.
 func (e *Engine) setConfig(ctx context.Context, stack *workspace.ProjectStack) error {
 	crypter, err := e.crypter(ctx, stack)
 	if err != nil {
@@ -140,8 +140,8 @@ func (e *Engine) setConfig(ctx context.Context, stack *workspace.ProjectStack) e
 	return nil
 }
 
-// crypter is that of Pulumi's provider of secrets by passphrase, which notes its salt in the stack file, beside a word
-// by which it knows its passphrase again.
+// crypter returns the crypter of Pulumi's passphrase secrets provider, which keeps its salt in the stack file, beside a
+// word that verifies the passphrase.
 func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (config.Crypter, error) {
 	passphrase, err := os.ReadFile(filepath.Join(e.o.Dir, passphraseFile))
 	if err != nil {
@@ -151,16 +151,16 @@ func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (co
 	if version, rest, _ := strings.Cut(stack.EncryptionSalt, ":"); version == "v1" {
 		encoded, _, _ := strings.Cut(rest, ":")
 		if salt, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			return derive(string(passphrase), salt), nil
+			return cachedCrypter(string(passphrase), salt), nil
 		}
 	}
 
 	salt := make([]byte, 8)
 	if _, err := rand.Read(salt); err != nil {
-		return nil, fmt.Errorf("unable to make a salt: %w", err)
+		return nil, fmt.Errorf("unable to generate a salt: %w", err)
 	}
 
-	crypter := derive(string(passphrase), salt)
+	crypter := cachedCrypter(string(passphrase), salt)
 
 	word, err := crypter.EncryptValue(ctx, "pulumi")
 	if err != nil {
@@ -172,27 +172,27 @@ func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (co
 	return crypter, nil
 }
 
-// derived are the crypters of this process by passphrase and salt.
-var derived sync.Map
+// crypters are cached for this process by passphrase and salt.
+var crypters sync.Map
 
-// derive makes a crypter once: that is slow on purpose.
-func derive(passphrase string, salt []byte) config.Crypter {
+// cachedCrypter derives a crypter once: the derivation is slow on purpose.
+func cachedCrypter(passphrase string, salt []byte) config.Crypter {
 	key := passphrase + "\x00" + string(salt)
-	if crypter, ok := derived.Load(key); ok {
+	if crypter, ok := crypters.Load(key); ok {
 		return crypter.(config.Crypter)
 	}
 
 	crypter := config.NewSymmetricCrypterFromPassphrase(passphrase, salt)
-	derived.Store(key, crypter)
+	crypters.Store(key, crypter)
 
 	return crypter
 }
 
-// configuredFile holds the digest of the configuration that the work folder's stack file has, so that an unchanged one
-// is not set again.
+// configuredFile holds the digest of the configuration in the work folder's stack file, so that an unchanged one is not
+// set again.
 const configuredFile = "configured"
 
-func (e *Engine) configured() bool {
+func (e *Engine) isConfigured() bool {
 	digest, err := os.ReadFile(e.workPath(configuredFile))
 
 	return err == nil && string(digest) == e.configDigest()

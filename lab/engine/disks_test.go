@@ -13,15 +13,15 @@ import (
 )
 
 // TestExtraDisks adds disks to a machine whose first one is at scsi1, where earlier versions of the program put it, and
-// at whose scsi2 the CSI plugin has attached a volume since: the first stays, the volume is not touched, and new ones
+// to whose scsi2 the CSI plugin has attached a volume since: the first stays, the volume is untouched, and new disks
 // are out of the plugin's way.
 func TestExtraDisks(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	file := func(disks string) string {
-		s.Clusters[0].Pins = "extraDisks: [" + disks + "]"
+		s.Clusters[0].WorkerYAML = "extraDisks: [" + disks + "]"
 
 		return s.yaml(t)
 	}
@@ -37,13 +37,13 @@ func TestExtraDisks(t *testing.T) {
 	before := machine("one-general-1").Config
 	require.Contains(t, before["scsi1"], "ssd=1")
 
-	// Without the configured place, as such stack files always were.
+	// Without an interface, as in stack files of that time.
 	_, err := w.preview(file("{sizeGiB: 50}"), optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 
 	vm := machine("one-general-1")
 	attached := datacentre.Config{"scsi2": "local-lvm:7,wwn=0x5056432d49443032"}
-	require.NoError(t, w.lab.Data.SetConfig("root@pam", vm.Host, vm.ID, attached))
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vm.ID, attached))
 
 	volume := machine("one-general-1").Config["scsi2"]
 
@@ -53,11 +53,11 @@ func TestExtraDisks(t *testing.T) {
 	assert.Equal(t, before["scsi1"], after["scsi1"])
 	assert.Contains(t, after["virtio2"], "size=30G")
 	assert.NotContains(t, after["virtio2"], "ssd")
-	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.named("update")))
+	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.withOp("update")))
 
 	w.up(file("{sizeGiB: 50}, {sizeGiB: 30}"), optup.Refresh(), optup.ExpectNoChanges())
 
-	// Both grow, and a new machine has them out of the plugin's way from the beginning.
+	// Both grow, and a new machine has both out of the plugin's way.
 	s.Clusters[0].Workers = 2
 
 	w.up(file("{sizeGiB: 60}, {sizeGiB: 40}"))
@@ -73,6 +73,6 @@ func TestExtraDisks(t *testing.T) {
 	assert.NotContains(t, added, "scsi1")
 
 	_, err = w.preview(file("{sizeGiB: 60}, {sizeGiB: 40}"), optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 	assert.Empty(t, w.refresh(file("{sizeGiB: 60}, {sizeGiB: 40}")))
 }

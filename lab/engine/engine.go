@@ -21,8 +21,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// DefaultParallel is how many steps run at once: Pulumi's own default, four times the cores, would leave most of a
-// small machine waiting.
+// DefaultParallel is how many steps run at once. Pulumi's own default, four times the number of cores, leaves a small
+// machine waiting most of the time.
 const DefaultParallel = 64
 
 // projectName is the name in Pulumi.yaml.
@@ -36,27 +36,25 @@ type Options struct {
 	StackFile []byte // the content of Pulumi.<stack>.yaml for the lab: Target.File
 	CLI       CLI    // see FindCLI
 	TalosOps  string // path of the talosops command
-	// Speed is the lab's: tasks are asked for their state once a modelled second, but at most fastestPoll; 0 = 1.
+	// Speed is the lab's; 0 = 1. Tasks are polled once a modelled second, but not more often than fastestPoll.
 	Speed  float64
 	Config Config // what the lab adds to the stack's configuration
-	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on
-	// Err.
+	// Providers selects the published plugins or the lab's stand-ins; empty = Auto. The choice is printed on Err.
 	Providers Providers
 	// StandIns is the program of the stand-ins, which calls providers.RunAsPlugin.
 	StandIns string
-	// ServiceAccountKey and PluginsCrash are options of the stand-ins: providers.Options.
+	// ServiceAccountKey and PluginsCrash are options of the stand-ins, see providers.Options.
 	ServiceAccountKey []byte
 	PluginsCrash      bool
-	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the
-	// system's.
+	// CA is a PEM file with the authority of the hosts' certificates, which the providers trust beside the system's.
 	CA string
 	// Policy judges every preview and update. An update with it takes no event streams: the CLI sends the events of its
 	// preview and of the update one after the other, and the Automation API closes the channels at the end of the first.
 	Policy   Policy
 	Parallel int // 0 = DefaultParallel
-	// Program is what runs; nil = stacks.Deploy.
+	// Program is the Pulumi program; nil = stacks.Deploy.
 	Program pulumi.RunFunc
-	// Format is what a preview writes to Out; Text for everything else.
+	// Format is what a preview writes to Out; Text for all other operations.
 	Format Format
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
@@ -71,23 +69,37 @@ type Engine struct {
 	close func()
 }
 
-// ExitError is a failed engine operation with the exit code of the Pulumi CLI.
+// ExitError is a failed operation with the exit code of the Pulumi CLI.
 type ExitError struct {
 	Code int
 	Err  error
 }
 
-// Error is the operation's error.
+// Error returns the operation's error.
 func (e *ExitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the operation's error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// New prepares the stack: folders, copied files, configuration, providers. Close it.
-func New(ctx context.Context, o Options) (*Engine, error) {
+func (o Options) withDefaults() Options {
 	if o.Parallel == 0 {
 		o.Parallel = DefaultParallel
 	}
+
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+
+	if o.Err == nil {
+		o.Err = io.Discard
+	}
+
+	return o
+}
+
+// New prepares the stack: folders, copied files, configuration, providers. The caller closes the engine.
+func New(ctx context.Context, o Options) (*Engine, error) {
+	o = o.withDefaults()
 
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -107,7 +119,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	e.cli = &cli{CLI: o.CLI, terminal: o.Terminal, format: o.Format, judges: o.Policy.Pack != ""}
+	e.cli = &cli{CLI: o.CLI, terminal: o.Terminal, format: o.Format, previewsFirst: o.Policy.Pack != ""}
 
 	env, err := e.environment()
 	if err != nil {
@@ -118,15 +130,15 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	if err := e.chooseProviders(); err != nil { // what the stack's configuration is follows from it
+	if err := e.chooseProviders(); err != nil { // the stack's configuration depends on it
 		return nil, err
 	}
 
-	if err := e.layStackFile(ctx); err != nil {
+	if err := e.writeStackFile(ctx); err != nil {
 		return nil, err
 	}
 
-	if err := e.openProviders(env); err != nil {
+	if err := e.installProviders(env); err != nil {
 		return nil, err
 	}
 
@@ -143,7 +155,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// serveProgram has the engine run the program in this process.
+// serveProgram serves the program to the CLI from this process.
 func (e *Engine) serveProgram() error {
 	var err error
 
@@ -152,7 +164,7 @@ func (e *Engine) serveProgram() error {
 	return err
 }
 
-// program is the project's, which reaches the lab's Proxmox.
+// program returns the project's program, which trusts the lab's Proxmox.
 func (e *Engine) program() (pulumi.RunFunc, error) {
 	if e.o.CA == "" {
 		return stacks.Program{TalosOps: e.o.TalosOps}.Deploy, nil
@@ -163,10 +175,10 @@ func (e *Engine) program() (pulumi.RunFunc, error) {
 	return stacks.Program{Transport: transport, TalosOps: e.o.TalosOps}.Deploy, err
 }
 
-// Close stops what serves the program.
+// Close stops serving the program.
 func (e *Engine) Close() { e.close() }
 
-// environment is what the CLI, and with it the providers, get beside the variables of this process.
+// environment returns the variables that the CLI, and with it the providers, get beside those of this process.
 func (e *Engine) environment() (map[string]string, error) {
 	trust, err := e.trust()
 
@@ -179,7 +191,7 @@ func (e *Engine) environment() (map[string]string, error) {
 	}, err
 }
 
-// openStack makes the stack unless it is there.
+// openStack creates the stack unless it exists.
 func (e *Engine) openStack(ctx context.Context, env map[string]string) error {
 	open := auto.SelectStackLocalSource
 	if _, err := os.Stat(e.statePath()); errors.Is(err, fs.ErrNotExist) {
@@ -201,12 +213,12 @@ func (e *Engine) openStack(ctx context.Context, env map[string]string) error {
 	return nil
 }
 
-// Up creates and updates. With policies, it previews first: a plan that they refuse changes nothing.
+// Up creates and updates resources. With policies it previews first: a plan that they refuse changes nothing.
 func (e *Engine) Up(ctx context.Context, opts ...optup.Option) error {
 	opts = append(append(opts, optup.Parallel(e.o.Parallel)), e.o.Policy.up()...)
-	opts = append(opts, optup.ProgressStreams(e.o.writers()...), optup.ErrorProgressStreams(e.o.errWriters()...))
+	opts = append(opts, optup.ProgressStreams(e.o.Out), optup.ErrorProgressStreams(e.o.Err))
 
-	done, err := e.running()
+	done, err := e.markRunning()
 	if err != nil {
 		return err
 	}
@@ -216,18 +228,18 @@ func (e *Engine) Up(ctx context.Context, opts ...optup.Option) error {
 	_, err = e.stack.Up(ctx, opts...)
 	e.cli.updating = false
 
-	return e.exit("up", err)
+	return e.exitError("up", err)
 }
 
-// Outputs are the stack's, with secrets in plain text.
+// Outputs returns the stack's outputs, with secrets in plain text.
 func (e *Engine) Outputs(ctx context.Context) (auto.OutputMap, error) { return e.stack.Outputs(ctx) }
 
 // Preview shows what Up would do.
 func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.PreviewResult, error) {
 	opts = append(append(opts, optpreview.Parallel(e.o.Parallel)), e.o.Policy.preview()...)
-	opts = append(opts, optpreview.ProgressStreams(e.o.writers()...), optpreview.ErrorProgressStreams(e.o.errWriters()...))
+	opts = append(opts, optpreview.ProgressStreams(e.o.Out), optpreview.ErrorProgressStreams(e.o.Err))
 
-	done, err := e.running()
+	done, err := e.markRunning()
 	if err != nil {
 		return auto.PreviewResult{}, err
 	}
@@ -235,17 +247,17 @@ func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.P
 
 	result, err := e.stack.Preview(ctx, opts...)
 
-	return result, e.exit("preview", err)
+	return result, e.exitError("preview", err)
 }
 
-// Refresh reads the real state into Pulumi's.
+// Refresh updates Pulumi's state from the real one.
 func (e *Engine) Refresh(ctx context.Context, opts ...optrefresh.Option) (auto.RefreshResult, error) {
 	opts = append(
-		opts, optrefresh.Parallel(e.o.Parallel), optrefresh.ProgressStreams(e.o.writers()...),
-		optrefresh.ErrorProgressStreams(e.o.errWriters()...),
+		opts, optrefresh.Parallel(e.o.Parallel), optrefresh.ProgressStreams(e.o.Out),
+		optrefresh.ErrorProgressStreams(e.o.Err),
 	)
 
-	done, err := e.running()
+	done, err := e.markRunning()
 	if err != nil {
 		return auto.RefreshResult{}, err
 	}
@@ -253,17 +265,17 @@ func (e *Engine) Refresh(ctx context.Context, opts ...optrefresh.Option) (auto.R
 
 	result, err := e.stack.Refresh(ctx, opts...)
 
-	return result, e.exit("refresh", err)
+	return result, e.exitError("refresh", err)
 }
 
-// Destroy removes everything the stack made.
+// Destroy deletes everything that the stack created.
 func (e *Engine) Destroy(ctx context.Context, opts ...optdestroy.Option) (auto.DestroyResult, error) {
 	opts = append(
-		opts, optdestroy.Parallel(e.o.Parallel), optdestroy.ProgressStreams(e.o.writers()...),
-		optdestroy.ErrorProgressStreams(e.o.errWriters()...),
+		opts, optdestroy.Parallel(e.o.Parallel), optdestroy.ProgressStreams(e.o.Out),
+		optdestroy.ErrorProgressStreams(e.o.Err),
 	)
 
-	done, err := e.running()
+	done, err := e.markRunning()
 	if err != nil {
 		return auto.DestroyResult{}, err
 	}
@@ -271,16 +283,16 @@ func (e *Engine) Destroy(ctx context.Context, opts ...optdestroy.Option) (auto.D
 
 	result, err := e.stack.Destroy(ctx, opts...)
 	if err == nil {
-		_ = os.Remove(e.unfinishedFile()) // there is nothing left to read
+		_ = os.Remove(e.unfinishedFile()) // nothing is left to refresh
 	}
 
-	return result, e.exit("destroy", err)
+	return result, e.exitError("destroy", err)
 }
 
-// Stack gives the Automation API's own handle, for outputs, export and history.
+// Stack returns the Automation API's handle, for outputs, export and history.
 func (e *Engine) Stack() auto.Stack { return e.stack }
 
-func (e *Engine) exit(verb string, err error) error {
+func (e *Engine) exitError(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -290,7 +302,7 @@ func (e *Engine) exit(verb string, err error) error {
 		code = 1
 	}
 
-	if e.o.Terminal { // the CLI has said so already
+	if e.o.Terminal { // the CLI has printed the error
 		err = fmt.Errorf("pulumi %s failed", verb)
 		if verb == "up" {
 			err = fmt.Errorf("%w: when the cause is gone, `lab up --refresh` resumes", err)
@@ -298,16 +310,4 @@ func (e *Engine) exit(verb string, err error) error {
 	}
 
 	return &ExitError{Code: code, Err: err}
-}
-
-func (o Options) writers() []io.Writer { return present(o.Out) }
-
-func (o Options) errWriters() []io.Writer { return present(o.Err) }
-
-func present(w io.Writer) []io.Writer {
-	if w == nil {
-		return nil
-	}
-
-	return []io.Writer{w}
 }

@@ -14,19 +14,19 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// TestErrorsOfClones meets everything that Proxmox refuses while a machine is cloned and started for the first time.
+// TestErrorsOfClones provokes everything that Proxmox refuses while a machine is cloned and first started.
 func TestErrorsOfClones(t *testing.T) {
 	t.Parallel()
 
-	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Storages: oddStorages})
-	s := &stack{Network: w.network, Clusters: []cluster{one(1, 0)}}
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Storages: specialStorages})
+	s := new(w.stack(1, 0))
 	s.Clusters[0].WorkerMemory = 2048
-	s.Clusters[0].ControlPlaneOn, s.Clusters[0].Pins = "pve2", onlyPve1
+	s.Clusters[0].ControlPlaneHost, s.Clusters[0].WorkerYAML = "pve2", onlyPve1
 
-	errorsOf(t, w, s, slices.Concat(storageRows(), refusedClones(t, w), brokenClones()))
+	runFailures(t, w, s, slices.Concat(storageRows(), refusedClones(t, w), brokenClones()))
 }
 
-// refusedClones are what Proxmox answers to the call, and to the task before it has copied anything.
+// refusedClones are refusals of the call, and of the task before it copies anything.
 func refusedClones(t *testing.T, w *world) []failure {
 	t.Helper()
 
@@ -38,23 +38,25 @@ func refusedClones(t *testing.T, w *world) []failure {
 
 	return []failure{
 		{
-			row: "VMID used", cause: foreign,
-			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: VM {vmid} is foreign on pve1, and no stack made it: leave it, and set a free VMID for {name} alone, nodes.<n>.vmid of its pool",
+			name: "VMID used", cause: foreignVM,
+			message: "unable to create VM {vmid}: config file already exists",
+			advice:  "{name} (VM {vmid} on host {host}): create failed. What to do: VM {vmid} is foreign on pve1, and no stack made it: leave it, and set a free VMID for {name} alone, nodes.<n>.vmid of its pool",
 		},
 		{
-			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
-			says:   "failed to complete with exit code: clone failed: lvcreate 'pve/vm-{vmid}-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold.",
-			advice: "the storage on {host} is full",
+			name: "storage full", cause: faultCause(forAnyNode(datacentre.Fault{Full: "local-lvm"})),
+			message: "failed to complete with exit code: clone failed: lvcreate 'pve/vm-{vmid}-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold.",
+			advice:  "the storage on {host} is full",
 		},
 		{
-			row:    "template locked",
-			cause:  fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.Template.VMID} }),
-			says:   "received an HTTP 500 response - Reason: VM is locked (backup)",
-			advice: "wait for the end of the backup of VM {template}; if no such task runs any more, `qm unlock {template}` on {host}",
+			name: "template locked",
+			cause: faultCause(func(n spec.Node) datacentre.Fault {
+				return datacentre.Fault{Lock: "backup", VMID: n.Template.VMID}
+			}),
+			message: "received an HTTP 500 response - Reason: VM is locked (backup)",
+			advice:  "wait for the end of the backup of VM {template}; if no such task runs any more, `qm unlock {template}` on {host}",
 		},
 		{
-			row: "permission", cause: func(w *world, _ *stack, _ spec.Node) func() {
+			name: "permission", cause: func(w *world, _ *stack, _ spec.Node) func() {
 				var rest []string
 
 				for _, privilege := range permissions.Roles()[0].Privileges() {
@@ -67,70 +69,69 @@ func refusedClones(t *testing.T, w *world) []failure {
 
 				return grant
 			},
-			says:   "received an HTTP 403 response - Reason: Permission check failed (/vms/{template}, VM.Clone)",
-			advice: "give the program's role this privilege on this path (/vms/{template}, VM.Clone)",
+			message: "received an HTTP 403 response - Reason: Permission check failed (/vms/{template}, VM.Clone)",
+			advice:  "give the program's role this privilege on this path (/vms/{template}, VM.Clone)",
 		},
 		{
-			row: "credentials", cause: func(w *world, _ *stack, _ spec.Node) func() {
+			name: "credentials", cause: func(w *world, _ *stack, _ spec.Node) func() {
 				require.NoError(t, server.GrantProgram(w.lab.Data, "another"))
 
 				return grant
 			},
-			says: "received an HTTP 401 response - Reason: Authentication failed!", advice: "check proxmoxve:apiToken",
+			message: "received an HTTP 401 response - Reason: Authentication failed!", advice: "check proxmoxve:apiToken",
 		},
 		{
-			row: "no quorum", cause: fault(always(datacentre.Fault{NoQuorum: true})),
-			says:   "received an HTTP 500 response - Reason: cluster not ready - no quorum?",
-			advice: "`pvecm status` on a host shows who is missing",
+			name: "no quorum", cause: faultCause(forAnyNode(datacentre.Fault{NoQuorum: true})),
+			message: "received an HTTP 500 response - Reason: cluster not ready - no quorum?",
+			advice:  "`pvecm status` on a host shows who is missing",
 		},
 	}
 }
 
-// brokenClones are what goes wrong on the way, and what is not there.
+// brokenClones are failures on the way, and what is missing.
 func brokenClones() []failure {
 	return []failure{
 		{
-			row: "a start that fails",
-			cause: fault(func(n spec.Node) datacentre.Fault {
+			name: "a start that fails",
+			cause: faultCause(func(n spec.Node) datacentre.Fault {
 				return datacentre.Fault{Task: "qmstart", VMID: n.VMID, Message: "start failed: QEMU exited with code 1"}
 			}),
-			says:   "failed to complete with exit code: start failed: QEMU exited with code 1",
-			advice: "the task's log on {host} says why", refresh: true,
+			message: "failed to complete with exit code: start failed: QEMU exited with code 1",
+			advice:  "the task's log on {host} says why", refresh: true,
 		},
 		{
-			row:    "a connection that breaks off before",
-			cause:  fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true})),
-			says:   "failed to perform HTTP POST request (path: nodes/{host}/qemu/{template}/clone) - Reason: ",
-			advice: "may have been done or not; `qm list` on {host} shows it",
+			name:    "a connection that breaks off before",
+			cause:   faultCause(forAnyNode(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true})),
+			message: "failed to perform HTTP POST request (path: nodes/{host}/qemu/{template}/clone) - Reason: ",
+			advice:  "may have been done or not; `qm list` on {host} shows it",
 		},
 		{
-			row: "a connection that breaks off after", cause: func(w *world, s *stack, n spec.Node) func() {
-				clear := fault(
-					always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true, After: true, Times: 1}),
-				)(w, s, n)
+			name: "a connection that breaks off after", cause: func(w *world, s *stack, n spec.Node) func() {
+				removeFault := w.addFault(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true, After: true, Times: 1})
 
-				return func() { clear(); w.remove(n.Host, n.VMID) }
+				return func() { removeFault(); w.removeVM(n.VMID) }
 			},
-			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "an interrupted run of this stack left VM {vmid} on {host}: `talos-proxmox recover lab --vmid {vmid}` removes it",
+			message: "unable to create VM {vmid}: config file already exists",
+			advice:  "an interrupted run of this stack left VM {vmid} on {host}: `talos-proxmox recover lab --vmid {vmid}` removes it",
 		},
 		{
-			row: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {
-				w.remove(n.Host, n.Template.VMID)
+			name: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {
+				w.removeVM(n.Template.VMID)
 
 				return func() { s.Template = 950 }
 			},
-			says: "unable to find configuration file for VM {template} on node '{host}'",
+			message: "unable to find configuration file for VM {template} on node '{host}'",
 			advice: "{host} lacks its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or choose " +
 				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay",
 		},
 		{
-			row: "node offline", cause: fault(always(datacentre.Fault{Offline: true, Host: "pve2"})),
-			asked: func(s *stack) {
-				oneWorkerMore(s)
-				s.Clusters[0].Pins = fmt.Sprintf("%s\n          nodes: {\"%d\": {host: pve2}}", onlyPve1, s.Clusters[0].Workers)
+			name: "node offline", cause: faultCause(forAnyNode(datacentre.Fault{Offline: true, Host: "pve2"})),
+			change: func(s *stack) {
+				addWorker(s)
+				c := &s.Clusters[0]
+				c.WorkerYAML = fmt.Sprintf("%s\n          nodes: {\"%d\": {host: pve2}}", onlyPve1, c.Workers)
 			},
-			says: "No route to host", advice: "{host} cannot be reached",
+			message: "No route to host", advice: "{host} cannot be reached",
 		},
 	}
 }

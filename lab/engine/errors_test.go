@@ -18,25 +18,24 @@ const labRoot = "root@pam"
 
 // failure is a row of the table of Proxmox' errors as the program meets it.
 type failure struct {
-	row string
-	// cause brings it about, in the data centre or in the stack file, and returns what takes it away again.
+	name string
+	// cause provokes it, in the data centre or in the stack file, and returns a function that removes the cause.
 	cause func(w *world, s *stack, n spec.Node) (cure func())
-	// asked is what the user wants of the stack; nil = one worker more.
-	asked func(s *stack)
-	// subject is who it fails for; nil = the newest worker.
+	// change is what the user changes in the stack; nil = one worker more.
+	change func(s *stack)
+	// subject is the machine that fails; nil = the newest worker.
 	subject func(w *world, s stack) spec.Node
-	// says is what Proxmox said, advice what to do, with {vmid}, {name}, {host} and {template} of the machine that was
-	// asked for.
-	says, advice string
-	// refresh says that the next up needs to look at the world first.
+	// message is Proxmox' error and advice what to do, with {vmid}, {name}, {host} and {template} of the subject.
+	message, advice string
+	// refresh is set if the next up has to refresh first.
 	refresh bool
-	// unhealed leaves the failed machine to the next row.
-	unhealed bool
+	// leaveFailed leaves the failed machine to the next row.
+	leaveFailed bool
 }
 
-// errorsOf runs rows one after the other on one lab: an up fails, names the machine, what Proxmox said and what to do;
-// the next one, with the cause gone, converges.
-func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
+// runFailures runs rows one after the other on one lab: an up fails, and names the machine, Proxmox' error and what to
+// do; the next one, without the cause, converges.
+func runFailures(t *testing.T, w *world, s *stack, rows []failure) {
 	t.Helper()
 	w.up(s.yaml(t))
 
@@ -44,35 +43,35 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 		next := *s
 		next.Clusters = []cluster{s.Clusters[0]}
 
-		if row.asked == nil {
-			row.asked = oneWorkerMore
+		if row.change == nil {
+			row.change = addWorker
 		}
 
 		if row.subject == nil {
-			row.subject = newestWorker
+			row.subject = lastWorker
 		}
 
-		row.asked(&next)
+		row.change(&next)
 		node := row.subject(w, next)
 		cure := row.cause(w, &next, node)
 		filled := strings.NewReplacer(
 			"{vmid}", strconv.Itoa(node.VMID), "{name}", node.Name, "{host}", node.Host, "{template}",
 			strconv.Itoa(node.Template.VMID),
 		).Replace
-		before := len(w.said())
+		before := len(w.output())
 
 		_, err := w.tryUp(t.Context(), next.yaml(t))
-		require.Error(t, err, row.row)
+		require.Error(t, err, row.name)
 
-		said := w.said()[before:]
-		assert.Contains(t, said, filled(row.says), row.row)
-		assert.Contains(t, said, filled(row.advice), row.row)
-		assert.Contains(t, said, node.Name, row.row)
+		output := w.output()[before:]
+		assert.Contains(t, output, filled(row.message), row.name)
+		assert.Contains(t, output, filled(row.advice), row.name)
+		assert.Contains(t, output, node.Name, row.name)
 
-		for line := range strings.SplitSeq(said, "\n") {
+		for line := range strings.SplitSeq(output, "\n") {
 			if strings.Contains(line, "Reason: ") || strings.Contains(line, "exit code: ") ||
 				strings.Contains(line, "What to do: ") {
-				t.Logf("%s: %s", row.row, strings.TrimSpace(line))
+				t.Logf("%s: %s", row.name, strings.TrimSpace(line))
 			}
 		}
 
@@ -80,7 +79,7 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 			cure()
 		}
 
-		if *s = next; row.unhealed {
+		if *s = next; row.leaveFailed {
 			continue
 		}
 
@@ -90,8 +89,8 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 		}
 
 		_, err = w.tryUp(t.Context(), s.yaml(t), options...)
-		require.NoError(t, err, "%s: %s", row.row, w.said()[before:])
-		w.requirePlanned(*s, row.row)
+		require.NoError(t, err, "%s: %s", row.name, w.output()[before:])
+		w.requirePlanned(*s, row.name)
 	}
 
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
@@ -99,9 +98,9 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 	w.requireEmpty()
 }
 
-func oneWorkerMore(s *stack) { s.Clusters[0].Workers++ }
+func addWorker(s *stack) { s.Clusters[0].Workers++ }
 
-func oneWorkerLess(s *stack) { s.Clusters[0].Workers-- }
+func removeWorker(s *stack) { s.Clusters[0].Workers-- }
 
 func (w *world) plan(s stack) *spec.Plan {
 	w.t.Helper()
@@ -116,28 +115,30 @@ func (w *world) plan(s stack) *spec.Plan {
 	return target.Plan
 }
 
-func newestWorker(w *world, s stack) spec.Node {
+func lastWorker(w *world, s stack) spec.Node {
 	nodes := w.plan(s).Clusters[0].Nodes()
 
 	return nodes[len(nodes)-1]
 }
 
-// firstWorker is for what concerns all machines: the engine starts no further step after a failure, so that only one
-// machine is asked to change.
+// firstWorker is the subject of changes to all machines: the engine starts no step after a failure, so that only one
+// machine may change.
 func firstWorker(w *world, s stack) spec.Node { return w.plan(s).Clusters[0].Workers[0] }
 
-// pinned gives single workers what they have for themselves.
-func pinned(nodes string) func(*stack) { return func(s *stack) { s.Clusters[0].Pins = nodes } }
-
-// leaving is the worker that goes where there is to be one less.
-func leaving(w *world, s stack) spec.Node {
-	s.Clusters = []cluster{s.Clusters[0]}
-	oneWorkerMore(&s)
-
-	return newestWorker(w, s)
+// setWorkerYAML sets YAML of the worker pool.
+func setWorkerYAML(nodes string) func(*stack) {
+	return func(s *stack) { s.Clusters[0].WorkerYAML = nodes }
 }
 
-// requirePlanned finds the planned machines and no others, all of them running.
+// removedWorker is the worker that is removed from a stack with one worker less.
+func removedWorker(w *world, s stack) spec.Node {
+	s.Clusters = []cluster{s.Clusters[0]}
+	addWorker(&s)
+
+	return lastWorker(w, s)
+}
+
+// requirePlanned checks that the planned machines run, and no others.
 func (w *world) requirePlanned(s stack, row string) {
 	w.t.Helper()
 
@@ -150,54 +151,35 @@ func (w *world) requirePlanned(s stack, row string) {
 	w.requireRunning(len(planned))
 }
 
-// do waits for a task that must end well.
-func (w *world) do(upid string, err error) {
-	w.t.Helper()
-	require.NoError(w.t, err)
-
-	task, err := w.lab.Data.WaitTask(w.t.Context(), upid)
-	require.NoError(w.t, err)
-	require.Equal(w.t, "OK", task.ExitStatus)
-}
-
-// fault is a cause that `lab fault add` brings about; its VMID and host are the machine's where the given function sets
-// them.
-func fault(make func(n spec.Node) datacentre.Fault) func(*world, *stack, spec.Node) func() {
+// faultCause is a cause that adds a fault, about the VMID and host that the given function sets.
+func faultCause(make func(n spec.Node) datacentre.Fault) func(*world, *stack, spec.Node) func() {
 	return func(w *world, _ *stack, n spec.Node) func() {
-		_, err := w.lab.Data.AddFault(make(n))
-		require.NoError(w.t, err)
-
-		return func() { require.NoError(w.t, w.lab.Data.ClearFaults()) }
+		return w.addFault(make(n))
 	}
 }
 
-func always(f datacentre.Fault) func(spec.Node) datacentre.Fault {
+func forAnyNode(f datacentre.Fault) func(spec.Node) datacentre.Fault {
 	return func(spec.Node) datacentre.Fault { return f }
 }
 
-// foreign is a machine of someone else at the VMID.
-func foreign(w *world, _ *stack, n spec.Node) func() {
-	w.do(w.lab.Data.CreateVM(labRoot, "pve1", n.VMID, datacentre.Config{"name": "foreign"}))
+// foreignVM creates someone else's machine with the VMID.
+func foreignVM(w *world, _ *stack, n spec.Node) func() {
+	w.requireTask(w.lab.Data.CreateVM(labRoot, "pve1", n.VMID, datacentre.Config{"name": "foreign"}))
 
-	return func() { w.remove("pve1", n.VMID) }
+	return func() { w.removeVM(n.VMID) }
 }
 
-func (w *world) remove(host string, vmid int) {
-	w.do(w.lab.Data.Stop(labRoot, host, vmid))
-	w.do(w.lab.Data.DestroyVM(labRoot, host, vmid, nil))
-}
-
-// datastore states another datastore for the workers; the next row or the cure takes it back.
-func datastore(name string) func(*world, *stack, spec.Node) func() {
+// workerDatastore sets another datastore for the workers; the next row or the cure resets it.
+func workerDatastore(name string) func(*world, *stack, spec.Node) func() {
 	return func(_ *world, s *stack, _ spec.Node) func() {
-		s.Clusters[0].Pins = "datastore: " + name
+		s.Clusters[0].WorkerYAML = "datastore: " + name
 
-		return func() { s.Clusters[0].Pins = "" }
+		return func() { s.Clusters[0].WorkerYAML = "" }
 	}
 }
 
-// oddStorages are one that is disabled, and one that pve2 alone has.
-func oddStorages(host string) []datacentre.StorageOptions {
+// specialStorages are a disabled one, and one that only pve2 has.
+func specialStorages(host string) []datacentre.StorageOptions {
 	list := []datacentre.StorageOptions{
 		{Name: "retired", Type: "lvmthin", Content: []string{"images"}, SizeBytes: datacentre.GiB, Disabled: true},
 	}
@@ -216,46 +198,46 @@ const onlyPve1 = "hosts: [pve1]"
 
 const storageAdvice = "on {host} for disk images (`pvesm status --content images` lists those that are)"
 
-// storageRows are the refusals of datastores, by the stack file's own fault; each finds the machine of the row before
-// still unmade.
+// storageRows are refusals of datastores that the stack file names; each finds the machine of the previous row still
+// missing.
 func storageRows() []failure {
 	none := func(*stack) {}
 	on := func(name string) func(*world, *stack, spec.Node) func() {
 		return func(w *world, s *stack, n spec.Node) func() {
-			cure := datastore(name+"\n          "+onlyPve1)(w, s, n)
+			cure := workerDatastore(name+"\n          "+onlyPve1)(w, s, n)
 
-			return func() { cure(); s.Clusters[0].Pins = onlyPve1 }
+			return func() { cure(); s.Clusters[0].WorkerYAML = onlyPve1 }
 		}
 	}
 
 	return []failure{
 		{
-			row: "an unknown storage", cause: on("nowhere"), unhealed: true, // the provider keeps Proxmox' words to itself
-			says:   "the requested resource does not exist",
-			advice: "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or choose another",
+			name: "an unknown storage", cause: on("nowhere"), leaveFailed: true, // the provider does not show Proxmox' message
+			message: "the requested resource does not exist",
+			advice:  "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or choose another",
 		},
 		{
-			row:      "a disabled storage",
-			cause:    on("retired"),
-			asked:    none,
-			says:     "storage 'retired' is disabled",
-			advice:   storageAdvice,
-			unhealed: true,
+			name:        "a disabled storage",
+			cause:       on("retired"),
+			change:      none,
+			message:     "storage 'retired' is disabled",
+			advice:      storageAdvice,
+			leaveFailed: true,
 		},
 		{
-			row:      "another host's storage",
-			cause:    on("fast"),
-			asked:    none,
-			says:     "storage 'fast' is not available on node 'pve1'",
-			advice:   storageAdvice,
-			unhealed: true,
+			name:        "another host's storage",
+			cause:       on("fast"),
+			change:      none,
+			message:     "storage 'fast' is not available on node 'pve1'",
+			advice:      storageAdvice,
+			leaveFailed: true,
 		},
 		{
-			row:    "a storage for files",
-			cause:  on("local"),
-			asked:  none,
-			says:   "storage 'local' does not support vm images",
-			advice: storageAdvice,
+			name:    "a storage for files",
+			cause:   on("local"),
+			change:  none,
+			message: "storage 'local' does not support vm images",
+			advice:  storageAdvice,
 		},
 	}
 }

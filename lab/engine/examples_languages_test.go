@@ -14,9 +14,9 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// TestTheExamplesInOtherLanguages runs examples/typescript and examples/yaml as their users do, with the Pulumi CLI,
-// its language hosts and the plugin: each brings up a cluster, runs again without changes and destroys it.
-func TestTheExamplesInOtherLanguages(t *testing.T) {
+// TestExamplesInOtherLanguages runs examples/typescript and examples/yaml as their users do, with the Pulumi CLI, its
+// language hosts and the plugin: each brings up a cluster, runs again without changes and destroys it.
+func TestExamplesInOtherLanguages(t *testing.T) {
 	t.Parallel()
 
 	for example, language := range map[string]string{"typescript": "nodejs", "yaml": "yaml"} {
@@ -28,23 +28,23 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed)
-			w.installServed()
+			w.installPlugin()
 
 			project := "two-nodes-" + example
-			w.configure = func(c *engine.Config) { w.setExample(c, project) }
+			w.configure = func(c *engine.Config) { w.configureExample(c, project) }
 
-			e := w.engine("config: {}\n") // for the stack's configuration, and the providers
+			e := w.engine(programStack) // for the stack's configuration, and the providers
 			t.Cleanup(e.Close)
 
 			folder := w.copyExample(example)
 			pulumi := func(command ...string) string {
-				said, err := w.inFolder(e, folder, append(command, "--color=never")...)
-				require.NoError(t, err, "%s: %s", command, said)
+				output, err := w.runIn(e, folder, append(command, "--color=never")...)
+				require.NoError(t, err, "%s: %s", command, output)
 
-				return said
+				return output
 			}
 
-			pulumi("package", "add", built(pluginName))
+			pulumi("package", "add", toolPath(pluginName))
 			pulumi("stack", "init", w.options.Stack)
 
 			file := filepath.Join(w.dir, "work", "Pulumi."+w.options.Stack+".yaml")
@@ -64,8 +64,8 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 	}
 }
 
-// setExample sets what an example's Pulumi.yaml lists.
-func (w *world) setExample(c *engine.Config, project string) {
+// configureExample sets what an example's Pulumi.yaml lists.
+func (w *world) configureExample(c *engine.Config, project string) {
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
 
@@ -82,8 +82,8 @@ func (w *world) setExample(c *engine.Config, project string) {
 	c.Secrets[project+":privateKey"] = connection.PrivateKey
 }
 
-// copyExample copies an example without what npm and Pulumi write beside it, and without its package: `pulumi install`
-// builds that from its sources, and wants the released providers for it.
+// copyExample copies an example without the files that npm and Pulumi write, and without its package: `pulumi install`
+// builds that from its sources, and needs the released providers for it.
 func (w *world) copyExample(name string) string {
 	w.t.Helper()
 
@@ -99,12 +99,12 @@ func (w *world) copyExample(name string) string {
 		text, err := os.ReadFile(filepath.Join(from, entry.Name()))
 		require.NoError(w.t, err)
 
-		text = packages.ReplaceAll(text, nil)
+		text = packagesBlock.ReplaceAll(text, nil)
 		require.NoError(w.t, os.WriteFile(filepath.Join(folder, entry.Name()), text, 0o600))
 	}
 
 	return folder
 }
 
-// packages are those of a Pulumi.yaml.
-var packages = regexp.MustCompile(`(?m)^packages:.*\n(  .*\n)+`)
+// packagesBlock matches the packages in a Pulumi.yaml.
+var packagesBlock = regexp.MustCompile(`(?m)^packages:.*\n(  .*\n)+`)

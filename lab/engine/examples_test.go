@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// TestTheExampleOfOneNode runs examples/one-node, which knows nothing of this project but its components.
-func TestTheExampleOfOneNode(t *testing.T) {
+// TestExampleOneNode runs examples/one-node, which uses only the project's components.
+func TestExampleOneNode(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
@@ -35,16 +35,14 @@ func TestTheExampleOfOneNode(t *testing.T) {
 		c.Secrets["talos-proxmox:privateKey"] = connection.PrivateKey
 	}
 
-	const none = "config: {}\n"
-
-	assert.Contains(t, w.up(none).named("create"), "TalosCluster one")
+	assert.Contains(t, w.up(programStack).withOp("create"), "TalosCluster one")
 	assert.Equal(t, map[string]int{"one-cp-1": 2000}, w.machines())
 	w.requireRunning(1)
 	assert.Contains(t, w.outputs()["kubeconfig"].Value, "client-key-data")
 	assert.True(t, w.outputs()["kubeconfig"].Secret)
 
-	assert.Empty(t, w.up(none, optup.ExpectNoChanges()))
+	assert.Empty(t, w.up(programStack, optup.ExpectNoChanges()))
 
-	w.destroy(none)
+	w.destroy(programStack)
 	w.requireEmpty()
 }

@@ -11,13 +11,11 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// fiftySpeed is slow enough that the patience of Proxmox' workers is not longer than it is: see the model's shortest
-// timeout.
+// fiftySpeed is slow enough that the model's minimum for timeouts does not lengthen those of Proxmox' workers.
 const fiftySpeed = 10
 
 // TestFiftyNodesOfOneTemplate brings up 50 nodes that are cloned from one template on one host in a single up: the
-// clones share the host's storage and its locks, and none of them fails, because the program does not let them all
-// begin at once.
+// clones share the host's storage and its locks, and none fails, because the program limits concurrent clones.
 func TestFiftyNodesOfOneTemplate(t *testing.T) {
 	t.Parallel()
 

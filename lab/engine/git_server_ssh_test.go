@@ -15,10 +15,10 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// sshAccess is how the repository of a Git server is reached by SSH.
+// sshAccess is what a client needs to read the repository over SSH.
 type sshAccess struct{ url, identity, knownHosts string }
 
-// ssh opens the repository to the holder of one key, by SSH and for reading.
+// ssh serves the repository over SSH, read-only, to the holder of one key.
 func (g *gitServer) ssh() sshAccess {
 	g.t.Helper()
 
@@ -55,7 +55,7 @@ func (g *gitServer) ssh() sshAccess {
 			cmd := exec.CommandContext(s.Context(), "git-upload-pack", repository)
 			cmd.Stdout, cmd.Stderr = s, s.Stderr()
 
-			// Not as Stdin: the command would wait for the client's last word, which waits for the end.
+			// Not as Stdin: the command would wait for the client's EOF, and the client for the command's exit.
 			input, err := cmd.StdinPipe()
 			if err == nil {
 				err = cmd.Start()

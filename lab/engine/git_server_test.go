@@ -24,8 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gitServer is a Git server on loopback with one repository, which it gives to one user, by HTTPS with an authority of
-// its own.
+// gitServer is a Git server on loopback with one repository, over HTTPS with its own authority and for one user.
 type gitServer struct {
 	t                testing.TB
 	work             string // a clone that commits
@@ -92,7 +91,7 @@ func (g *gitServer) git(folder string, arguments ...string) string {
 	return string(out)
 }
 
-// commit has the repository hold these files, and returns the revision as Flux says it.
+// commit adds files to the repository, and returns the revision in Flux' format.
 func (g *gitServer) commit(files map[string]string) string {
 	g.t.Helper()
 
@@ -109,7 +108,7 @@ func (g *gitServer) commit(files map[string]string) string {
 	return "refs/heads/main@sha1:" + strings.TrimSpace(g.git(g.work, "rev-parse", "HEAD"))
 }
 
-// replace has a file of the repository say something else in one place.
+// replace changes one place in a file of the repository.
 func (g *gitServer) replace(name, old, with string) string {
 	g.t.Helper()
 
@@ -120,8 +119,8 @@ func (g *gitServer) replace(name, old, with string) string {
 	return g.commit(map[string]string{name: strings.Replace(string(text), old, with, 1)})
 }
 
-// files are those of the repository that git lists below folders, by their paths.
-func (g *gitServer) files(repository string, folders ...string) map[string]string {
+// trackedFiles returns the files of a repository in folders, by their paths.
+func (g *gitServer) trackedFiles(repository string, folders ...string) map[string]string {
 	g.t.Helper()
 
 	found := map[string]string{}
@@ -136,8 +135,8 @@ func (g *gitServer) files(repository string, folders ...string) map[string]strin
 	return found
 }
 
-// sealed is a Secret as a SOPS file, encrypted to a key of age.
-func sealed(t testing.TB, to age.Recipient, name, key, value string) string {
+// sopsSecret returns a Secret as a SOPS file, encrypted to an age key.
+func sopsSecret(t testing.TB, to age.Recipient, name, key, value string) string {
 	t.Helper()
 
 	dataKey, nonce := make([]byte, 32), make([]byte, 32)

@@ -8,18 +8,14 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/lab/datacentre"
-	"talos-proxmox/stacks"
 )
 
 // gpuStack is a stack of one host with a GPU and one control plane.
@@ -31,7 +27,7 @@ type gpuStack struct {
 	Labels       string // of the GPU workers, as YAML
 	Taints       string // of the GPU workers, as YAML
 	Driver       string // as YAML
-	ControlPlane string // more of the control plane, as YAML
+	ControlPlane string // of the control plane, as YAML
 	Patches      string // of the cluster, as YAML
 }
 
@@ -79,11 +75,11 @@ func (s gpuStack) yaml(t *testing.T) string {
 	return text.String()
 }
 
-// gateWithin bounds the health gate, which otherwise waits for a quarter of an hour.
-func (w *world) gateWithin(limit string) { w.verbsWithin(limit, "wait") }
+// setGateTimeout bounds the health gate, which otherwise waits for a quarter of an hour.
+func (w *world) setGateTimeout(limit string) { w.setVerbTimeout(limit, "wait") }
 
-// verbsWithin bounds the waits of verbs of talosops.
-func (w *world) verbsWithin(limit string, verbs ...string) {
+// setVerbTimeout bounds the waits of verbs of talosops.
+func (w *world) setVerbTimeout(limit string, verbs ...string) {
 	w.t.Helper()
 
 	path := filepath.Join(w.dir, "talosops-"+limit)
@@ -94,59 +90,39 @@ func (w *world) verbsWithin(limit string, verbs ...string) {
 	w.options.TalosOps = path
 }
 
-// requireOffers checks by the exported kubeconfig how many GPUs a node offers to pods.
-func requireOffers(t *testing.T, outputs auto.OutputMap, node string, want int64) {
-	t.Helper()
-
-	found, err := kubernetesOf(t, outputs).CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	require.NoError(t, err)
-
-	offered := found.Status.Allocatable["nvidia.com/gpu"]
-	require.Equal(t, want, offered.Value())
-}
-
-// kubernetesOf is a client of cluster one by its exported kubeconfig.
-func kubernetesOf(t *testing.T, outputs auto.OutputMap) kubernetes.Interface {
-	t.Helper()
-
-	return clientOf(t, output(t, outputs, stacks.Kubeconfigs, "one"))
-}
-
-func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
-	t.Helper()
-
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
-	require.NoError(t, err)
-
-	client, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-
-	return client
-}
-
-// fails runs an up that has to fail, and returns what it said.
-func (w *world) fails(stack string) string {
+// requireGPUs checks how many GPUs a node offers to pods.
+func (w *world) requireGPUs(name string, want int64) {
 	w.t.Helper()
 
-	before := len(w.said())
-	_, err := w.tryUp(w.t.Context(), stack)
-	require.Error(w.t, err)
+	node, err := w.kubeClient().CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
 
-	return w.said()[before:]
+	gpus := node.Status.Allocatable["nvidia.com/gpu"]
+	require.Equal(w.t, want, gpus.Value())
 }
 
-// TestGPUWorker takes a bare host with a card to a node that offers it, and through what happens to both afterwards.
+// failedUp runs an up that has to fail, and returns its output.
+func (w *world) failedUp(stack string) string {
+	w.t.Helper()
+
+	return w.outputOf(func() {
+		_, err := w.tryUp(w.t.Context(), stack)
+		require.Error(w.t, err)
+	})
+}
+
+// TestGPUWorker takes a bare host with a GPU to a node that offers it, and both through later changes.
 func TestGPUWorker(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
 	s := gpuStack{Network: w.network, Workers: 1}
 
 	done := w.up(s.yaml(t))
-	assert.Contains(t, done.named("create"), "Pci rtx4000-mapping")
-	requireOffers(t, w.outputs(), "one-gpu-1", 1)
+	assert.Contains(t, done.withOp("create"), "Pci rtx4000-mapping")
+	w.requireGPUs("one-gpu-1", 1)
 	mappings := w.lab.Data.Records(datacentre.Mappings)
 	require.Len(t, mappings, 1)
 
@@ -163,70 +139,69 @@ func TestGPUWorker(t *testing.T) {
 
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 	assert.Empty(t, w.refresh(s.yaml(t)))
 
-	// Shared by four pods: no machine is touched but for its configuration.
+	// Shared by four pods: only machine configurations change.
 	s.TimeSlicing = 4
 	done = w.up(s.yaml(t))
-	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
-	requireOffers(t, w.outputs(), "one-gpu-1", 4)
+	assert.Empty(t, vms(append(done.withOp("update"), done.withOp("replace")...)))
+	w.requireGPUs("one-gpu-1", 4)
 
-	// A label of the user's own keeps the device plugin away; the gate says so.
-	w.gateWithin("6s")
+	// A user's label keeps the device plugin away; the health gate says so.
+	w.setGateTimeout("6s")
 
 	s.Labels = "{nvidia.com/device-plugin.config: mine}"
-	said := w.fails(s.yaml(t))
-	assert.Contains(t, said, "one-gpu-1")
-	assert.Contains(t, said, "has no pod on the node: compare its nodeSelector")
+	output := w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "one-gpu-1")
+	assert.Contains(t, output, "has no pod on the node: compare its nodeSelector")
 
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
 	s.Labels, s.TimeSlicing = "", 0
 	w.up(s.yaml(t))
-	requireOffers(t, w.outputs(), "one-gpu-1", 1)
+	w.requireGPUs("one-gpu-1", 1)
 
-	// A mapping that someone changed is put right, one that someone deleted is made again.
+	// A mapping that someone changed is repaired, one that someone deleted is created again.
 	w.lab.Data.Put(
 		datacentre.Mappings, "rtx4000", datacentre.Config{"map": "id=10de:1111,node=pve1,path=0000:01:00"},
 	)
 	done = w.up(s.yaml(t), optup.Refresh())
-	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("update"))
+	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.withOp("update"))
 	w.lab.Data.Delete(datacentre.Mappings, "rtx4000")
-	assert.Equal(t, []string{"Pci rtx4000-mapping"}, w.refresh(s.yaml(t)).named("delete"))
+	assert.Equal(t, []string{"Pci rtx4000-mapping"}, w.refresh(s.yaml(t)).withOp("delete"))
 	done = w.up(s.yaml(t))
-	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("create"))
-	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
+	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.withOp("create"))
+	assert.Empty(t, vms(append(done.withOp("update"), done.withOp("replace")...)))
 
 	// No GPU worker, no mapping; the host stays prepared.
 	s.Workers = 0
 	done = w.up(s.yaml(t))
-	assert.Contains(t, done.named("delete"), "VirtualMachine one-gpu-1-vm")
+	assert.Contains(t, done.withOp("delete"), "VirtualMachine one-gpu-1-vm")
 	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
 
-	// Meanwhile a machine of someone else's takes the card: the one that does not start is named, with Proxmox' reason.
+	// Meanwhile someone else's machine takes the GPU: the error names the machine, and Proxmox' reason.
 	const foreign = 9000
 
-	w.do(
+	w.requireTask(
 		w.lab.Data.CreateVM(
-			"root@pam", "pve1", foreign,
+			labRoot, "pve1", foreign,
 			datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"},
 		),
 	)
-	w.do(w.lab.Data.Start("root@pam", "pve1", foreign))
+	w.startVM(foreign)
 
 	s.Workers = 1
-	said = w.fails(s.yaml(t))
-	assert.Contains(t, said, "one-gpu-1-vm")
-	assert.Contains(t, said, "PCI device '0000:01:00.0' already in use by VMID '9000'")
+	output = w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "one-gpu-1-vm")
+	assert.Contains(t, output, "PCI device '0000:01:00.0' already in use by VMID '9000'")
 
-	w.do(w.lab.Data.Stop("root@pam", "pve1", foreign))
-	w.do(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, nil))
+	w.removeVM(foreign)
 
 	w.up(s.yaml(t), optup.Refresh())
-	requireOffers(t, w.outputs(), "one-gpu-1", 1)
+	w.requireGPUs("one-gpu-1", 1)
 
 	w.destroy(s.yaml(t))
 	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
@@ -236,46 +211,44 @@ func TestGPUWorker(t *testing.T) {
 // firstControlPlane is the VMID of the first control plane.
 const firstControlPlane = 2000
 
-// TestGPUControlPlane is a cluster of one node that has the card, and what is said where a link between them is
-// missing.
+// TestGPUControlPlane gives a cluster of one node the GPU, and checks the errors if a link between them is missing.
 func TestGPUControlPlane(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	// A node that gets the card later is the same machine, and what its image lacks is named.
+	// A node that gets the GPU later is the same machine, and the error names what its image lacks.
 	s := gpuStack{Network: w.network, Workers: -1, ControlPlane: ", hosts: [pve1]"}
 	w.up(s.yaml(t))
 
-	w.gateWithin("30s") // the machine starts again first
+	w.setGateTimeout("30s") // the machine restarts first
 
 	s.ControlPlane = ", gpu: rtx4000"
-	made, _ := w.lab.Data.VM(firstControlPlane)
-	said := w.fails(s.yaml(t))
-	assert.Contains(t, said, "one-cp-1: GPU: the machine's image has no NVIDIA kernel modules")
+	before, _ := w.lab.Data.VM(firstControlPlane)
+	output := w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "one-cp-1: GPU: the machine's image has no NVIDIA kernel modules")
 
 	vm, _ := w.lab.Data.VM(firstControlPlane)
-	assert.Equal(t, made.Config["smbios1"], vm.Config["smbios1"])
+	assert.Equal(t, before.Config["smbios1"], vm.Config["smbios1"])
 	assert.Contains(t, vm.Config["hostpci0"], "mapping=rtx4000")
 	w.destroy(s.yaml(t))
 
-	// One that had it from the beginning, without the device plugin, which a patch of the user's removes, and with
-	// it.
-	w.gateWithin("30s")
+	// A node that has it from the beginning, first without the device plugin, which a patch removes.
+	w.setGateTimeout("30s")
 
 	s.Patches = `["cluster: {inlineManifests: [{name: nvidia-gpu, $patch: delete}]}"]`
-	said = w.fails(s.yaml(t))
-	assert.Contains(t, said, `one-cp-1: GPU: the cluster has no RuntimeClass "nvidia"`)
+	output = w.failedUp(s.yaml(t))
+	assert.Contains(t, output, `one-cp-1: GPU: the cluster has no RuntimeClass "nvidia"`)
 
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
 	s.Patches = ""
 	w.up(s.yaml(t))
-	requireOffers(t, w.outputs(), "one-cp-1", 1)
+	w.requireGPUs("one-cp-1", 1)
 	assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane}, w.machines())
 
-	// The card is in another slot than the stack says: the plan is refused, and the machine, which its host could not
+	// The GPU is in another slot than the stack file says: the plan is refused, and the machine, which its host could not
 	// start, is left alone.
 	require.NoError(
 		t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:08:00"}}),
@@ -283,15 +256,15 @@ func TestGPUControlPlane(t *testing.T) {
 	require.NoError(t, w.lab.Data.RebootHost("pve1"))
 	w.awaitHost("pve1")
 
-	said = w.fails(s.yaml(t))
-	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")
-	assert.Contains(t, said, "nothing was changed")
+	output = w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")
+	assert.Contains(t, output, "nothing was changed")
 
-	// Where it is set, the mapping follows and the same machine has it.
+	// With the right slot, the mapping follows and the same machine has the GPU.
 	s.PCI = "08:00"
 	done := w.up(s.yaml(t), optup.Refresh())
-	assert.Contains(t, done.named("update"), "Pci rtx4000-mapping")
-	assert.Contains(t, done, "Command one-healthy", "the node is asked for its GPU again")
-	assert.Empty(t, vms(append(done.named("replace"), done.named("create")...)))
-	requireOffers(t, w.outputs(), "one-cp-1", 1)
+	assert.Contains(t, done.withOp("update"), "Pci rtx4000-mapping")
+	assert.Contains(t, done, "Command one-healthy", "the gate checks the GPU again")
+	assert.Empty(t, vms(append(done.withOp("replace"), done.withOp("create")...)))
+	w.requireGPUs("one-cp-1", 1)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +25,10 @@ import (
 
 var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")
 
-// previewsFolder holds previews of the real engine for the tests of internal/planguard, which have none.
+// previewsFolder has previews of the real engine for the tests of internal/planguard, which have no engine.
 const previewsFolder = project + "/internal/planguard/testdata"
 
-// previewJSON is what `pulumi preview --json` writes of a stack.
+// previewJSON returns what `pulumi preview --json` writes about a stack.
 func (w *world) previewJSON(stack string, format engine.Format, opts ...optpreview.Option) []byte {
 	w.t.Helper()
 
@@ -56,13 +57,13 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestPlanGuard judges what the real engine plans for changes of a running stack, in both forms of its JSON.
+// TestPlanGuard judges the real engine's plans for changes of a running stack, in both forms of its JSON.
 func TestPlanGuard(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(3, 2)}}
-	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 50}]"
+	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{clusterOne(3, 2)}}
+	s.Clusters[0].WorkerYAML = "extraDisks: [{sizeGiB: 50}]"
 	linked := func(yaml string) string {
 		return strings.Replace(yaml, "      kubernetesVersion:", "      clone: linked\n      kubernetesVersion:", 1)
 	}
@@ -110,7 +111,7 @@ func TestPlanGuard(t *testing.T) {
 				"delete one-general-2-vm: data disk virtio1 (50 GiB on local-lvm) is deleted with all that is on it",
 			},
 		},
-		{name: "workers lose their data disks", stack: changed(func(s *stack) { s.Clusters[0].Pins = "" }), failed: true},
+		{name: "workers lose their data disks", stack: changed(func(s *stack) { s.Clusters[0].WorkerYAML = "" }), failed: true},
 		{
 			name:  "a template is rebuilt below its linked clones",
 			file:  "template",
@@ -123,8 +124,8 @@ func TestPlanGuard(t *testing.T) {
 		{
 			name: "another cluster takes the place of this one",
 			stack: changed(func(s *stack) {
-				s.Clusters[0].Name, s.Clusters[0].FirstControlPlane, s.Clusters[0].FirstWork = "other", 2050, 3050
-				s.Clusters[0].FirstAddress, s.Clusters[0].FirstWorkerAddr, s.Clusters[0].VIP = 60, 70, 6
+				s.Clusters[0].Name, s.Clusters[0].FirstControlPlane, s.Clusters[0].FirstWorker = "other", 2050, 3050
+				s.Clusters[0].FirstAddress, s.Clusters[0].FirstWorkerAddress, s.Clusters[0].VIP = 60, 70, 6
 			}),
 			findings: []string{
 				"delete one-bootstrap: etcd is bootstrapped once", "delete one-cp-1-vm: ", "delete one-cp-2-vm: ",
@@ -152,25 +153,25 @@ func TestPlanGuard(t *testing.T) {
 			requireFindings(t, test.name+" ("+form+")", test.findings, findings)
 
 			if *updatePreviews && test.file != "" {
-				write(t, filepath.Join(previewsFolder, test.file+"."+form+".json.gz"), settled(output, w.network))
+				writeGzip(t, filepath.Join(previewsFolder, test.file+"."+form+".json.gz"), normalized(output, w.network))
 			}
 		}
 	}
 }
 
-// TestAClusterIsPreviewedAgain stops the lab, changes a machine and removes machines behind the state's back: what
-// follows from each is in the next preview.
+// TestAClusterIsPreviewedAgain restarts the lab, changes a machine and removes machines without Pulumi: the next
+// preview shows the consequences.
 func TestAClusterIsPreviewedAgain(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 1, 2)
-	w.restarts(t, s)
-	w.showsDrift(t, s)
-	w.showsWhatIsMissing(t, s)
+	w.restartLab(t, s)
+	w.requireDriftInPreview(t, s)
+	w.requireMissingInPreview(t, s)
 }
 
-// restarts stops the lab between two runs: the second one meets the first one's world.
-func (w *world) restarts(t *testing.T, s stack) {
+// restartLab closes and reopens the lab between two runs: the machines run again.
+func (w *world) restartLab(t *testing.T, s stack) {
 	t.Helper()
 	require.NoError(t, w.lab.Close())
 	require.NoError(t, w.tryOpen(server.Options{Speed: testSpeed, Hosts: 2}))
@@ -188,9 +189,9 @@ func (w *world) restarts(t *testing.T, s stack) {
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 }
 
-// showsDrift previews with a refresh, as `talos-proxmox drift` does: what the CLI says of plugins that it closed too
-// early is no difference and no failure.
-func (w *world) showsDrift(t *testing.T, s stack) {
+// requireDriftInPreview previews with a refresh, as `talos-proxmox drift` does: the CLI's messages about plugins that
+// it closed too early are neither a difference nor a failure.
+func (w *world) requireDriftInPreview(t *testing.T, s stack) {
 	t.Helper()
 
 	worker := w.machines()["one-general-1"]
@@ -205,7 +206,7 @@ func (w *world) showsDrift(t *testing.T, s stack) {
 
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
 			output := w.previewJSON(s.yaml(t), format, optpreview.Refresh())
-			if who == engine.StandIn {
+			if testProviders == engine.StandIn {
 				require.Contains(t, string(output), "exited prematurely", "the stand-ins are to be taken for crashed")
 			}
 
@@ -240,16 +241,12 @@ func requireFindings(t *testing.T, name string, want []string, findings []plangu
 	}
 
 	for _, beginning := range want {
-		found := false
-		for _, sentence := range got {
-			found = found || strings.HasPrefix(sentence, beginning)
-		}
-
+		found := slices.ContainsFunc(got, func(sentence string) bool { return strings.HasPrefix(sentence, beginning) })
 		assert.True(t, found, "%s: %q in\n%s", name, beginning, strings.Join(got, "\n"))
 	}
 }
 
-func write(t *testing.T, path string, content []byte) {
+func writeGzip(t *testing.T, path string, content []byte) {
 	t.Helper()
 
 	var packed bytes.Buffer
@@ -261,8 +258,8 @@ func write(t *testing.T, path string, content []byte) {
 	require.NoError(t, os.WriteFile(path, packed.Bytes(), 0o600))
 }
 
-// settled takes out what differs from lab to lab: its network and the keys of its hosts.
-func settled(output []byte, network string) []byte {
+// normalized replaces what differs from lab to lab: its network and its hosts' keys.
+func normalized(output []byte, network string) []byte {
 	output = bytes.ReplaceAll(output, []byte(network+"."), []byte("127.20."))
 
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U" // of stack prod
@@ -270,16 +267,16 @@ func settled(output []byte, network string) []byte {
 	return regexp.MustCompile(`ssh-ed25519 [A-Za-z0-9+/=]+`).ReplaceAll(output, []byte(key))
 }
 
-// TestAnotherProxmoxIsRefused asks one that has none of the stack's machines.
+// TestAnotherProxmoxIsRefused runs the stack against a Proxmox cluster that has none of its machines.
 func TestAnotherProxmoxIsRefused(t *testing.T) {
 	t.Parallel()
 
 	w, other := newWorld(t, testSpeed), newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	w.up(s.yaml(t))
 
 	own := w.lab
-	elsewhere := stack{Network: other.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
+	elsewhere := other.stack(1, 1).yaml(t)
 	w.lab, w.network = other.lab, other.network
 
 	const refused = "is another cluster than the one that the stack is on, nothing was changed"
@@ -301,8 +298,8 @@ func TestAnotherProxmoxIsRefused(t *testing.T) {
 	assert.Empty(t, w.up(s.yaml(t), optup.ExpectNoChanges()))
 }
 
-// showsWhatIsMissing removes machines, which the guard sees by what the refresh does not find.
-func (w *world) showsWhatIsMissing(t *testing.T, s stack) {
+// requireMissingInPreview removes machines: the guard sees them missing after the refresh.
+func (w *world) requireMissingInPreview(t *testing.T, s stack) {
 	t.Helper()
 
 	const missing = "the refresh found 1 of the stack's 3 machines"
@@ -314,8 +311,7 @@ func (w *world) showsWhatIsMissing(t *testing.T, s stack) {
 		{"one-general-1", nil},
 		{"one-general-2", []string{"create one-general-1-vm: " + missing, "create one-general-2-vm: " + missing}},
 	} {
-		vm, _ := w.lab.Data.VM(w.machines()[gone.machine])
-		w.remove(vm.Host, vm.ID)
+		w.removeVM(w.vm(gone.machine).ID)
 
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
 			parsed, err := planguard.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), format, optpreview.Refresh())))

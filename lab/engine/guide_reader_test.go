@@ -22,30 +22,29 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// reader is somebody who follows the guide in a clone of the project. Where the lab is not what the guide names, these
-// take its place, and nothing else:
+// reader follows the guide in a clone of the project. These replace what the lab does not have, and nothing else:
 //
-//   - The engine of Pulumi's up, preview and destroy is that of this test, because the CLI's language host for Go is
-//     not everywhere; it has the clone's stack file, with the lab's addresses, and the token that the reader stored.
-//     Policies judge the preview, as they do for the reader; an update with them has tests of its own, without event
-//     streams ([engine.Options]).
-//   - 10.0.0.2 is the lab's host, with its port of SSH.
+//   - The engine of Pulumi's up, preview and destroy is this test's, because the CLI's language host for Go is not
+//     installed everywhere; it has the clone's stack file, with the lab's addresses, and the token that the reader
+//     stored. Policies judge the preview, as they do for the reader; updates with policies have tests of their own,
+//     without event streams ([engine.Options]).
+//   - 10.0.0.2 is the lab's host, with its SSH port.
 //   - The repository at git.example.org is one on loopback: pushes reach its folder, and Flux reads it over HTTPS.
-//   - Charts are the lab's, packed from Go modules, the one of CRDs in the version that its module has.
-//   - What the reader is asked for comes on standard input.
-//   - make names what it would build: it is built.
+//   - Charts are the lab's, packed from Go modules, the one with CRDs in the version of its module.
+//   - Answers to prompts come on standard input.
+//   - make prints what it would build, since everything is built.
 type reader struct {
 	*testing.T
 
-	w     *world
-	git   *gitServer
-	clone string
-	home  string
-	env   []string
-	said  strings.Builder
+	w      *world
+	git    *gitServer
+	clone  string
+	home   string
+	env    []string
+	output strings.Builder
 }
 
-// guideShims are programs of the reader's machine by their paths.
+// guideShims are the programs of the reader's machine, by their paths.
 func (r *reader) guideShims(engineURL string) map[string]string {
 	connection, err := r.w.lab.Connection()
 	require.NoError(r, err)
@@ -99,7 +98,7 @@ func newReader(t *testing.T, w *world) *reader {
 	w.options.Stack = "gpu"
 
 	engines := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
-		text, err := r.run(strings.TrimPrefix(request.URL.Path, "/"))
+		text, err := r.runEngine(strings.TrimPrefix(request.URL.Path, "/"))
 		if err != nil {
 			answer.WriteHeader(http.StatusInternalServerError)
 
@@ -123,7 +122,7 @@ func newReader(t *testing.T, w *world) *reader {
 		scripttest.Program(t, path, content)
 	}
 
-	modules, err := exec.Command("go", "env", "GOMODCACHE").Output() // of whoever runs this, whose home is another
+	modules, err := exec.Command("go", "env", "GOMODCACHE").Output() // the reader has another home
 	require.NoError(t, err)
 
 	r.env = []string{
@@ -137,13 +136,13 @@ func newReader(t *testing.T, w *world) *reader {
 	return r
 }
 
-// cloneProject copies what the guide's commands need, and takes back the account that the lab has for the program: the
-// reader makes his own.
+// cloneProject copies what the guide's commands need, and removes the program's account from the lab: the reader
+// creates one.
 func (r *reader) cloneProject() {
 	require.NoError(r, os.MkdirAll(filepath.Join(r.clone, ".bin"), 0o700))
 	require.NoError(r, os.MkdirAll(filepath.Join(r.home, "bin"), 0o700))
 
-	for name, content := range r.git.files(project, "gitops", "Pulumi.yaml") {
+	for name, content := range r.git.trackedFiles(project, "gitops", "Pulumi.yaml") {
 		path := filepath.Join(r.clone, filepath.FromSlash(name))
 		require.NoError(r, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(r, os.WriteFile(path, []byte(content), 0o600))
@@ -164,8 +163,8 @@ func (r *reader) cloneProject() {
 	}
 }
 
-// onLab is the reader's stack file with the lab's charts and repository.
-func (r *reader) onLab(file []byte) []byte {
+// forLab returns the reader's stack file with the lab's charts and repository.
+func (r *reader) forLab(file []byte) []byte {
 	var content struct {
 		Config map[string]any `yaml:"config"`
 	}
@@ -192,8 +191,8 @@ func (r *reader) onLab(file []byte) []byte {
 	return file
 }
 
-// labOwn is what a file of the guide's tree says besides, for the lab's charts.
-func (r *reader) labOwn(name string) string {
+// labAdditions returns what the lab's charts need in a file of the guide's tree.
+func (r *reader) labAdditions(name string) string {
 	switch name {
 	case "gitops/clusters/gpu/settings.yaml":
 		return "  CHART_REPOSITORY: " + r.w.charts() + "\n"
@@ -210,40 +209,40 @@ func (r *reader) labOwn(name string) string {
 	return ""
 }
 
-// run has the engine do what a command of the guide asks for.
-func (r *reader) run(verb string) (said string, err error) {
+// runEngine performs a command of the guide with the engine.
+func (r *reader) runEngine(verb string) (output string, err error) {
 	file, err := os.ReadFile(filepath.Join(r.clone, "Pulumi.gpu.yaml"))
 	require.NoError(r, err)
 
-	file = r.onLab(file)
+	file = r.forLab(file)
 
 	stored := map[string]string{}
 	for _, key := range []string{"proxmoxve:apiToken", agePath, passwordPath} {
-		stored[key] = r.config(key)
+		stored[key] = r.storedValue(key)
 	}
 
 	r.w.configure = func(c *engine.Config) { maps.Copy(c.Secrets, stored) }
 
 	switch verb {
 	case "check":
-		return r.w.check(string(file))
+		return r.w.runCheck(string(file))
 	case "preview":
 		r.w.options.Policy.Pack = policyPack(r.T)
-		said = r.w.since(func() { _, err = r.w.preview(string(file), optpreview.SuppressOutputs()) })
+		output = r.w.outputOf(func() { _, err = r.w.preview(string(file), optpreview.SuppressOutputs()) })
 		r.w.options.Policy.Pack = ""
 	case "up":
-		said = r.w.since(func() { _, err = r.w.tryUp(r.Context(), string(file)) })
+		output = r.w.outputOf(func() { _, err = r.w.tryUp(r.Context(), string(file)) })
 	case "destroy":
-		said = r.w.since(func() { r.w.destroy(string(file)) })
+		output = r.w.outputOf(func() { r.w.destroy(string(file)) })
 	default:
 		err = fmt.Errorf("the guide's reader has no engine for %q", verb)
 	}
 
-	return said, err
+	return output, err
 }
 
-// config is what the reader stored.
-func (r *reader) config(key string) string {
+// storedValue returns a configuration value that the reader stored.
+func (r *reader) storedValue(key string) string {
 	//nolint:gosec // the clone's own program
 	cmd := exec.Command(filepath.Join(r.clone, ".bin", "pulumi"), "config", "get", "--path", key, "--stack", "gpu")
 	cmd.Dir, cmd.Env = r.clone, r.env

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// when does something once, as soon as the moment is reached.
+// when calls do once, as soon as the moment is reached.
 func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()) {
 	go func() {
 		for !reached(w) && ctx.Err() == nil {
@@ -34,22 +33,22 @@ func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()
 	}()
 }
 
-// killed runs an up that is killed at a moment, with its plugins or without them, and forgets that it ran, as nothing
-// of Pulumi's notes it either.
-func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) {
+// killedUp runs an up that is killed at a moment, with or without its plugins, and removes the lab's marker of the run:
+// Pulumi itself has none.
+func (w *world) killedUp(stack string, reached func(w *world) bool, plugins bool) {
 	w.t.Helper()
 
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 
-	w.when(ctx, reached, func() { w.kill(plugins) })
+	w.when(ctx, reached, func() { w.killEngine(plugins) })
 
 	_, err := w.tryUp(ctx, stack)
 	require.Error(w.t, err, "the run ended before it was killed")
 	w.forgetRun()
 }
 
-// forgetRun takes back the lab's note of a run that was killed, which nothing of Pulumi's takes.
+// forgetRun removes the lab's marker of a killed run, which Pulumi itself does not have.
 func (w *world) forgetRun() {
 	w.t.Helper()
 
@@ -59,10 +58,10 @@ func (w *world) forgetRun() {
 	}
 }
 
-// kill ends the Pulumi CLI without a chance to clean up, and with it, as a power cut does, the plugins that it has
-// started.
-func (w *world) kill(plugins bool) {
-	running := w.commands("pulumi")
+// killEngine kills the Pulumi CLI without a chance to clean up, and optionally, as a power cut does, the plugins that
+// it started.
+func (w *world) killEngine(plugins bool) {
+	running := w.processes("pulumi")
 	assert.NotEmpty(w.t, running, "no engine runs")
 
 	for _, pid := range slices.Clone(running) {
@@ -70,7 +69,7 @@ func (w *world) kill(plugins bool) {
 		assert.NoError(w.t, err)
 
 		for _, thread := range threads {
-			children, _ := os.ReadFile(thread) // a thread that has ended has none
+			children, _ := os.ReadFile(thread) // none if the thread has ended
 
 			for _, child := range strings.Fields(string(children)) {
 				if id, err := strconv.Atoi(child); plugins && assert.NoError(w.t, err) {
@@ -80,11 +79,11 @@ func (w *world) kill(plugins bool) {
 		}
 	}
 
-	w.killAll(running)
+	w.killProcesses(running)
 }
 
-// killAll kills processes, which may have ended by themselves.
-func (w *world) killAll(running []int) {
+// killProcesses kills processes, which may have ended by themselves.
+func (w *world) killProcesses(running []int) {
 	for _, pid := range running {
 		if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
 			assert.NoError(w.t, err, pid)
@@ -92,8 +91,8 @@ func (w *world) killAll(running []int) {
 	}
 }
 
-// environment is a user's own, who works with the stack by plain commands.
-func (w *world) environment() []string {
+// userEnvironment is the environment of a user who works with the stack by plain commands.
+func (w *world) userEnvironment() []string {
 	w.t.Helper()
 
 	connection, err := w.lab.Connection()
@@ -105,46 +104,49 @@ func (w *world) environment() []string {
 		"PULUMI_SKIP_UPDATE_CHECK=true")
 }
 
-// command is talos-proxmox as a user of the stack calls it.
+// command returns talos-proxmox as a user of the stack calls it.
 func (w *world) command(arguments ...string) *exec.Cmd {
 	w.t.Helper()
 
-	program := built("talos-proxmox")
+	program := toolPath("talos-proxmox")
 	require.FileExists(w.t, program, "`make tools` builds it")
 
 	folder := filepath.Join(w.dir, "work")
 	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", folder,
 		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
-	cmd.Dir, cmd.Env = folder, w.environment()
+	cmd.Dir, cmd.Env = folder, w.userEnvironment()
 
 	return cmd
 }
 
-// recover runs `talos-proxmox recover`, and returns what it said.
+// runCommand runs talos-proxmox, and returns its output, which it adds to that of the runs.
+func (w *world) runCommand(arguments ...string) (string, error) {
+	w.t.Helper()
+
+	cmd := w.command(arguments...)
+	out, err := cmd.CombinedOutput()
+	_, _ = w.Write(out)
+
+	return string(out), err
+}
+
+// recover runs `talos-proxmox recover`, and returns its output.
 func (w *world) recover() string {
 	w.t.Helper()
 
-	said, err := w.tryRecover("--yes")
-	require.NoError(w.t, err, said)
+	output, err := w.tryRecover("--yes")
+	require.NoError(w.t, err, output)
 
-	return said
+	return output
 }
 
 func (w *world) tryRecover(flags ...string) (string, error) {
 	w.t.Helper()
 
-	cmd := w.command(append([]string{"recover", w.options.Stack}, flags...)...)
-
-	var said bytes.Buffer
-
-	cmd.Stdout, cmd.Stderr = &said, &said
-	err := cmd.Run()
-	_, _ = w.Write(said.Bytes())
-
-	return said.String(), err
+	return w.runCommand(append([]string{"recover", w.options.Stack}, flags...)...)
 }
 
-// requireRecovered checks that nothing of the killed run is left but what its state knows.
+// requireRecovered checks that the killed run left only what its state has.
 func (w *world) requireRecovered(stack string) {
 	w.t.Helper()
 
@@ -155,33 +157,25 @@ func (w *world) requireRecovered(stack string) {
 		assert.Contains(w.t, state, fmt.Sprintf(`"id":"%d"`, vmid), "VM %d %s is not in the state", vmid, name)
 	}
 
-	assert.Empty(w.t, w.plugins(), "plugins that work on")
+	assert.Empty(w.t, w.plugins(), "plugins still run")
 }
 
-// plugins are the plugins that run for this world.
+// plugins returns the command lines of the plugins that run for this world.
 func (w *world) plugins() []string {
 	var running []string
 
-	folders, err := filepath.Glob("/proc/[0-9]*/cwd")
-	require.NoError(w.t, err)
-
-	for _, folder := range folders {
-		if in, err := os.Readlink(folder); err != nil || in != filepath.Join(w.dir, "work") {
-			continue
-		}
-
-		line, _ := os.ReadFile(filepath.Join(filepath.Dir(folder), "cmdline"))
-		if strings.Contains(string(line), "pulumi-resource-") {
-			running = append(running, strings.ReplaceAll(string(line), "\x00", " "))
+	for _, words := range w.commandLines() {
+		if line := strings.Join(words, " "); strings.Contains(line, "pulumi-resource-") {
+			running = append(running, line)
 		}
 	}
 
 	return running
 }
 
-// requireWhole checks that a stack with one control plane and two workers is there once and in full, and can be
-// removed.
-func (w *world) requireWhole(stack string) {
+// requireComplete checks that a stack with one control plane and two workers exists once and in full, and can be
+// destroyed.
+func (w *world) requireComplete(stack string) {
 	w.t.Helper()
 
 	assert.Equal(w.t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000, "one-general-2": 3001}, w.machines())
@@ -190,4 +184,46 @@ func (w *world) requireWhole(stack string) {
 	w.up(stack, optup.ExpectNoChanges())
 	w.destroy(stack)
 	w.requireEmpty()
+}
+
+// commandLines returns the command lines of the processes that this world's runs have started, by PID.
+func (w *world) commandLines() map[int][]string {
+	lines := map[int][]string{}
+
+	folders, err := filepath.Glob("/proc/[0-9]*/cwd")
+	assert.NoError(w.t, err)
+
+	for _, folder := range folders {
+		if target, err := os.Readlink(folder); err != nil || target != filepath.Join(w.dir, "work") {
+			continue
+		}
+
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(folder), "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(folder))); err == nil {
+			lines[pid] = strings.Split(string(line), "\x00")
+		}
+	}
+
+	return lines
+}
+
+// processes returns the PIDs of a program that this world's runs have started; of these verbs, where some are named.
+func (w *world) processes(program string, verbs ...string) []int {
+	var found []int
+
+	for pid, words := range w.commandLines() {
+		if filepath.Base(words[0]) == program &&
+			(len(verbs) == 0 || slices.Contains(verbs, words[min(1, len(words)-1)])) {
+			found = append(found, pid)
+		}
+	}
+
+	return found
+}
+
+// killProgram kills a program's processes without a chance to clean up.
+func (w *world) killProgram(program string, verbs ...string) {
+	found := w.processes(program, verbs...)
+	assert.NotEmpty(w.t, found, program)
+	w.killProcesses(found)
 }

@@ -11,16 +11,16 @@ import (
 
 // cluster is one cluster of a test's stack file.
 type cluster struct {
-	Name                          string
-	ControlPlanes, Workers        int
-	FirstControlPlane, FirstWork  int // VMIDs
-	FirstAddress, FirstWorkerAddr int // last byte
-	VIP                           int // last byte; 0 = none
-	Addressing                    string
-	WorkerMemory, WorkerDisk      int
-	Pins                          string // more YAML of the worker pool
-	ControlPlaneOn                string // the control planes' host; empty = any
-	BootstrapEmpty                string
+	Name                             string
+	ControlPlanes, Workers           int
+	FirstControlPlane, FirstWorker   int // VMIDs
+	FirstAddress, FirstWorkerAddress int // last byte
+	VIP                              int // last byte; 0 = none
+	Addressing                       string
+	WorkerMemory, WorkerDisk         int
+	WorkerYAML                       string // more YAML of the worker pool
+	ControlPlaneHost                 string // the control planes' host; empty = any
+	BootstrapEmpty                   string
 }
 
 // stack is a test's stack file.
@@ -35,7 +35,7 @@ type stack struct {
 	Clusters []cluster
 }
 
-// yaml writes the stack file.
+// yaml renders the stack file.
 func (s stack) yaml(t testing.TB) string {
 	t.Helper()
 
@@ -93,27 +93,32 @@ var stackTemplate = template.Must(template.New("stack").Parse(`config:
 {{- if .VIP}}
         vip: {{$.Network}}.1.{{.VIP}}
 {{- end}}
-      controlPlane: {count: {{.ControlPlanes}}, cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: {{.FirstControlPlane}}, firstAddress: {{$.Network}}.1.{{.FirstAddress}}{{with .ControlPlaneOn}}, hosts: [{{.}}]{{end}}}
+      controlPlane: {count: {{.ControlPlanes}}, cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: {{.FirstControlPlane}}, firstAddress: {{$.Network}}.1.{{.FirstAddress}}{{with .ControlPlaneHost}}, hosts: [{{.}}]{{end}}}
       workers:
         - name: general
           count: {{.Workers}}
           cores: 2
           memoryMiB: {{.WorkerMemory}}
           diskGiB: {{.WorkerDisk}}
-          firstVmid: {{.FirstWork}}
-          firstAddress: {{$.Network}}.1.{{.FirstWorkerAddr}}
-{{- if .Pins}}
-          {{.Pins}}
+          firstVmid: {{.FirstWorker}}
+          firstAddress: {{$.Network}}.1.{{.FirstWorkerAddress}}
+{{- if .WorkerYAML}}
+          {{.WorkerYAML}}
 {{- end}}
 {{- end}}
 `))
 
-// one returns the cluster that most tests begin with.
-func one(controlPlanes, workers int) cluster {
+// clusterOne is the cluster of most tests.
+func clusterOne(controlPlanes, workers int) cluster {
 	return cluster{
 		Name: "one", ControlPlanes: controlPlanes, Workers: workers,
-		FirstControlPlane: 2000, FirstWork: 3000, FirstAddress: 10, FirstWorkerAddr: 20, VIP: 5,
+		FirstControlPlane: 2000, FirstWorker: 3000, FirstAddress: 10, FirstWorkerAddress: 20, VIP: 5,
 	}
+}
+
+// stack returns the stack file of cluster one.
+func (w *world) stack(controlPlanes, workers int) stack {
+	return stack{Network: w.network, Clusters: []cluster{clusterOne(controlPlanes, workers)}}
 }
 
 // upOne brings up cluster one, and returns its stack file.
@@ -121,7 +126,7 @@ func upOne(t testing.TB, controlPlanes, workers int) (*world, stack) {
 	t.Helper()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(controlPlanes, workers)}}
+	s := w.stack(controlPlanes, workers)
 	w.up(s.yaml(t))
 
 	return w, s

@@ -20,7 +20,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,14 +31,14 @@ import (
 // testSpeed lets modelled minutes pass in seconds.
 const testSpeed = 100
 
-// project is the repository's root, where Pulumi.yaml lies.
+// project is the repository's root.
 const project = "../.."
 
-// networks hands every lab of this package a loopback network, from 127.100 to 127.179; those that another lab uses are
-// passed over.
+// networks gives every lab of this package a loopback network from 127.100 to 127.179, and skips those that another lab
+// uses.
 var networks atomic.Int32
 
-// world is a lab of a test and what its engine runs have said.
+// world is a test's lab, with the engine that runs on it and its output.
 type world struct {
 	t       testing.TB
 	dir     string
@@ -50,17 +49,17 @@ type world struct {
 	configure func(c *engine.Config)
 	// trusted are authorities, as PEM, that runs trust beside the lab's.
 	trusted []byte
-	// swapped gives the first two hosts each other's address and host key, as someone does who took one for the other.
-	swapped bool
+	// swappedHosts gives the first two hosts each other's address and host key, as a user does who confuses them.
+	swappedHosts bool
 	// path is the PATH of the user's own commands; empty = this process's.
 	path string
 
-	// last is the engine of the last up, and known are its outputs once someone has asked.
-	last  *engine.Engine
-	known auto.OutputMap
+	// lastEngine is the engine of the last up, and lastOutputs caches its outputs.
+	lastEngine  *engine.Engine
+	lastOutputs auto.OutputMap
 
 	mu     sync.Mutex
-	output bytes.Buffer
+	log    bytes.Buffer
 	events bytes.Buffer // every event of every run, as JSON
 	times  *stopwatch   // of the last up
 }
@@ -109,7 +108,7 @@ func openWorld(t testing.TB, o server.Options) *world {
 		Project:   project,
 		Stack:     "lab",
 		Speed:     o.Speed,
-		Providers: who,
+		Providers: testProviders,
 		CLI:       cli,
 		TalosOps:  talosops,
 		Out:       w,
@@ -119,15 +118,15 @@ func openWorld(t testing.TB, o server.Options) *world {
 	return w
 }
 
-// serviceAccountKey is made once for all tests.
+// serviceAccountKey is generated once for all tests.
 var serviceAccountKey = sync.OnceValues(func() (*x509.RSAKey, error) { return x509.NewRSAKey() })
 
-// findCLI asks the CLI for its version once for all tests.
+// findCLI finds the CLI once for all tests.
 var findCLI = sync.OnceValues(func() (engine.CLI, error) {
 	return engine.FindCLI(context.Background(), project)
 })
 
-// tryOpen opens the lab of the world's folder; one that does not open leaves the world with the one before.
+// tryOpen opens the lab in the world's folder; if that fails, the world keeps its former lab.
 func (w *world) tryOpen(o server.Options) error {
 	o.Dir, o.Network = w.dir, w.network
 
@@ -139,19 +138,19 @@ func (w *world) tryOpen(o server.Options) error {
 	return err
 }
 
-// Write gathers everything the CLI says.
+// Write collects the CLI's output.
 func (w *world) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return w.output.Write(p)
+	return w.log.Write(p)
 }
 
-func (w *world) said() string {
+func (w *world) output() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return w.output.String()
+	return w.log.String()
 }
 
 // engine prepares a run of the stack; the caller closes it.
@@ -161,7 +160,7 @@ func (w *world) engine(stack string) *engine.Engine {
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
 
-	if hosts := connection.Hosts; w.swapped {
+	if hosts := connection.Hosts; w.swappedHosts {
 		hosts[0].Name, hosts[1].Name = hosts[1].Name, hosts[0].Name
 	}
 
@@ -189,7 +188,7 @@ func (w *world) engine(stack string) *engine.Engine {
 	return e
 }
 
-// trust returns a file with the lab's authority and those that the world trusts beside it.
+// trust returns a file with the lab's authority and those of the world.
 func (w *world) trust(file string) string {
 	w.t.Helper()
 
@@ -202,14 +201,14 @@ func (w *world) trust(file string) string {
 	return both
 }
 
-// steps are what a run did: operation by resource name, without what stayed the same.
+// steps are the operations of a run by resource name, without unchanged resources.
 type steps map[string]string
 
 // opFailed is the operation of a step that failed.
 const opFailed = "failed"
 
-// named returns the names of the resources with this operation, sorted.
-func (s steps) named(op string) []string {
+// withOp returns the names of the resources with this operation, sorted.
+func (s steps) withOp(op string) []string {
 	var names []string
 
 	for name, o := range s {
@@ -223,9 +222,9 @@ func (s steps) named(op string) []string {
 	return names
 }
 
-// watch collects the steps of a run from the engine's events, until the returned function is called after the run's
-// end. Then no event is under way: the stream takes one at a time, and the Automation API returns when its receiver has
-// ended. A run that never began leaves the stream open.
+// watch collects the steps of a run from the engine's events; the returned function returns them after the run's end.
+// Then no event is pending: the stream takes one at a time, and the Automation API returns when its receiver has ended.
+// A run that never began leaves the stream open.
 func (w *world) watch() (chan events.EngineEvent, func() steps) {
 	ch, ended, done := make(chan events.EngineEvent), make(chan struct{}), make(chan steps)
 
@@ -257,7 +256,7 @@ func (w *world) watch() (chan events.EngineEvent, func() steps) {
 	}
 }
 
-// collect notes an event, and its step.
+// collect records an event and its step.
 func (w *world) collect(collected steps, event events.EngineEvent) {
 	line, err := json.Marshal(event)
 	assert.NoError(w.t, err)
@@ -266,7 +265,7 @@ func (w *world) collect(collected steps, event events.EngineEvent) {
 	w.events.Write(line)
 
 	if w.times != nil {
-		w.times.see(event)
+		w.times.record(event)
 	}
 
 	w.mu.Unlock()
@@ -280,7 +279,7 @@ func (w *world) collect(collected steps, event events.EngineEvent) {
 	}
 }
 
-// urnKey is the last type of a URN without its package path, and the name: VirtualMachine lab-cp-1.
+// urnKey returns the last type of a URN without its package path, and the name: VirtualMachine lab-cp-1.
 func urnKey(urn string) string {
 	parts := strings.Split(urn, "::")
 	kind := parts[len(parts)-2]
@@ -292,7 +291,7 @@ func (w *world) up(stack string, opts ...optup.Option) steps {
 	w.t.Helper()
 
 	done, err := w.tryUp(w.t.Context(), stack, opts...)
-	require.NoError(w.t, err, w.said())
+	require.NoError(w.t, err, w.output())
 
 	return done
 }
@@ -303,7 +302,7 @@ func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (
 	e := w.engine(stack)
 	defer e.Close()
 
-	w.last, w.known, w.times = e, nil, newStopwatch()
+	w.lastEngine, w.lastOutputs, w.times = e, nil, newStopwatch()
 
 	ch, collected := w.watch()
 	err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)
@@ -311,18 +310,18 @@ func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (
 	return collected(), err
 }
 
-// outputs are the stack's after the last up.
+// outputs returns the stack's outputs after the last up.
 func (w *world) outputs() auto.OutputMap {
 	w.t.Helper()
 
-	if w.known == nil {
-		outputs, err := w.last.Outputs(w.t.Context())
+	if w.lastOutputs == nil {
+		outputs, err := w.lastEngine.Outputs(w.t.Context())
 		require.NoError(w.t, err)
 
-		w.known = outputs
+		w.lastOutputs = outputs
 	}
 
-	return w.known
+	return w.lastOutputs
 }
 
 func (w *world) preview(stack string, opts ...optpreview.Option) (auto.PreviewResult, error) {
@@ -342,7 +341,7 @@ func (w *world) refresh(stack string) steps {
 
 	ch, collected := w.watch()
 	_, err := e.Refresh(w.t.Context(), optrefresh.EventStreams(ch))
-	require.NoError(w.t, err, w.said())
+	require.NoError(w.t, err, w.output())
 
 	return collected()
 }
@@ -354,11 +353,11 @@ func (w *world) destroy(stack string) {
 	defer e.Close()
 
 	_, err := e.Destroy(w.t.Context(), optdestroy.EventStreams())
-	require.NoError(w.t, err, w.said())
+	require.NoError(w.t, err, w.output())
 }
 
-// state is the stack's state as the Automation API exports it, with secrets in plain text: what lies in the backend is
-// in written.
+// state returns the stack's state as the Automation API exports it, with secrets in plain text; writtenFiles has what
+// is in the backend.
 func (w *world) state(stack string) string {
 	w.t.Helper()
 
@@ -376,18 +375,7 @@ func (w *world) state(stack string) string {
 	return string(b)
 }
 
-// setState imports a state.
-func (w *world) setState(stack string, state apitype.UntypedDeployment) {
-	w.t.Helper()
-
-	e := w.engine(stack)
-	defer e.Close()
-
-	current := e.Stack()
-	require.NoError(w.t, current.Import(w.t.Context(), state))
-}
-
-// vmNames are the VMs of the data centre that are not templates, by name with their VMID and power.
+// machines returns the VMIDs of the VMs that are not templates, by name.
 func (w *world) machines() map[string]int {
 	names := map[string]int{}
 
@@ -398,4 +386,23 @@ func (w *world) machines() map[string]int {
 	}
 
 	return names
+}
+
+// outputOf returns what the CLI prints while run runs.
+func (w *world) outputOf(run func()) string {
+	before := len(w.output())
+
+	run()
+
+	return w.output()[before:]
+}
+
+// previewOutput returns the output of a preview, which has to succeed.
+func (w *world) previewOutput(stack string) string {
+	w.t.Helper()
+
+	return w.outputOf(func() {
+		_, err := w.preview(stack)
+		require.NoError(w.t, err, w.output())
+	})
 }

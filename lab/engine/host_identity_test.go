@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSwappedAddressesChangeNothing states the addresses of two hosts the wrong way round: hosts that are asked are
-// named in the preview already, both; of hosts that are not asked, the script that would build a template refuses.
-// Neither host is changed, and the right addresses complete the job.
+// TestSwappedAddressesChangeNothing swaps the addresses of two hosts. If the hosts are prepared, the preview names
+// both; if not, the script that would build a template refuses. Neither host is changed, and the right addresses
+// complete the job.
 func TestSwappedAddressesChangeNothing(t *testing.T) {
 	t.Parallel()
 
@@ -29,48 +29,34 @@ func TestSwappedAddressesChangeNothing(t *testing.T) {
 	}
 	before := contents()
 
-	w.swapped = true
+	w.swappedHosts = true
 
-	asked := w.prepared(t, ", prep: {}", ", prep: {}")
-	for _, run := range []func() error{
-		func() error {
-			_, err := w.preview(asked)
-
-			return err
-		},
-		func() error {
-			_, err := w.tryUp(t.Context(), asked)
-
-			return err
-		},
-	} {
-		said := len(w.said())
-
-		require.Error(t, run())
+	prepared := w.stackWithPrep(t, ", prep: {}", ", prep: {}")
+	for _, output := range []string{w.failedPreview(prepared), w.failedUp(prepared)} {
 		assert.Contains(
-			t, w.said()[said:],
+			t, output,
 			"hosts[0].address: "+second+
 				" is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2",
 		)
 		assert.Contains(
-			t, w.said()[said:],
+			t, output,
 			"hosts[1].address: "+first+
 				" is not pve2: the own name of the host that answers there is pve1, and Proxmox VE knows it as pve1",
 		)
 	}
 
-	plain := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
+	plain := w.stack(1, 1).yaml(t)
 
 	_, err := w.tryUp(t.Context(), plain)
 	require.Error(t, err)
 	assert.Contains(
-		t, w.said(),
+		t, w.output(),
 		"this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it",
 	)
 	assert.Empty(t, w.lab.Data.VMs(), "neither templates nor machines")
 	assert.Equal(t, before, contents())
 
-	w.swapped = false
+	w.swappedHosts = false
 	w.up(plain)
 	w.requireRunning(2)
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
@@ -18,12 +17,11 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// prepared is a stack file whose hosts are prepared: text for pve1 and pve2 behind their addresses, and one control
-// plane on pve2.
-func (w *world) prepared(t *testing.T, pve1, pve2 string) string {
+// stackWithPrep is a stack file with YAML behind the addresses of pve1 and pve2, and one control plane on pve2.
+func (w *world) stackWithPrep(t *testing.T, pve1, pve2 string) string {
 	t.Helper()
 
-	c := one(1, 0)
+	c := clusterOne(1, 0)
 	c.VIP = 0
 	text := stack{Network: w.network, Clusters: []cluster{c}}.yaml(t)
 	text = strings.Replace(text, ".0.11}", ".0.11"+pve1+"}", 1)
@@ -32,7 +30,7 @@ func (w *world) prepared(t *testing.T, pve1, pve2 string) string {
 	return strings.Replace(text, "controlPlane: {", "controlPlane: {hosts: [pve2], ", 1)
 }
 
-const wholePrep = ", prep: {zfsArcMaxGiB: 8, repositories: no-subscription}, gpus: [{name: rtx4000, pci: '01:00', generation: ada}]"
+const fullPrep = ", prep: {zfsArcMaxGiB: 8, repositories: no-subscription}, gpus: [{name: rtx4000, pci: '01:00', generation: ada}]"
 
 func (w *world) hostFile(host, name string) string {
 	return filepath.Join(w.dir, "hosts", host, filepath.FromSlash(name))
@@ -64,7 +62,7 @@ func (w *world) reboot(host string) {
 	}, within, 50*time.Millisecond)
 }
 
-// awaitHost waits until a host that reboots answers again.
+// awaitHost waits until a rebooting host answers again.
 func (w *world) awaitHost(host string) {
 	w.t.Helper()
 
@@ -84,25 +82,25 @@ func (w *world) awaitTasks() {
 	}, within, 50*time.Millisecond)
 }
 
-// hostOutput is what the stack says of a host.
-func hostOutput(t *testing.T, outputs auto.OutputMap, host string) map[string]any {
-	t.Helper()
+// hostOutput returns the stack's output about a host.
+func (w *world) hostOutput(name string) map[string]any {
+	w.t.Helper()
 
-	hosts, ok := outputs["hosts"].Value.(map[string]any)
-	require.True(t, ok, "%v", outputs["hosts"].Value)
+	hosts, ok := w.outputs()["hosts"].Value.(map[string]any)
+	require.True(w.t, ok, "%v", w.outputs()["hosts"].Value)
 
-	of, ok := hosts[host].(map[string]any)
-	require.True(t, ok, "%v", hosts)
+	host, ok := hosts[name].(map[string]any)
+	require.True(w.t, ok, "%v", hosts)
 
-	return of
+	return host
 }
 
-// TestHostPreparation takes a host from its installation through preparation, a reboot, a hand edit and removal.
+// TestHostPreparation takes a host from its installation through preparation, a reboot, a manual edit and removal.
 func TestHostPreparation(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	plain, prepared := w.prepared(t, "", ""), w.prepared(t, wholePrep, ", prep: {}")
+	plain, prepared := w.stackWithPrep(t, "", ""), w.stackWithPrep(t, fullPrep, ", prep: {}")
 	files := []string{
 		"etc/kernel/cmdline", "etc/default/grub", "etc/modprobe.d/vfio.conf", "etc/modprobe.d/zfs.conf",
 		"etc/modprobe.d/blacklist-gpu.conf",
@@ -120,23 +118,23 @@ func TestHostPreparation(t *testing.T) {
 		}
 	}
 
-	// Fresh: prepared, and what a reboot has to complete is reported. No machine uses the GPU, so that nothing fails.
+	// Fresh: prepared, and the report says what needs a reboot. No machine uses the GPU, so that nothing fails.
 	done := w.up(prepared)
 	assert.Equal(
 		t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"},
-		done.named("create"),
+		done.withOp("create"),
 	)
 	assert.Contains(t, w.readHost("pve1", "etc/kernel/cmdline"), " iommu=pt\n")
 	assert.Contains(t, w.readHost("pve2", "etc/default/grub"), `GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt"`)
 	assert.Equal(t, "8589934592\n", w.readHost("pve1", "sys/module/zfs/parameters/zfs_arc_max"))
-	of := hostOutput(t, w.outputs(), "pve1")
-	assert.Equal(t, true, of["rebootRequired"])
-	assert.Contains(t, of["report"], "a reboot has to complete: 0000:01:00.0 is bound to nouveau")
-	assert.Contains(t, of["changedFiles"], "/etc/kernel/cmdline")
+	report := w.hostOutput("pve1")
+	assert.Equal(t, true, report["rebootRequired"])
+	assert.Contains(t, report["report"], "a reboot has to complete: 0000:01:00.0 is bound to nouveau")
+	assert.Contains(t, report["changedFiles"], "/etc/kernel/cmdline")
 
-	// Unchanged, although the reboot is still to come.
+	// Unchanged, although the reboot is pending.
 	_, err := w.preview(prepared, optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 	done = w.up(prepared, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
@@ -144,11 +142,12 @@ func TestHostPreparation(t *testing.T) {
 
 	done = w.up(prepared, optup.ExpectNoChanges())
 	assert.Empty(t, done)
-	of = hostOutput(t, w.outputs(), "pve1")
-	assert.Equal(t, false, of["rebootRequired"])
-	assert.Contains(t, fmt.Sprint(of["report"]), "IOMMU group 13, alone in it, bound to vfio-pci")
 
-	// A file is changed manually: the preview shows it, up repairs it, the next one has nothing to do.
+	report = w.hostOutput("pve1")
+	assert.Equal(t, false, report["rebootRequired"])
+	assert.Contains(t, fmt.Sprint(report["report"]), "IOMMU group 13, alone in it, bound to vfio-pci")
+
+	// A manual change of a file: the preview shows it, up repairs it, and the next up has nothing to do.
 	require.NoError(
 		t, os.WriteFile(w.hostFile("pve1", "etc/modprobe.d/zfs.conf"), []byte("options zfs zfs_arc_max=1\n"), 0o600),
 	)
@@ -156,19 +155,19 @@ func TestHostPreparation(t *testing.T) {
 	shown, err := w.preview(prepared)
 	require.NoError(t, err)
 	assert.Equal(t, 1, shown.ChangeSummary["update"])
-	assert.Contains(t, w.said(), "hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf")
+	assert.Contains(t, w.output(), "hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf")
 
 	done = w.up(prepared)
-	assert.Equal(t, []string{"Command pve1-apply"}, done.named("update"))
+	assert.Equal(t, []string{"Command pve1-apply"}, done.withOp("update"))
 	assert.Contains(t, w.readHost("pve1", "etc/modprobe.d/zfs.conf"), "\noptions zfs zfs_arc_max=8589934592\n")
 	done = w.up(prepared, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
-	// Taken away: every file as it was, the hand edit included.
+	// Without preparation every file is as before, the manual edit included.
 	done = w.up(plain)
 	assert.Equal(
 		t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"},
-		done.named("delete"),
+		done.withOp("delete"),
 	)
 
 	before["pve1 etc/modprobe.d/zfs.conf"] = "options zfs zfs_arc_max=1\n"

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestStacksOfOneHostShareNoImage has two stacks with the same image on one host: neither deletes or downloads what the
-// other's machines boot from.
+// TestStacksOfOneHostShareNoImage has two stacks with the same image on one host: neither deletes or downloads the file
+// that the other's machines boot from.
 func TestStacksOfOneHostShareNoImage(t *testing.T) {
 	t.Parallel()
 
@@ -25,26 +25,26 @@ func TestStacksOfOneHostShareNoImage(t *testing.T) {
 		return stack{Network: w.network, Source: "iso", OneHost: true, Clusters: []cluster{of}}.yaml(t)
 	}
 	other := cluster{
-		Name: "two", ControlPlanes: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70,
+		Name: "two", ControlPlanes: 1, FirstControlPlane: 2100, FirstWorker: 3100, FirstAddress: 60, FirstWorkerAddress: 70,
 	}
 
-	w.up(as("lab", one(1, 0)))
+	w.up(as("lab", clusterOne(1, 0)))
 	w.up(as("other", other))
 	assert.False(
-		t, w.taskEnded("download", "refusing to override existing file"), "the second stack downloads its own file",
+		t, w.hasFinishedTask("download", "refusing to override existing file"), "the second stack downloads its own file",
 	)
 
 	w.destroy(as("other", other))
 
-	first := as("lab", one(1, 0))
+	first := as("lab", clusterOne(1, 0))
 	assert.Empty(t, w.refresh(first), "the first stack's file is still there")
 	w.up(first, optup.ExpectNoChanges())
 	w.requireRunning(1)
 }
 
-// TestAnImageKeepsTheNameItWasDownloadedBy: a stack whose file was downloaded when files had no stack in their names
-// sees no change.
-func TestAnImageKeepsTheNameItWasDownloadedBy(t *testing.T) {
+// TestImagesKeepTheirFileNames: a stack that downloaded its image when file names did not have the stack's name sees no
+// change.
+func TestImagesKeepTheirFileNames(t *testing.T) {
 	t.Parallel()
 
 	for _, source := range []string{"image", "iso"} {
@@ -52,9 +52,9 @@ func TestAnImageKeepsTheNameItWasDownloadedBy(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed)
-			s := stack{Network: w.network, Source: source, OneHost: true, Clusters: []cluster{one(1, 0)}}
+			s := stack{Network: w.network, Source: source, OneHost: true, Clusters: []cluster{clusterOne(1, 0)}}
 
-			w.options.Program = formerNames
+			w.options.Program = withFormerNames
 			w.up(s.yaml(t))
 			assert.True(t, strings.Contains(w.state(s.yaml(t)), "nocloud-amd64.i"), "the former name")
 
@@ -65,8 +65,8 @@ func TestAnImageKeepsTheNameItWasDownloadedBy(t *testing.T) {
 	}
 }
 
-// formerNames is the program with the names that images had.
-func formerNames(ctx *pulumi.Context) error {
+// withFormerNames is the program with the former file names of images.
+func withFormerNames(ctx *pulumi.Context) error {
 	err := ctx.RegisterStackTransformation(
 		func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
 			if file, ok := args.Props.(*download.FileArgs); ok {

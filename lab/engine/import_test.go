@@ -14,50 +14,49 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/lab/datacentre"
-	"talos-proxmox/stacks"
 )
 
-// TestImport is docs/migration.md: a stack takes over machines that run. They keep their disks and their etcd, and
+// TestImport is docs/migration.md: a stack takes over running machines. They keep their disks and their etcd, and
 // restart once, in turn.
 func TestImport(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.languageHostOnPath()
+	w.putLanguageHostOnPath()
 
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s := w.stack(3, 1)
 	file := func() string { return withoutAgents(s.yaml(t)) }
 	w.up(file())
 
-	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
-	before, members := w.identities(), w.etcdIDs()
+	secrets := w.secretsBundle(w.talosconfig(), w.network+".1.10")
+	before, members := w.machineIdentities(), w.etcdMembers()
 
-	w.madeByTerraform()
+	w.forgetOwnership()
 
-	s.Template = 950 // there are templates at the default
+	s.Template = 950 // the default has templates
 
 	out, err := w.preview(file())
 	require.Error(t, err, out.StdOut)
-	assert.Contains(t, w.said(), "VM 2000 is one-cp-1 on "+w.hostOf(2000)+", and no stack made it")
-	assert.Contains(t, w.said(), "talos-proxmox import "+w.options.Stack)
+	assert.Contains(t, w.output(), "VM 2000 is one-cp-1 on "+w.hostOf(2000)+", and no stack made it")
+	assert.Contains(t, w.output(), "talos-proxmox import "+w.options.Stack)
 
-	// A machine that only has the VMID is another one.
-	w.describe(3000, datacentre.Config{"name": "someone-elses"})
+	// A machine with the VMID and another name is not the planned one.
+	w.setVMConfig(3000, datacentre.Config{"name": "someone-elses"})
 
-	_, said, status := w.program("import", w.options.Stack, "one="+secrets)
+	_, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
 	require.NotZero(t, status)
-	assert.Contains(t, said, "one-general-1 is planned with VMID 3000, and on Proxmox that is someone-elses")
+	assert.Contains(t, got, "one-general-1 is planned with VMID 3000, and on Proxmox that is someone-elses")
 	assert.NotContains(t, w.state(file()), "one-cp-1-vm")
 
-	w.describe(3000, datacentre.Config{"name": "one-general-1"})
+	w.setVMConfig(3000, datacentre.Config{"name": "one-general-1"})
 
-	added, said, status := w.program("import", w.options.Stack, "one="+secrets)
-	require.Zero(t, status, said)
+	added, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, got)
 	assert.Contains(t, added, "one-secrets, one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm")
 
-	_, said, status = w.program("import", w.options.Stack, "one="+secrets)
+	_, got, status = w.commandOutput("import", w.options.Stack, "one="+secrets)
 	assert.NotZero(t, status)
-	assert.Contains(t, said, "there is nothing to import")
+	assert.Contains(t, got, "there is nothing to import")
 
 	bundle, err := os.ReadFile(secrets)
 	require.NoError(t, err)
@@ -65,7 +64,7 @@ func TestImport(t *testing.T) {
 	keys := regexp.MustCompile(`(?m)^\s+(?:key|secret|token): (\S{20,})$`).FindAllStringSubmatch(string(bundle), -1)
 	require.NotEmpty(t, keys)
 
-	for path, text := range w.written() {
+	for path, text := range w.writtenFiles() {
 		for _, key := range keys {
 			assert.False(t, strings.Contains(text, key[1]), "%s has a secret of the bundle", path)
 		}
@@ -75,15 +74,15 @@ func TestImport(t *testing.T) {
 	assert.Equal(t, []string{
 		"VirtualMachine one-cp-1-vm", "VirtualMachine one-cp-2-vm", "VirtualMachine one-cp-3-vm",
 		"VirtualMachine one-general-1-vm",
-	}, vms(done.named("update")))
+	}, vms(done.withOp("update")))
 
 	for _, op := range []string{"create", "replace", "create-replacement", "delete", "delete-replaced"} {
-		assert.Empty(t, vms(done.named(op)), op)
-		assert.NotContains(t, done.named(op), "Secrets one-secrets")
+		assert.Empty(t, vms(done.withOp(op)), op)
+		assert.NotContains(t, done.withOp(op), "Secrets one-secrets")
 	}
 
-	assert.Equal(t, before, w.identities())
-	assert.Equal(t, members, w.etcdIDs())
+	assert.Equal(t, before, w.machineIdentities())
+	assert.Equal(t, members, w.etcdMembers())
 	w.requireRunning(4)
 	w.requireMembers(3)
 
@@ -94,67 +93,67 @@ func TestImport(t *testing.T) {
 	w.up(file(), optup.ExpectNoChanges())
 	w.up(file(), optup.Refresh(), optup.ExpectNoChanges())
 
-	_, status = w.status()
+	_, status = w.clusterStatus()
 	assert.Zero(t, status)
 	assert.Empty(t, w.drift())
 
-	// docs/recovery.md, "The state is lost": the stack is again the one that its machines and templates name.
+	// docs/recovery.md, "The state is lost": the stack is again the owner that its machines and templates name.
 	machines := w.lab.Data.VMs()
 
 	w.loseState()
 
-	_, said, status = w.program("import", w.options.Stack, "one="+secrets)
-	require.Zero(t, status, said)
+	_, got, status = w.commandOutput("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, got)
 	w.up(file())
-	assert.Equal(t, before, w.identities())
-	assert.Equal(t, members, w.etcdIDs())
+	assert.Equal(t, before, w.machineIdentities())
+	assert.Equal(t, members, w.etcdMembers())
 
 	for i, vm := range w.lab.Data.VMs() {
 		assert.Equal(t, machines[i].Config["description"], vm.Config["description"], vm.Name)
 	}
 }
 
-// withoutAgents is a stack that can be imported: the provider asks the guest agents of the machines that it imports,
-// for a quarter of an hour, until one has an address that is not of loopback.
+// withoutAgents returns a stack that can be imported: the provider waits for the guest agents of machines that it
+// imports, for a quarter of an hour, until they report an address that is not loopback.
 func withoutAgents(file string) string { return strings.Replace(file, "[qemu-guest-agent]", "[]", 1) }
 
-// TestImportOfGPUs: a stack that has lost its state finds its PCI mapping again.
+// TestImportOfGPUs: a stack that has lost its state imports its PCI mapping.
 func TestImportOfGPUs(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.languageHostOnPath()
+	w.putLanguageHostOnPath()
 
 	file := gpuStack{Network: w.network, Workers: 1}.yaml(t)
 	w.up(file)
 
-	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
-	mappings, before := w.lab.Data.Records(datacentre.Mappings), w.identities()
+	secrets := w.secretsBundle(w.talosconfig(), w.network+".1.10")
+	mappings, before := w.lab.Data.Records(datacentre.Mappings), w.machineIdentities()
 
 	w.loseState()
 
-	added, said, status := w.program("import", w.options.Stack, "one="+secrets)
-	require.Zero(t, status, said)
+	added, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, got)
 	assert.Contains(t, added, "rtx4000-mapping")
 
 	done := w.up(file)
 	assert.NotContains(t, done, "Pci rtx4000-mapping", "it is as planned")
 	assert.Equal(t, mappings, w.lab.Data.Records(datacentre.Mappings))
-	assert.Equal(t, before, w.identities())
-	requireOffers(t, w.outputs(), "one-gpu-1", 1)
+	assert.Equal(t, before, w.machineIdentities())
+	w.requireGPUs("one-gpu-1", 1)
 	w.up(file, optup.ExpectNoChanges())
 }
 
-// TestImportOfAccounts: a stack that has lost its state finds the accounts of its clusters' software again, and makes
-// tokens again that were removed as the command says. The lab's small Kubernetes takes no Secrets, so that each run
-// ends there.
+// TestImportOfAccounts: a stack that has lost its state imports the accounts of its clusters' software, and creates
+// tokens again that were removed as the command advises. The lab's model of Kubernetes takes no Secrets, so that each
+// run ends there.
 func TestImportOfAccounts(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
 
-	plain := withoutAgents(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t))
-	file := onProxmox(plain, "{region: homelab, roles: make, csi: {storageClasses: [{name: fast, datastore: local-lvm}]}, cloudController: {}}")
+	plain := withoutAgents(w.stack(1, 1).yaml(t))
+	file := withProxmox(plain, "{region: homelab, roles: make, csi: {storageClasses: [{name: fast, datastore: local-lvm}]}, cloudController: {}}")
 	up := func() steps {
 		done, err := w.tryUp(t.Context(), file)
 		require.ErrorContains(t, err, "the Kubernetes API refuses it")
@@ -166,8 +165,8 @@ func TestImportOfAccounts(t *testing.T) {
 	up()
 
 	users, tokens := w.lab.Data.Records(datacentre.Users), w.lab.Data.Records(datacentre.Tokens)
-	rules := append(w.rulesOf("talos-lab-one-csi"), w.rulesOf("talos-lab-one-ccm")...)
-	removed := w.findAccounts(t)
+	rules := append(w.aclsOf("talos-lab-one-csi"), w.aclsOf("talos-lab-one-ccm")...)
+	removed := w.importAccounts(t)
 
 	done := up()
 	assert.Equal(t, "create", done["Token one-csi-token-1"])
@@ -177,7 +176,7 @@ func TestImportOfAccounts(t *testing.T) {
 	}
 
 	assert.Equal(t, users, w.lab.Data.Records(datacentre.Users))
-	assert.ElementsMatch(t, rules, append(w.rulesOf("talos-lab-one-csi"), w.rulesOf("talos-lab-one-ccm")...))
+	assert.ElementsMatch(t, rules, append(w.aclsOf("talos-lab-one-csi"), w.aclsOf("talos-lab-one-ccm")...))
 
 	for _, id := range removed {
 		assert.NotEqual(t, tokens[id]["value"], w.lab.Data.Records(datacentre.Tokens)[id]["value"])
@@ -186,18 +185,18 @@ func TestImportOfAccounts(t *testing.T) {
 	assert.Equal(t, steps{"Command one-proxmox": "failed"}, up(), "only what the model refuses")
 }
 
-// findAccounts loses the state of a stack whose cluster has accounts, imports, and removes the tokens that the command
-// names.
-func (w *world) findAccounts(t *testing.T) (removed []string) {
+// importAccounts loses the state of a stack whose cluster has accounts, imports it, and removes the tokens that the
+// command names.
+func (w *world) importAccounts(t *testing.T) (removed []string) {
 	t.Helper()
 
-	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
+	secrets := w.secretsBundle(w.talosconfig(), w.network+".1.10")
 
 	w.loseState()
-	w.languageHostOnPath()
+	w.putLanguageHostOnPath()
 
-	added, said, status := w.program("import", w.options.Stack, "one="+secrets)
-	require.Zero(t, status, said)
+	added, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, got)
 
 	for _, name := range []string{"one-csi", "one-csi-machines", "one-csi-storage", "one-ccm", "one-ccm-machines"} {
 		assert.Regexp(t, `\b`+name+`[,\n]`, added)
@@ -217,24 +216,24 @@ func (w *world) findAccounts(t *testing.T) (removed []string) {
 	return removed
 }
 
-// describe changes what Proxmox has of a VM.
-func (w *world) describe(vmid int, set datacentre.Config) {
+// setVMConfig changes a VM's configuration in Proxmox.
+func (w *world) setVMConfig(vmid int, set datacentre.Config) {
 	w.t.Helper()
 	require.NoError(w.t, w.lab.Data.SetConfig(labRoot, w.hostOf(vmid), vmid, set))
 }
 
-// madeByTerraform takes everything away by which the stack knows its machines.
-func (w *world) madeByTerraform() {
+// forgetOwnership removes everything by which the stack recognizes its machines, as if Terraform had created them.
+func (w *world) forgetOwnership() {
 	w.t.Helper()
 
 	for _, vmid := range w.machines() {
-		w.describe(vmid, datacentre.Config{"description": "Managed by Terraform", "tags": "terraform", "onboot": "0"})
+		w.setVMConfig(vmid, datacentre.Config{"description": "Managed by Terraform", "tags": "terraform", "onboot": "0"})
 	}
 
 	w.loseState()
 }
 
-// loseState leaves the stack empty.
+// loseState replaces the stack by an empty one.
 func (w *world) loseState() {
 	w.t.Helper()
 	require.NoError(w.t, os.RemoveAll(filepath.Join(w.dir, "state", ".pulumi")))
@@ -243,11 +242,11 @@ func (w *world) loseState() {
 	require.NoError(w.t, err, out)
 }
 
-// identities are what makes a machine the one that it is: VMID, host, disks, address of its card and generation.
-func (w *world) identities() map[string]string {
+// machineIdentities returns what identifies each machine: VMID, host, disks, network card and generation.
+func (w *world) machineIdentities() map[string]string {
 	all := map[string]string{}
 
-	for name, f := range w.found() {
+	for name, f := range w.machineStates() {
 		c := f.vm.Config
 		all[name] = fmt.Sprintln(f.vm.ID, f.vm.Host, c["scsi0"], c["efidisk0"], c["net0"], c["vmgenid"])
 	}
@@ -255,8 +254,9 @@ func (w *world) identities() map[string]string {
 	return all
 }
 
-// bundle are the machine secrets of a cluster, as docs/migration.md has them of its control plane.
-func (w *world) bundle(talosconfig, address string) string {
+// secretsBundle writes the machine secrets of a cluster, which it takes from its control plane as docs/migration.md
+// does.
+func (w *world) secretsBundle(talosconfig, address string) string {
 	w.t.Helper()
 
 	folder := w.t.TempDir()
@@ -264,7 +264,7 @@ func (w *world) bundle(talosconfig, address string) string {
 	require.NoError(w.t, os.WriteFile(at("talosconfig"), []byte(talosconfig), 0o600))
 
 	talosctl := func(arguments ...string) []byte {
-		cmd := exec.CommandContext(w.t.Context(), built("talosctl"), arguments...)
+		cmd := exec.CommandContext(w.t.Context(), toolPath("talosctl"), arguments...)
 
 		cmd.Env = append(os.Environ(), "TALOSCONFIG="+at("talosconfig"))
 		out, err := cmd.CombinedOutput()

@@ -28,18 +28,18 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// impostor answers as Talos in maintenance mode does, and keeps what it is given.
+// impostor answers like Talos in maintenance mode, and records what it receives.
 type impostor struct {
 	machineapi.UnimplementedMachineServiceServer
 	storage.UnimplementedStorageServiceServer
 
-	server *grpc.Server
-	asked  atomic.Int32
-	given  atomic.Pointer[string]
+	server        *grpc.Server
+	requests      atomic.Int32
+	configuration atomic.Pointer[string]
 }
 
 func (i *impostor) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse, error) {
-	i.asked.Add(1)
+	i.requests.Add(1)
 
 	return &storage.DisksResponse{Messages: []*storage.Disks{{}}}, nil
 }
@@ -47,8 +47,8 @@ func (i *impostor) Disks(context.Context, *emptypb.Empty) (*storage.DisksRespons
 func (i *impostor) ApplyConfiguration(
 	_ context.Context, in *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {
-	given := string(in.GetData())
-	i.given.Store(&given)
+	configuration := string(in.GetData())
+	i.configuration.Store(&configuration)
 
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{{}}}, nil
 }
@@ -58,7 +58,7 @@ func (i *impostor) Kubeconfig(*emptypb.Empty, machineapi.MachineService_Kubeconf
 	return status.Error(codes.InvalidArgument, "an impostor's")
 }
 
-// impersonate takes a node's place on its address as soon as the machine does not listen there.
+// impersonate takes a node's address as soon as the machine does not listen there.
 func impersonate(t *testing.T, address string) *impostor {
 	t.Helper()
 
@@ -90,61 +90,59 @@ func impersonate(t *testing.T, address string) *impostor {
 	return i
 }
 
-// TestAnImpostorIsGivenNothing: somebody who answers on a node's address in maintenance mode gets no configuration of a
-// machine that has one, neither where it changes nor where it is to be applied again.
+// TestAnImpostorIsGivenNothing: a server that answers on a node's address in maintenance mode does not get the
+// configuration of a machine that has one, neither for a change nor for a repeated apply.
 func TestAnImpostorIsGivenNothing(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	s := w.stack(1, 2)
 	w.up(s.yaml(t))
 
 	file := strings.Replace(
 		s.yaml(t), "      network:",
 		"      patches: ['machine: {sysctls: {vm.swappiness: \"10\"}}']\n      network:", 1,
 	)
-	replaced := optup.Replace([]string{w.urn(s.yaml(t), "one-general-2-configuration")})
+	replaced := optup.Replace([]string{w.urnOf(s.yaml(t), "one-general-2-configuration")})
 
-	hang, err := w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 3001})
-	require.NoError(t, err)
-	w.do(w.lab.Data.Reset(labRoot, w.hostOf(3001), 3001))
+	boot := w.addFault(datacentre.Fault{Hangs: true, VMID: 3001})
+	w.requireTask(w.lab.Data.Reset(labRoot, w.hostOf(3001), 3001))
 
 	impostor := impersonate(t, w.network+".1.21")
 
 	for _, opts := range [][]optup.Option{nil, {replaced}} {
-		said := w.since(func() {
-			_, err = w.tryUp(t.Context(), file, opts...)
-		})
+		var err error
 
-		assert.Nil(t, impostor.given.Load(), "it was given the keys of the cluster")
-		assert.Zero(t, impostor.asked.Load())
+		output := w.outputOf(func() { _, err = w.tryUp(t.Context(), file, opts...) })
+
+		assert.Nil(t, impostor.configuration.Load(), "it has the keys of the cluster")
+		assert.Zero(t, impostor.requests.Load())
 		require.Error(t, err)
-		assert.Contains(t, said, "one-general-2 (VM 3001 on pve2) on "+w.network+".1.21:50000 does not prove that it is this machine, and nothing is sent to "+
+		assert.Contains(t, output, "one-general-2 (VM 3001 on pve2) on "+w.network+".1.21:50000 does not prove that it is this machine, and nothing is sent to "+
 			"it: it answers in maintenance mode, with the certificate ")
-		assert.Contains(t, said, "look at the console of VM 3001 in Proxmox")
-		assert.Contains(t, said, "pulumi up --replace '**::one-general-2-configuration'")
+		assert.Contains(t, output, "look at the console of VM 3001 in Proxmox")
+		assert.Contains(t, output, "pulumi up --replace '**::one-general-2-configuration'")
 	}
 
-	// The machine itself is given it.
+	// The machine itself gets it.
 	impostor.server.Stop()
-	require.NoError(t, w.lab.Data.ClearFaults(hang))
+	boot()
 	w.up(file)
 	w.requireRunning(3)
 	w.up(file, optup.ExpectNoChanges())
 
-	// A run that fetches the kubeconfig again does not ask somebody else for it.
-	_, err = w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 2000})
-	require.NoError(t, err)
-	w.do(w.lab.Data.Reset(labRoot, w.hostOf(2000), 2000))
+	// A run that fetches the kubeconfig again does not ask the impostor.
+	w.addFault(datacentre.Fault{Hangs: true, VMID: 2000})
+	w.requireTask(w.lab.Data.Reset(labRoot, w.hostOf(2000), 2000))
 
 	impostor = impersonate(t, w.network+".1.10")
-	said := w.since(func() {
-		_, err = w.tryUp(t.Context(), file, optup.Replace([]string{w.urn(file, "one-kubeconfig")}))
+	output := w.outputOf(func() {
+		_, err := w.tryUp(t.Context(), file, optup.Replace([]string{w.urnOf(file, "one-kubeconfig")}))
+		require.Error(t, err)
 	})
 
-	require.Error(t, err)
-	assert.Contains(t, said, w.network+".1.10:50000 does not prove that it is this machine, and nothing is sent to it: ")
-	assert.Zero(t, impostor.asked.Load())
+	assert.Contains(t, output, w.network+".1.10:50000 does not prove that it is this machine, and nothing is sent to it: ")
+	assert.Zero(t, impostor.requests.Load())
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,27 +13,27 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// moments are points of an up at which it is interrupted.
-func moments() map[string]func(w *world) bool {
+// interruptionPoints are moments of an up.
+func interruptionPoints() map[string]func(w *world) bool {
 	return map[string]func(w *world) bool{
-		"while images are downloaded": func(w *world) bool { return w.taskSeen("download") },
-		"while templates are built":   func(w *world) bool { return w.described(" state=building ") },
-		"while nodes are cloned":      func(w *world) bool { return w.taskSeen("qmclone") },
+		"while images are downloaded": func(w *world) bool { return w.hasTask("download") },
+		"while templates are built":   func(w *world) bool { return w.hasDescription(" state=building ") },
+		"while nodes are cloned":      func(w *world) bool { return w.hasTask("qmclone") },
 		"while machines boot":         func(w *world) bool { return len(w.lab.Machines.Status()) > 1 },
-		"after the bootstrap":         func(w *world) bool { return w.bootstrapped() },
+		"after the bootstrap":         func(w *world) bool { return len(w.etcdMachines()) > 0 },
 	}
 }
 
-// TestInterruptedRuns interrupts an up at different moments, as Ctrl-C does, and sees the next up finish the job.
+// TestInterruptedRuns interrupts an up at different moments, as Ctrl-C does; the next up completes it.
 func TestInterruptedRuns(t *testing.T) {
 	t.Parallel()
 
-	for moment, reached := range moments() {
+	for moment, reached := range interruptionPoints() {
 		t.Run(moment, func(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed/4)
-			s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+			s := w.stack(1, 2)
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -43,12 +44,12 @@ func TestInterruptedRuns(t *testing.T) {
 			require.Error(t, err, "the run ended before it was interrupted")
 
 			w.up(s.yaml(t))
-			w.requireWhole(s.yaml(t))
+			w.requireComplete(s.yaml(t))
 		})
 	}
 }
 
-// TestKilledRuns kills an up at different moments as `kill -9` does, which its plugins outlive, and once with them, as
+// TestKilledRuns kills an up at different moments as `kill -9` does, which its plugins survive, and once with them, as
 // a power cut does. Then it does what a user does: `talos-proxmox recover` and `up --refresh`.
 func TestKilledRuns(t *testing.T) {
 	t.Parallel()
@@ -58,25 +59,26 @@ func TestKilledRuns(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed/4)
-			s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+			s := w.stack(1, 2)
 
-			w.killed(s.yaml(t), moments()[moment], plugins)
+			w.killedUp(s.yaml(t), interruptionPoints()[moment], plugins)
 			w.recover()
 			w.requireRecovered(s.yaml(t))
 
 			w.up(s.yaml(t), optup.Refresh())
-			w.requireWhole(s.yaml(t))
+			w.requireComplete(s.yaml(t))
 		})
 	}
 
-	for moment := range moments() {
+	for moment := range interruptionPoints() {
 		kill("alone "+moment, moment, false)
 	}
 
 	kill("with its plugins while nodes are cloned", "while nodes are cloned", true)
 }
 
-// TestKilledRunsOfPreparation kills an up while a host is prepared, and with its plugins while the host reboots.
+// TestKilledRunsOfPreparation kills an up during the preparation of a host, and with its plugins while the host
+// reboots.
 func TestKilledRunsOfPreparation(t *testing.T) {
 	t.Parallel()
 
@@ -97,15 +99,15 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed/4)
-			text := w.gpuMachine(t, "whenIdle")
+			text := w.gpuStackFile(t, "whenIdle")
 
-			w.killed(text, kill.reached, kill.plugins)
+			w.killedUp(text, kill.reached, kill.plugins)
 			w.recover()
 			w.requireRecovered(text)
 			w.awaitHost("pve1")
 
 			w.up(text, optup.Refresh())
-			assert.Equal(t, false, hostOutput(t, w.outputs(), "pve1")["rebootRequired"])
+			assert.Equal(t, false, w.hostOutput("pve1")["rebootRequired"])
 			assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane, "one-gpu-1": 4000}, w.machines())
 
 			w.up(text, optup.ExpectNoChanges())
@@ -115,55 +117,36 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 	}
 }
 
-func (w *world) bootstrapped() bool {
-	for _, m := range w.lab.Machines.Status() {
-		if m.EtcdMember != "" {
-			return true
-		}
-	}
-
-	return false
+// hasDescription reports whether a VM's description has these words.
+func (w *world) hasDescription(words string) bool {
+	return slices.ContainsFunc(w.lab.Data.VMs(), func(vm datacentre.VM) bool {
+		return strings.Contains(vm.Config["description"], words)
+	})
 }
 
-// described tells whether a VM's description has these words.
-func (w *world) described(words string) bool {
-	for _, vm := range w.lab.Data.VMs() {
-		if strings.Contains(vm.Config["description"], words) {
-			return true
-		}
-	}
-
-	return false
+func (w *world) hasTask(kind string) bool {
+	return slices.ContainsFunc(w.lab.Data.Tasks(), func(task datacentre.Task) bool {
+		return strings.Contains(task.Type, kind)
+	})
 }
 
-func (w *world) taskSeen(kind string) bool {
-	for _, task := range w.lab.Data.Tasks() {
-		if strings.Contains(task.Type, kind) {
-			return true
-		}
-	}
-
-	return false
-}
-
-// TestFailedTasks lets tasks fail that make what machines are made from: the message says what Proxmox said, and the
-// next up finishes the job. TestErrorsOfClones has those of machines.
+// TestFailedTasks lets the tasks fail that create images and templates: the error has Proxmox' message, and the next up
+// completes. TestErrorsOfClones is about machines.
 func TestFailedTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 
 	for _, fault := range []datacentre.Fault{
 		{Task: "download", Message: "download failed: 503 Service Unavailable"},
 		{Task: "qmcreate", Message: "unable to create VM: storage 'local-lvm' is not online"},
 	} {
-		_, err := w.lab.Data.AddFault(fault)
-		require.NoError(t, err)
-		assert.Contains(t, w.fails(s.yaml(t)), fault.Message)
-		require.NoError(t, w.lab.Data.ClearFaults())
+		removeFault := w.addFault(fault)
+		assert.Contains(t, w.failedUp(s.yaml(t)), fault.Message)
+		removeFault()
 	}
 
-	w.up(s.yaml(t), optup.Refresh()) // without it a machine that was made but did not start passes for a running one
+	w.up(s.yaml(t), optup.Refresh()) // without it a machine that did not start counts as running
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 	w.destroy(s.yaml(t))

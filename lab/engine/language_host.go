@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// languageHost runs a program in this process. That of the Automation API has the engine say what a failed program
-// returns, in a frame; this one has the program say it, as a program of its own does ([stacks.Run]).
+// languageHost runs a program in this process. The Automation API's own lets the engine print what a failed program
+// returns, in a frame; this one lets the program print it, as a program in its own process does ([stacks.Run]).
 type languageHost struct {
 	pulumirpc.UnimplementedLanguageRuntimeServer
 
@@ -36,7 +36,7 @@ func (h *languageHost) serve() (address string, stop func(), err error) {
 
 	return fmt.Sprintf("127.0.0.1:%d", handle.Port), func() {
 		close(cancel)
-		<-handle.Done //nolint:errcheck // the server has ended, however
+		<-handle.Done //nolint:errcheck // the server has ended either way
 	}, nil
 }
 
@@ -56,7 +56,7 @@ func (h *languageHost) Run(ctx context.Context, in *pulumirpc.RunRequest) (*pulu
 	if err != nil {
 		return nil, fmt.Errorf("unable to reach the engine: %w", err)
 	}
-	defer run.Close() //nolint:errcheck // everything is said
+	defer run.Close() //nolint:errcheck // every problem has been reported
 
 	if err := pulumi.RunWithContext(run, h.program); err != nil {
 		return &pulumirpc.RunResponse{Bail: true}, run.Log.Error(stacks.Failure(err), nil)

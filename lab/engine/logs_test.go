@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,34 +12,27 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	command "talos-proxmox/internal/cli"
 )
 
-// TestWhatCommandsPrint reads what a person sees of an up: sentences, neither the output of qm nor JSON. A stack whose
-// commands show all of it, as earlier programs made them, stays as it is.
-func TestWhatCommandsPrint(t *testing.T) {
+// TestOutputOfCommands checks what a user sees of an up: sentences, neither qm's output nor JSON. A stack of an earlier
+// version, whose commands logged everything, does not change.
+func TestOutputOfCommands(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 1, 1)
 	fewer := s
-	fewer.Clusters = []cluster{one(1, 0)}
+	fewer.Clusters = []cluster{clusterOne(1, 0)}
 	w.up(fewer.yaml(t)) // a worker leaves
 
-	for line := range strings.Lines(w.said()) {
+	for line := range strings.Lines(w.output()) {
 		assert.NotRegexp(t, `^\{|: *\{"|(creating|updating|deleting).* \{|update VM \d+:|transferred |disk-0`, line)
 	}
 
-	var state apitype.UntypedDeployment
-	require.NoError(t, json.Unmarshal([]byte(w.state(fewer.yaml(t))), &state))
-
-	var deployment apitype.DeploymentV3
-	require.NoError(t, json.Unmarshal(state.Deployment, &deployment))
-
-	commands := 0
+	deployment, commands := w.deployment(fewer.yaml(t)), 0
 
 	for _, r := range deployment.Resources {
 		if slices.Contains(r.IgnoreChanges, "logging") {
@@ -52,17 +44,12 @@ func TestWhatCommandsPrint(t *testing.T) {
 	}
 
 	require.Greater(t, commands, 4)
-
-	var err error
-
-	state.Deployment, err = json.Marshal(deployment)
-	require.NoError(t, err)
-	w.setState(fewer.yaml(t), state)
+	w.setDeployment(fewer.yaml(t), deployment)
 	assert.Empty(t, w.up(fewer.yaml(t), optup.ExpectNoChanges()))
 }
 
-// TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than it may keep, with the environment that the
-// lab and talos-proxmox give it.
+// TestLogsOfTheCLIStaySmall starts the CLI with more old logs than it may keep, with the environment that the lab and
+// talos-proxmox give it.
 func TestLogsOfTheCLIStaySmall(t *testing.T) {
 	t.Parallel()
 
@@ -86,8 +73,8 @@ func TestLogsOfTheCLIStaySmall(t *testing.T) {
 
 	list := exec.CommandContext(t.Context(), cli.Path, "plugin", "ls")
 	list.Env = env
-	said, err := list.CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	output, err := list.CombinedOutput()
+	require.NoError(t, err, "%s", output)
 
 	total := int64(0)
 
@@ -102,6 +89,6 @@ func TestLogsOfTheCLIStaySmall(t *testing.T) {
 		return err
 	}))
 
-	assert.Less(t, total, int64(51<<20), "what the logs take together")
+	assert.Less(t, total, int64(51<<20), "the size of all logs")
 	assert.Positive(t, total, "the newest ones stay")
 }

@@ -16,20 +16,20 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// pulumi runs the Pulumi CLI in the stack's folder, as a person does, and returns what it printed.
+// pulumi runs the Pulumi CLI in the stack's folder, as a user does, and returns its output.
 func (w *world) pulumi(arguments ...string) (string, error) {
 	w.t.Helper()
 
 	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, arguments...)
-	cmd.Dir, cmd.Env = filepath.Join(w.dir, "work"), w.environment()
+	cmd.Dir, cmd.Env = filepath.Join(w.dir, "work"), w.userEnvironment()
 	out, err := cmd.CombinedOutput()
 	_, _ = w.Write(out)
 
 	return string(out), err
 }
 
-// TestAHostIsLost for good, with a control plane and a worker on it: docs/recovery.md's commands make both anew on the
-// host that is left, as the same nodes.
+// TestAHostIsLost loses a host with a control plane and a worker for good: the commands in docs/recovery.md create both
+// anew on the remaining host, as the same nodes.
 func TestAHostIsLost(t *testing.T) {
 	t.Parallel()
 
@@ -37,28 +37,27 @@ func TestAHostIsLost(t *testing.T) {
 
 	for _, vm := range w.lab.Data.VMs() { // `pvecm delnode pve2`, and its folder below /etc/pve/nodes removed
 		if vm.Host == "pve2" && !vm.Template {
-			w.remove(vm.Host, vm.ID)
+			w.removeVM(vm.ID)
 		} else if vm.Host == "pve2" {
-			w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, nil))
+			w.requireTask(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, nil))
 		}
 	}
 
-	_, err := w.lab.Data.AddFault(datacentre.Fault{Offline: true, Host: "pve2"})
-	require.NoError(t, err)
+	w.addFault(datacentre.Fault{Offline: true, Host: "pve2"})
 
 	s.OneHost = true
 
-	// The nodes come back elsewhere; what was on the host itself cannot be removed.
+	// The nodes come back elsewhere; the resources of the host itself cannot be deleted.
 	done, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 	require.Error(t, err)
-	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-2-vm"}, vms(done.named("create")))
+	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-2-vm"}, vms(done.withOp("create")))
 	w.requireRunning(5)
 	w.requireMembers(3)
 
-	left := w.resourcesOf("pve2")
-	require.NotEmpty(t, left)
+	urns := w.hostURNs("pve2")
+	require.NotEmpty(t, urns)
 
-	for _, lost := range left {
+	for _, lost := range urns {
 		out, err := w.pulumi("state", "delete", "--yes", "--stack", w.options.Stack, lost)
 		require.NoError(t, err, out)
 	}
@@ -67,12 +66,12 @@ func TestAHostIsLost(t *testing.T) {
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 	w.requireMembers(3)
 
-	standing, status := w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status := w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 }
 
-// resourcesOf are the URNs of what the state has of a host itself, as `pulumi stack --show-urns` shows them.
-func (w *world) resourcesOf(host string) []string {
+// hostURNs returns the URNs of the state's resources about a host itself, as `pulumi stack --show-urns` shows them.
+func (w *world) hostURNs(host string) []string {
 	w.t.Helper()
 
 	out, err := w.pulumi("stack", "--show-urns", "--stack", w.options.Stack)
@@ -90,30 +89,30 @@ func (w *world) resourcesOf(host string) []string {
 	return urns
 }
 
-// TestALostStateDestroysNothing: a stack whose state was lost, or that somebody has brought up from another backend,
-// has machines in its way that are its own by name. Nothing of them is removed, whatever is asked for.
+// TestALostStateDestroysNothing: a stack whose state was lost, or that was brought up from another backend, finds
+// machines that are its own by name. None of them is removed, whatever the user asks for.
 func TestALostStateDestroysNothing(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 1, 1)
 
-	boots := w.boots()
+	boots := w.bootTimes()
 	kept := filepath.Join(t.TempDir(), "lab.json")
 	_, err := w.pulumi("stack", "export", "--stack", w.options.Stack, "--file", kept)
 	require.NoError(t, err)
 	w.loseState()
 
-	// A preview refuses, and says what happened; `recover` does not know the cluster.
+	// A preview refuses and explains; `recover` does not know the cluster.
 	_, err = w.preview(s.yaml(t))
 	require.Error(t, err)
-	assert.Contains(t, w.said(), "the state was lost, or this is another backend")
-	assert.NotContains(t, w.said(), "talos-proxmox recover lab --vmid")
+	assert.Contains(t, w.output(), "the state was lost, or this is another backend")
+	assert.NotContains(t, w.output(), "talos-proxmox recover lab --vmid")
 
 	out, err := w.tryRecover("--yes", "--vmid", "3000", "--confirm", "one-general-1")
 	require.Error(t, err)
 	assert.Contains(t, out, `the state of stack "lab" has nothing of cluster one, whose machine VM 3000 one-general-1 is`)
 
-	// An up without a preview makes other secrets, by which the state knows the cluster. Its machines are none of its run.
+	// An up without a preview creates other secrets, with which the state knows the cluster. The machines are not its own.
 	_, err = w.tryUp(t.Context(), s.yaml(t))
 	require.Error(t, err)
 	assert.Contains(t, w.state(s.yaml(t)), "one-secrets")
@@ -122,7 +121,7 @@ func TestALostStateDestroysNothing(t *testing.T) {
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "is left alone: stack organization/talos-proxmox/lab (id=")
 
-	// Those of an earlier program have no id.
+	// Descriptions of earlier versions have no id.
 	for _, vmid := range []int{2000, 3000} {
 		vm, ok := w.lab.Data.VM(vmid)
 		require.True(t, ok)
@@ -137,67 +136,67 @@ func TestALostStateDestroysNothing(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "VM 2000 one-cp-1 on "+w.hostOf(2000)+" (running) may be in use: it runs")
 	assert.Contains(t, out, "VM 3000 one-general-1 on "+w.hostOf(3000)+" (running) may be in use: it runs")
-	assert.Equal(t, boots, w.boots())
+	assert.Equal(t, boots, w.bootTimes())
 
 	// The state is restored, and everything is as it was.
 	out, err = w.pulumi("stack", "import", "--stack", w.options.Stack, "--file", kept)
 	require.NoError(t, err, out)
 	w.up(s.yaml(t), optup.Refresh())
-	assert.Equal(t, boots, w.boots())
+	assert.Equal(t, boots, w.bootTimes())
 	w.requireMembers(1)
 
-	_, status := w.status()
+	_, status := w.clusterStatus()
 	assert.Zero(t, status)
 }
 
-// TestAPassphraseIsLost: the state is there, its secrets cannot be read by anyone. With the exported machine secrets
-// the stack continues, with the machines that it has.
+// TestAPassphraseIsLost: the state exists, and nobody can decrypt its secrets. With the exported machine secrets the
+// stack continues with its machines.
 func TestAPassphraseIsLost(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
 	d := newDrill(t, w)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
-	out, err := w.backup("secrets", "export", w.options.Stack)
+	out, err := w.runCommand("secrets", "export", w.options.Stack)
 	require.NoError(t, err, out)
 
 	exported, err := filepath.Glob(filepath.Join(d.folder, "lab-one-secrets-*.age"))
 	require.NoError(t, err)
 	require.Len(t, exported, 1)
 
-	// What is left is the file of the backend; no one can ask the CLI for an export.
+	// Only the backend's file is left: the CLI cannot export without the passphrase.
 	state := filepath.Join(t.TempDir(), "lab.json")
-	left := filepath.Join(w.dir, "state", ".pulumi")
-	content, err := os.ReadFile(filepath.Join(left, "stacks", "talos-proxmox", "lab.json"))
+	backend := filepath.Join(w.dir, "state", ".pulumi")
+	content, err := os.ReadFile(filepath.Join(backend, "stacks", "talos-proxmox", "lab.json"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(state, content, 0o600))
-	require.NoError(t, os.RemoveAll(left))
+	require.NoError(t, os.RemoveAll(backend))
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "work"))) // with the stack file and its salt
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "passphrase"), []byte("another one"), 0o600))
 
 	w.engine(file).Close() // pulumi stack init, and its configuration
 
-	out, err = w.backup("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.keys))
+	out, err = w.runCommand("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.keyFile(d.etcdKey))
 	require.Error(t, err)
 	assert.Contains(t, out, "unable to decrypt")
 
-	out, err = w.backup("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.others))
+	out, err = w.runCommand("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.keyFile(d.secretsKey))
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "PRIVATE KEY")
 
 	done := w.up(file)
-	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
-	assert.Equal(t, "update", done["Command one-bootstrap"], "the cluster counts as bootstrapped: it is never begun empty")
+	assert.Empty(t, vms(slices.Concat(done.withOp("create"), done.withOp("update"), done.withOp("delete-replaced"))))
+	assert.Equal(t, "update", done["Command one-bootstrap"], "the cluster counts as bootstrapped, and is not bootstrapped empty")
 	w.requireRunning(2)
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 	w.requireMembers(1)
 
-	standing, _ := w.status()
+	report, _ := w.clusterStatus()
 	assert.Equal(t, []string{
 		"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one",
-	}, standing.Care.Lines())
+	}, report.Care.Lines())
 	assert.Empty(t, w.drift())
 }

@@ -11,14 +11,14 @@ import (
 	"talos-proxmox/lab/providers"
 )
 
-// who says which providers do the work in these tests.
-var who = engine.StandIn
+// testProviders selects the providers of these tests.
+var testProviders = engine.StandIn
 
 // talosops is the command that every run calls.
-var talosops = built("talosops")
+var talosops = toolPath("talosops")
 
-// built is where `make tools` builds a program.
-func built(name string) string {
+// toolPath is where `make tools` builds a program.
+func toolPath(name string) string {
 	path, err := filepath.Abs(filepath.Join(project, ".bin", name))
 	if err != nil {
 		panic(err)
@@ -27,22 +27,21 @@ func built(name string) string {
 	return path
 }
 
-// TestMain ends at once, saying so, where the published plugins are asked for and are not there.
+// TestMain skips all tests if the published plugins are requested and not installed.
 func TestMain(m *testing.M) {
 	providers.RunAsPlugin()
 	runAsProgram()
 	runAsLanguageHost()
 
-	// Programs that have components as others do find it here: they run in this process, which the CLI's environment
-	// does not reach.
+	// Programs that use the components from outside run in this process, which does not have the CLI's environment.
 	if err := os.Setenv("TALOSOPS", talosops); err != nil {
 		panic(err)
 	}
 
-	flag.Var(&who, "providers", "who does the work in engine tests")
+	flag.Var(&testProviders, "providers", "who does the work in engine tests")
 	flag.Parse()
 
-	if missing := providers.Missing(); who == engine.Published && len(missing) > 0 {
+	if missing := providers.Missing(); testProviders == engine.Published && len(missing) > 0 {
 		fmt.Println(
 			"engine tests with the published plugins: not run, because these are not installed:", providers.List(missing),
 		)

@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// OnAModel returns a stack file's content without what only real Kubernetes takes, and the paths of what it left out:
-// the model has neither Helm releases nor objects that a server applies.
+// OnAModel returns a stack file's content without the keys that need real Kubernetes, and the paths of the removed
+// keys: the model has neither Helm releases nor server-side apply.
 func OnAModel(content []byte) (rest []byte, without []string, err error) {
 	file, err := parseStackFile(content)
 	if err != nil {

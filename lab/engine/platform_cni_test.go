@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ciliumStack is a stack whose cluster has Cilium, of the chart of its module.
+// ciliumStack is a stack whose cluster has Cilium, from the chart in its Go module.
 type ciliumStack struct {
 	*testing.T
 
@@ -40,7 +41,7 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 	w.trusted = registry.ca
 
 	return &ciliumStack{
-		T: t, w: w, file: stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t),
+		T: t, w: w, file: w.stack(1, 1).yaml(t),
 		settings: map[string]any{
 			"kind": "cilium", "version": "1.20.2", "chart": "oci://" + registry.address + "/charts/cilium", "digest": digest,
 			"loadBalancer": map[string]any{
@@ -50,20 +51,17 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 	}
 }
 
-// stack is the stack's file, with settings that differ; nil removes one.
-func (c *ciliumStack) stack(differing ...any) string {
+// stack returns the stack file with changed settings, pairs of keys and values; nil removes one.
+func (c *ciliumStack) stack(changes ...any) string {
 	c.Helper()
 
-	settings := map[string]any{}
-	for key, value := range c.settings {
-		settings[key] = value
-	}
+	settings := maps.Clone(c.settings)
 
-	for i := 0; i < len(differing); i += 2 {
-		key, _ := differing[i].(string)
-		settings[key] = differing[i+1]
+	for i := 0; i < len(changes); i += 2 {
+		key, _ := changes[i].(string)
+		settings[key] = changes[i+1]
 
-		if differing[i+1] == nil {
+		if changes[i+1] == nil {
 			delete(settings, key)
 		}
 	}
@@ -74,10 +72,8 @@ func (c *ciliumStack) stack(differing ...any) string {
 	return strings.Replace(c.file, "      network:\n", "      cni: "+string(text)+"\n      network:\n", 1)
 }
 
-func (c *ciliumStack) client() kubernetes.Interface { return kubernetesOf(c.T, c.w.outputs()) }
-
-// revisions are those of the release, by what Helm says of each.
-func revisions(client kubernetes.Interface) map[string]int {
+// releaseRevisions counts the revisions of Helm's release by status.
+func releaseRevisions(client kubernetes.Interface) map[string]int {
 	list, err := client.CoreV1().Secrets("kube-system").List(context.Background(), metav1.ListOptions{
 		LabelSelector: "owner=helm,name=cilium",
 	})
@@ -93,30 +89,30 @@ func revisions(client kubernetes.Interface) map[string]int {
 	return found
 }
 
-// killedAt runs an up whose installation of the release is killed at a moment.
-func (c *ciliumStack) killedAt(file string, reached func(w *world) bool) {
+// killedUp runs an up whose installation of the release is killed at a moment.
+func (c *ciliumStack) killedUp(file string, reached func(w *world) bool) {
 	c.Helper()
 
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 
-	c.w.when(ctx, reached, func() { c.w.killCommands("talosops", "cni") })
+	c.w.when(ctx, reached, func() { c.w.killProgram("talosops", "cni") })
 
 	_, err := c.w.tryUp(ctx, file)
-	require.Error(c, err, "the run ended before it was killed: %s", c.w.said())
+	require.Error(c, err, "the run ended before it was killed: %s", c.w.output())
 }
 
-// there says whether an object of Cilium's kinds is there.
-func (c *ciliumStack) there(path string) bool {
-	_, err := c.client().CoreV1().RESTClient().Get().AbsPath("/apis/cilium.io/" + path).DoRaw(c.Context())
+// exists reports whether an object of Cilium's API exists.
+func (c *ciliumStack) exists(path string) bool {
+	_, err := c.w.kubeClient().CoreV1().RESTClient().Get().AbsPath("/apis/cilium.io/" + path).DoRaw(c.Context())
 
 	return err == nil
 }
 
 const ciliumPool = "v2/ciliumloadbalancerippools/talos-proxmox"
 
-// TestPlatformCNI: a cluster gets its network with its first up; runs that are killed are continued, and what is
-// refused is said in one message.
+// TestPlatformCNI: a cluster gets its network with its first up; killed runs are resumed, and each refusal is one
+// message.
 func TestPlatformCNI(t *testing.T) {
 	t.Parallel()
 
@@ -125,8 +121,8 @@ func TestPlatformCNI(t *testing.T) {
 
 	var began time.Time
 
-	c.killedAt(c.stack(), func(w *world) bool {
-		if began.IsZero() && len(w.commands("talosops", "cni")) > 0 {
+	c.killedUp(c.stack(), func(w *world) bool {
+		if began.IsZero() && len(w.processes("talosops", "cni")) > 0 {
 			began = time.Now()
 		}
 
@@ -134,14 +130,14 @@ func TestPlatformCNI(t *testing.T) {
 	})
 	w.up(c.stack())
 
-	client := c.client()
-	assert.Equal(t, 1, revisions(client)["deployed"])
-	assert.Zero(t, revisions(client)["pending-install"])
-	assert.Contains(t, w.said(), "healthy: etcd members: 1; nodes: 2")
-	assert.NotContains(t, w.said(), "are not Ready")
-	assert.True(t, c.there(ciliumPool))
-	c.publish(client)
-	c.address(client, w.network+".1.2")
+	client := c.w.kubeClient()
+	assert.Equal(t, 1, releaseRevisions(client)["deployed"])
+	assert.Zero(t, releaseRevisions(client)["pending-install"])
+	assert.Contains(t, w.output(), "healthy: etcd members: 1; nodes: 2")
+	assert.NotContains(t, w.output(), "are not Ready")
+	assert.True(t, c.exists(ciliumPool))
+	c.createService(client)
+	c.waitAddress(client, w.network+".1.2")
 
 	leader, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "cilium-operator-resource-lock",
 		metav1.GetOptions{})
@@ -151,20 +147,19 @@ func TestPlatformCNI(t *testing.T) {
 	w.up(c.stack(), optup.ExpectNoChanges())
 
 	values := func(mtu int) map[string]any { return map[string]any{"MTU": mtu} }
-	c.killedAt(c.stack("values", values(1400)), func(*world) bool { return revisions(client)["pending-upgrade"] > 0 })
-	assert.Equal(t, 1, revisions(client)["pending-upgrade"])
-	c.network("")
+	c.killedUp(c.stack("values", values(1400)), func(*world) bool { return releaseRevisions(client)["pending-upgrade"] > 0 })
+	assert.Equal(t, 1, releaseRevisions(client)["pending-upgrade"])
+	c.requireNetwork("")
 
-	said := len(w.said())
-	w.up(c.stack("values", values(1400)))
-	assert.Contains(t, w.said()[said:], "was pending-upgrade when a run was interrupted: it is continued")
-	assert.Equal(t, 1, revisions(client)["deployed"])
-	assert.Zero(t, revisions(client)["pending-upgrade"])
-	c.network("1400")
+	output := w.outputOf(func() { w.up(c.stack("values", values(1400))) })
+	assert.Contains(t, output, "was pending-upgrade when a run was interrupted: it is continued")
+	assert.Equal(t, 1, releaseRevisions(client)["deployed"])
+	assert.Zero(t, releaseRevisions(client)["pending-upgrade"])
+	c.requireNetwork("1400")
 
-	before := revisions(client)
+	before := releaseRevisions(client)
 
-	for name, fault := range map[string]struct{ stack, says string }{
+	for name, fault := range map[string]struct{ stack, message string }{
 		"wrong digest": {
 			c.stack("digest", "sha256:"+strings.Repeat("0", 64)), "state the digest of what you trust; nothing was changed",
 		},
@@ -179,20 +174,20 @@ func TestPlatformCNI(t *testing.T) {
 		},
 		"no CNI any more": {c.file, "would leave Cilium, which brings the pods of cluster one their network, to nobody"},
 	} {
-		assert.Contains(t, w.fails(fault.stack), fault.says, name)
+		assert.Contains(t, w.failedUp(fault.stack), fault.message, name)
 	}
 
-	assert.Equal(t, before, revisions(client), "nothing was changed")
-	c.network("1400")
+	assert.Equal(t, before, releaseRevisions(client), "nothing was changed")
+	c.requireNetwork("1400")
 
 	w.up(c.stack("values", values(1400), "loadBalancer", nil))
-	assert.False(t, c.there(ciliumPool))
-	c.address(client, "")
-	c.hubble(client)
+	assert.False(t, c.exists(ciliumPool))
+	c.waitAddress(client, "")
+	c.requireHubble(client)
 }
 
-// publish makes a Service that wants an address.
-func (c *ciliumStack) publish(client kubernetes.Interface) {
+// createService creates a Service of type LoadBalancer.
+func (c *ciliumStack) createService(client kubernetes.Interface) {
 	c.Helper()
 
 	_, err := client.CoreV1().Services("default").Create(c.Context(), &corev1.Service{
@@ -204,22 +199,23 @@ func (c *ciliumStack) publish(client kubernetes.Interface) {
 	require.NoError(c, err)
 }
 
-// address waits until Cilium's operator has given the Service an address that begins so; empty = taken it away.
-func (c *ciliumStack) address(client kubernetes.Interface, begin string) {
+// waitAddress waits until Cilium's operator has given the Service an address with this prefix; empty = removed it.
+func (c *ciliumStack) waitAddress(client kubernetes.Interface, begin string) {
 	c.Helper()
 
 	require.Eventually(c, func() bool {
 		found, err := client.CoreV1().Services("default").Get(c.Context(), "page", metav1.GetOptions{})
 		require.NoError(c, err)
 
-		given := found.Status.LoadBalancer.Ingress
+		ingress := found.Status.LoadBalancer.Ingress
 
-		return begin == "" && len(given) == 0 || begin != "" && len(given) == 1 && strings.HasPrefix(given[0].IP, begin)
+		return begin == "" && len(ingress) == 0 || begin != "" && len(ingress) == 1 && strings.HasPrefix(ingress[0].IP, begin)
 	}, within, 100*time.Millisecond, "the address of the Service")
 }
 
-// hubble runs with certificates that a job makes, since Helm would make new ones at each rendering.
-func (c *ciliumStack) hubble(client kubernetes.Interface) {
+// requireHubble checks that Hubble runs with certificates from a job, since Helm would generate new ones at each
+// rendering.
+func (c *ciliumStack) requireHubble(client kubernetes.Interface) {
 	c.Helper()
 
 	file := c.stack("loadBalancer", nil, "hubble", true)
@@ -238,25 +234,21 @@ func (c *ciliumStack) hubble(client kubernetes.Interface) {
 	c.w.up(file, optup.ExpectNoChanges())
 }
 
-// network asks for the MTU that Cilium was told; empty = none.
-func (c *ciliumStack) network(mtu string) {
+// requireNetwork checks Cilium's MTU, unless it is empty, and that all nodes are Ready.
+func (c *ciliumStack) requireNetwork(mtu string) {
 	c.Helper()
 
-	found, err := c.client().CoreV1().ConfigMaps("kube-system").Get(c.Context(), "cilium-config", metav1.GetOptions{})
-	require.NoError(c, err)
+	config := c.w.configMapData("kube-system", "cilium-config")
+	require.NotEmpty(c, config)
 
 	if mtu != "" {
-		assert.Equal(c, mtu, found.Data["mtu"])
+		assert.Equal(c, mtu, config["mtu"])
 	}
 
-	nodes, err := c.client().CoreV1().Nodes().List(c.Context(), metav1.ListOptions{})
+	nodes, err := c.w.kubeClient().CoreV1().Nodes().List(c.Context(), metav1.ListOptions{})
 	require.NoError(c, err)
 
 	for _, n := range nodes.Items {
-		for _, condition := range n.Status.Conditions {
-			if condition.Type == corev1.NodeReady {
-				assert.Equal(c, corev1.ConditionTrue, condition.Status, n.Name)
-			}
-		}
+		assert.True(c, nodeIsReady(n), n.Name)
 	}
 }

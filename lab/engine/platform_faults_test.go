@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlatformFaults: what goes wrong while something new is brought to a cluster that Flux reconciles is said in one
-// message, and one more up converges.
+// TestPlatformFaults: each fault during a change of a cluster that Flux reconciles is reported in one message, and one
+// more up converges.
 func TestPlatformFaults(t *testing.T) {
 	t.Parallel()
 
@@ -19,21 +19,21 @@ func TestPlatformFaults(t *testing.T) {
 
 	network, flux := p.pods("kube-system"), p.pods("flux-system")
 
-	p.faults(platformFaults())
+	p.runFaults(platformFaults())
 	assert.Equal(t, network, p.pods("kube-system"), "no pod of the network restarted")
 	assert.Equal(t, flux, p.pods("flux-system"), "no pod of Flux restarted")
-	p.faults(powerCuts())
-	p.unsaid()
-	p.reconciled()
+	p.runFaults(powerCuts())
+	p.requireNoSecrets()
+	p.waitReconciled()
 }
 
-// platformFault is one thing that goes wrong while a run brings something new to a cluster that Flux reconciles.
+// platformFault is a fault while a run changes a cluster that Flux reconciles.
 type platformFault struct {
 	name string
-	// says is what the run's error says.
-	says []string
-	// begins makes it, and returns what mends it.
-	begins func(p *platform) (mends func())
+	// messages are parts of the run's error.
+	messages []string
+	// inject causes it, and returns a function that removes it.
+	inject func(p *platform) (remove func())
 }
 
 func platformFaults() []platformFault {
@@ -41,18 +41,18 @@ func platformFaults() []platformFault {
 
 	return []platformFault{
 		{
-			name: "the password is wrong",
-			says: []string{"Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: "},
-			begins: func(p *platform) func() {
+			name:     "the password is wrong",
+			messages: []string{"Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: "},
+			inject: func(p *platform) func() {
 				p.secrets[passwordPath] = "another"
 
 				return func() { p.secrets[passwordPath] = p.git.password }
 			},
 		},
 		{
-			name: "the Git server refuses connections",
-			says: []string{"Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: ", "connection refused"},
-			begins: func(p *platform) func() {
+			name:     "the Git server refuses connections",
+			messages: []string{"Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: ", "connection refused"},
+			inject: func(p *platform) func() {
 				url := p.gitops["url"]
 				p.gitops["url"] = "https://127.0.0.1:9/fleet.git"
 
@@ -60,9 +60,9 @@ func platformFaults() []platformFault {
 			},
 		},
 		{
-			name: "the key of SOPS is wrong",
-			says: []string{"Flux does not reconcile what it got: Kustomization flux-system/flux-system: "},
-			begins: func(p *platform) func() {
+			name:     "the key of SOPS is wrong",
+			messages: []string{"Flux does not reconcile what it got: Kustomization flux-system/flux-system: "},
+			inject: func(p *platform) func() {
 				other, err := age.GenerateX25519Identity()
 				require.NoError(p, err)
 
@@ -72,32 +72,32 @@ func platformFaults() []platformFault {
 			},
 		},
 		{
-			name: "the chart cannot be had", says: []string{"unable to get the chart ", nothingChanged},
-			begins: func(p *platform) func() { return p.operator("chart", "/nowhere/flux-operator.tgz") },
+			name: "the chart cannot be had", messages: []string{"unable to get the chart ", nothingChanged},
+			inject: func(p *platform) func() { return p.setOperator("chart", "/nowhere/flux-operator.tgz") },
 		},
 		{
-			name: "the chart is another one", says: []string{"it is not what was meant: ", nothingChanged},
-			begins: func(p *platform) func() { return p.operator("digest", "sha256:"+strings.Repeat("0", 64)) },
+			name: "the chart is another one", messages: []string{"it is not what was meant: ", nothingChanged},
+			inject: func(p *platform) func() { return p.setOperator("digest", "sha256:"+strings.Repeat("0", 64)) },
 		},
 	}
 }
 
-// powerCuts are faults that pods do not survive.
+// powerCuts are faults that restart pods.
 func powerCuts() []platformFault {
 	return []platformFault{
 		{
-			name: "the API server is away", says: []string{"one-gitops", "the Kubernetes API has not answered for 45s: "},
-			begins: func(p *platform) func() { return p.powerless("one-cp-1", "6s") },
+			name: "the API server is away", messages: []string{"one-gitops", "the Kubernetes API has not answered for 45s: "},
+			inject: func(p *platform) func() { return p.cutPower("one-cp-1", "6s") },
 		},
 		{
-			name: "a node is not ready", says: []string{"Flux' operator has not brought Flux to work: ", "node one-general-1 is not ready: "},
-			begins: func(p *platform) func() { return p.powerless("one-general-1", "7s") },
+			name: "a node is not ready", messages: []string{"Flux' operator has not brought Flux to work: ", "node one-general-1 is not ready: "},
+			inject: func(p *platform) func() { return p.cutPower("one-general-1", "7s") },
 		},
 	}
 }
 
-// operator has another chart of Flux' operator.
-func (p *platform) operator(key, value string) func() {
+// setOperator sets another chart of Flux' operator, and returns a function that resets it.
+func (p *platform) setOperator(key, value string) func() {
 	chart := p.gitops["operator"]
 	p.gitops["operator"] = map[string]any{
 		"chart": p.gitops["operator"].(map[string]any)["chart"], "version": "0.59.0", key: value, //nolint:forcetypeassert // ours
@@ -106,38 +106,38 @@ func (p *platform) operator(key, value string) func() {
 	return func() { p.gitops["operator"] = chart }
 }
 
-// powerless has a machine lose its power in the middle of what brings another interval to the cluster.
-func (p *platform) powerless(name, interval string) func() {
+// cutPower stops a machine in the middle of a run that changes Flux' interval.
+func (p *platform) cutPower(name, interval string) func() {
 	before := p.gitops["interval"]
 	p.gitops["interval"], p.gitops["timeoutSeconds"] = interval, 45
 
-	vm, _ := p.w.lab.Data.VM(p.w.machines()[name])
+	vm := p.w.vm(name)
 
-	p.w.when(p.Context(), func(w *world) bool { return len(w.commands("talosops", platformVerbs()...)) > 0 }, func() {
-		p.w.do(p.w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+	p.w.when(p.Context(), func(w *world) bool { return len(w.processes("talosops", platformVerbs()...)) > 0 }, func() {
+		p.w.stopVM(vm.ID)
 	})
 
 	return func() {
 		p.gitops["interval"], p.gitops["timeoutSeconds"] = before, 600
-		p.w.do(p.w.lab.Data.Start(labRoot, vm.Host, vm.ID))
+		p.w.startVM(vm.ID)
 	}
 }
 
-// faults are found and said in one message each, and one more up converges.
-func (p *platform) faults(list []platformFault) {
+// runFaults checks that each fault is reported, and that one more up converges.
+func (p *platform) runFaults(list []platformFault) {
 	p.Helper()
 
 	for _, fault := range list {
-		mends := fault.begins(p)
+		remove := fault.inject(p)
 
-		said := p.w.fails(p.stack())
-		for _, words := range fault.says {
-			assert.Contains(p, said, words, fault.name)
+		output := p.w.failedUp(p.stack())
+		for _, words := range fault.messages {
+			assert.Contains(p, output, words, fault.name)
 		}
 
-		_, problem, _ := strings.Cut(said, "Diagnostics:")
+		_, problem, _ := strings.Cut(output, "Diagnostics:")
 		p.Logf("%s: %s", fault.name, problem)
-		mends()
+		remove()
 		p.w.up(p.stack())
 	}
 }

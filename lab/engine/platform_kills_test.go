@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// chartLoading is the moment at which a verb with a Helm release has started: it says nothing yet, and gets the chart.
+// chartLoading is the moment after a verb with a Helm release has started: it loads the chart, and prints nothing yet.
 const chartLoading = "the chart is loaded"
 
-// platformVerbs are those of talosops that bring releases and Flux.
+// platformVerbs are the verbs of talosops about releases and Flux.
 func platformVerbs() []string { return []string{"cni", "gitops", "reconciled"} }
 
-// platformMoments are the steps of a platform, each by a line that a run says as it begins or ends.
+// platformMoments are the steps of a platform, each by a line that a run prints as it begins or ends.
 func platformMoments() []string {
 	return []string{
 		chartLoading,
@@ -46,8 +46,7 @@ func platformVictims() []string {
 }
 
 // TestPlatformKills kills the first up of a cluster, each time on a lab of its own and at another moment: one more up
-// brings everything that was asked for. -rounds says how often (of ten and more moments), and -seed what moments and
-// processes follow from.
+// completes it. -rounds is the number of moments, and -seed determines moments and processes.
 func TestPlatformKills(t *testing.T) {
 	t.Parallel()
 
@@ -68,51 +67,51 @@ func TestPlatformKills(t *testing.T) {
 			t.Parallel()
 
 			p, revision := newPlatform(t)
-			p.broken(moment, victim)
-			p.whole(revision)
+			p.killedUp(moment, victim)
+			p.requireConverged(revision)
 		})
 	}
 }
 
-// broken begins an up that is killed at a moment.
-func (p *platform) broken(moment, victim string) {
+// killedUp runs an up that is killed at a moment.
+func (p *platform) killedUp(moment, victim string) {
 	p.Helper()
 
 	ctx, cancel := context.WithCancel(p.Context())
 	defer cancel()
 
 	program := victim == "talosops"
-	struck := false
+	killed := false
 
 	reached := func(w *world) bool {
-		begun := strings.Contains(w.said(), moment)
+		begun := strings.Contains(w.output(), moment)
 		if moment == chartLoading {
-			begun = len(w.commands("talosops", platformVerbs()...)) > 0
+			begun = len(w.processes("talosops", platformVerbs()...)) > 0
 		}
 
-		return begun && (!program || len(w.commands(victim)) > 0) // the next one, where the last ended with the line
+		return begun && (!program || len(w.processes(victim)) > 0) // the next process, if the last one ended with the line
 	}
 
 	p.w.when(ctx, reached, func() {
-		struck = true
+		killed = true
 
 		if program {
-			p.w.killCommands(victim)
+			p.w.killProgram(victim)
 
 			return
 		}
 
-		p.w.kill(victim != "the engine")
+		p.w.killEngine(victim != "the engine")
 
 		if victim == "all of them" {
-			p.w.killAll(p.w.commands("talosops"))
+			p.w.killProcesses(p.w.processes("talosops"))
 		}
 	})
 
 	began := time.Now()
 	_, err := p.w.tryUp(ctx, p.stack())
 	require.Error(p, err, "the run was not interrupted")
-	require.True(p, struck, p.w.said())
+	require.True(p, killed, p.w.output())
 	p.Logf("interrupted after %s", time.Since(began).Round(time.Second))
 
 	if !program {
@@ -121,8 +120,8 @@ func (p *platform) broken(moment, victim string) {
 	}
 }
 
-// whole sees that one more up brings everything, and that then nothing is left to do and no process.
-func (p *platform) whole(revision string) {
+// requireConverged checks that one more up completes everything, that nothing is left to do, and no process is left.
+func (p *platform) requireConverged(revision string) {
 	p.Helper()
 
 	began := time.Now()
@@ -130,21 +129,21 @@ func (p *platform) whole(revision string) {
 	p.w.up(p.stack())
 	p.Logf("one more up took %s", time.Since(began).Round(time.Second))
 
-	sync := p.ready(kustomizations, "flux-system")
+	sync := p.waitReady(kustomizations, "flux-system")
 	assert.Equal(p, revision, sync.Status.LastAppliedRevision)
-	p.reconciled()
-	p.ready(helmReleases, "cilium")
+	p.waitReconciled()
+	p.waitReady(helmReleases, "cilium")
 
-	secret, err := p.client().CoreV1().Secrets("default").Get(p.Context(), "sealed", metav1.GetOptions{})
+	secret, err := p.w.kubeClient().CoreV1().Secrets("default").Get(p.Context(), "sealed", metav1.GetOptions{})
 	require.NoError(p, err)
 	assert.Equal(p, "opened by Flux", string(secret.Data["password"]))
 
-	states := revisions(p.client())
+	states := releaseRevisions(p.w.kubeClient())
 	assert.Equal(p, 1, states["deployed"])
 	assert.Zero(p, states["pending-install"]+states["pending-upgrade"], "%v", states)
 
 	p.w.up(p.stack(), optup.ExpectNoChanges())
 
-	assert.Empty(p, p.w.commands("talosops"), "talosops works on")
-	assert.Empty(p, p.w.plugins(), "plugins that work on")
+	assert.Empty(p, p.w.processes("talosops"), "talosops still runs")
+	assert.Empty(p, p.w.plugins(), "plugins still run")
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/lab/engine"
 )
@@ -35,7 +34,7 @@ type platform struct {
 	git     *gitServer
 	key     *age.X25519Identity
 	secrets map[string]string
-	// cni and gitops are those of the stack file; nil = none.
+	// cni and gitops are settings in the stack file; nil = none.
 	cni, gitops map[string]any
 }
 
@@ -46,7 +45,7 @@ const (
 	identityPath = "talos-proxmox:clusters[0].gitops.pullSecret.identity"
 )
 
-// binaries is the folder of labkube, and of what else `make platform` builds.
+// binaries is the folder of labkube, and of everything else that `make platform` builds.
 func binaries() string { return filepath.Dir(os.Getenv("LABKUBE")) }
 
 func digestOf(t testing.TB, file string) string {
@@ -92,7 +91,7 @@ func (g *gitServer) labGitOps(path string) map[string]any {
 	}
 }
 
-// charts is the lab's repository of charts.
+// charts is the lab's chart repository.
 func (w *world) charts() string {
 	w.t.Helper()
 
@@ -102,8 +101,7 @@ func (w *world) charts() string {
 	return connection.Charts
 }
 
-// newPlatform begins with one control plane and one worker, which a run has yet to make. It returns the revision of
-// the repository that they are to be reconciled from.
+// newPlatform prepares one control plane and one worker, and returns the revision of the repository for them.
 func newPlatform(t *testing.T) (p *platform, revision string) {
 	t.Helper()
 
@@ -125,11 +123,11 @@ func newPlatform(t *testing.T) (p *platform, revision string) {
 	return p, p.git.commit(p.tree())
 }
 
-// tree is the repository's own, by paths: its lab has a SOPS file, and its charts from here.
+// tree returns the repository's own files by path: its lab cluster gets a SOPS file, and charts from this lab.
 func (p *platform) tree() map[string]string {
 	p.Helper()
 
-	files := p.git.files(project, "gitops")
+	files := p.git.trackedFiles(project, "gitops")
 
 	const cluster = "gitops/clusters/lab/"
 
@@ -140,17 +138,17 @@ func (p *platform) tree() map[string]string {
 	replaced("settings.yaml", "http://127.20.0.4:8080/charts", p.w.charts())
 	replaced("kustomization.yaml", "  - settings.yaml\n", "  - settings.yaml\n  - sealed.sops.yaml\n")
 
-	files[cluster+"sealed.sops.yaml"] = sealed(p, p.key.Recipient(), "sealed", "password", "opened by Flux")
+	files[cluster+"sealed.sops.yaml"] = sopsSecret(p, p.key.Recipient(), "sealed", "password", "opened by Flux")
 
 	return files
 }
 
-// stack is the stack's file.
+// stack renders the stack file.
 func (p *platform) stack() string {
 	p.Helper()
 
-	nodes := one(1, 1)
-	nodes.Pins = `patches: ["{apiVersion: v1alpha1, kind: UserVolumeConfig, name: local-path-provisioner, volumeType: directory}"]`
+	nodes := clusterOne(1, 1)
+	nodes.WorkerYAML = `patches: ["{apiVersion: v1alpha1, kind: UserVolumeConfig, name: local-path-provisioner, volumeType: directory}"]`
 	file := stack{Network: p.w.network, Clusters: []cluster{nodes}}.yaml(p)
 
 	for key, settings := range map[string]map[string]any{"cni": p.cni, "gitops": p.gitops} {
@@ -165,9 +163,7 @@ func (p *platform) stack() string {
 	return file
 }
 
-func (p *platform) client() kubernetes.Interface { return kubernetesOf(p.T, p.w.outputs()) }
-
-// fluxObject is what a test asks of an object of Flux.
+// fluxObject has the fields of a Flux object that tests read.
 type fluxObject struct {
 	Metadata struct {
 		CreationTimestamp metav1.Time
@@ -180,14 +176,14 @@ type fluxObject struct {
 	}
 }
 
-// Where objects of Flux are.
+// API paths of Flux objects.
 const (
 	kustomizations = "kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations"
 	helmReleases   = "helm.toolkit.fluxcd.io/v2/namespaces/flux-system/helmreleases"
 )
 
 func (p *platform) flux(path, name string) (object fluxObject, err error) {
-	text, err := p.client().CoreV1().RESTClient().Get().AbsPath("/apis/"+path, name).Do(p.Context()).Raw()
+	text, err := p.w.kubeClient().CoreV1().RESTClient().Get().AbsPath("/apis/"+path, name).Do(p.Context()).Raw()
 	if err != nil {
 		return object, err
 	}
@@ -195,13 +191,13 @@ func (p *platform) flux(path, name string) (object fluxObject, err error) {
 	return object, json.Unmarshal(text, &object)
 }
 
-// ready waits until Flux says so of an object.
-func (p *platform) ready(path, name string) fluxObject {
+// waitReady waits until an object of Flux is Ready.
+func (p *platform) waitReady(path, name string) fluxObject {
 	p.Helper()
 
 	var (
 		object fluxObject
-		said   string
+		output string
 	)
 
 	require.Eventually(p, func() bool {
@@ -213,42 +209,40 @@ func (p *platform) ready(path, name string) fluxObject {
 		object = found
 
 		for _, c := range found.Status.Conditions {
-			if said = c.Message; c.Type == "Ready" {
+			if output = c.Message; c.Type == "Ready" {
 				return c.Status == metav1.ConditionTrue && found.Status.ObservedGeneration == found.Metadata.Generation
 			}
 		}
 
 		return false
 	}, within, time.Second, "%s/%s is ready", path, name)
-	p.Logf("%s is ready: %s", name, said)
+	p.Logf("%s is ready: %s", name, output)
 
 	return object
 }
 
-// reconcile asks Flux to look now, as `flux reconcile` does.
+// reconcile requests a reconciliation, as `flux reconcile` does.
 func (p *platform) reconcile(path, name string) {
-	_, err := p.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/"+path, name).
+	_, err := p.w.kubeClient().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/"+path, name).
 		Body([]byte(fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"%d"}}}`, time.Now().UnixNano()))).
 		Do(p.Context()).Raw()
 	require.NoError(p, err)
 }
 
-// setting waits until the cluster's ConfigMap of settings has one.
-func (p *platform) setting(key, value string) {
+// waitSetting waits for a value in the cluster's ConfigMap of settings.
+func (p *platform) waitSetting(key, value string) {
 	p.Helper()
 
 	require.Eventually(p, func() bool {
-		found, err := p.client().CoreV1().ConfigMaps("flux-system").Get(p.Context(), "cluster-settings", metav1.GetOptions{})
-
-		return err == nil && found.Data[key] == value
+		return p.w.configMapData("flux-system", "cluster-settings")[key] == value
 	}, within, time.Second, "%s is %q", key, value)
 }
 
-// pods are those of a namespace, by their UIDs, with how often they were restarted.
+// pods returns the restart counts of a namespace's pods by name and UID.
 func (p *platform) pods(namespace string) map[string]int32 {
 	p.Helper()
 
-	list, err := p.client().CoreV1().Pods(namespace).List(p.Context(), metav1.ListOptions{})
+	list, err := p.w.kubeClient().CoreV1().Pods(namespace).List(p.Context(), metav1.ListOptions{})
 	require.NoError(p, err)
 
 	found := map[string]int32{}
@@ -261,18 +255,17 @@ func (p *platform) pods(namespace string) map[string]int32 {
 	return found
 }
 
-// reconciled waits for everything that the tree has of the lab.
-func (p *platform) reconciled() {
+// waitReconciled waits for everything in the lab's tree.
+func (p *platform) waitReconciled() {
 	p.Helper()
 
 	for _, name := range []string{"flux-system", "crds", "cilium", "local-path", "storage"} {
-		p.ready(kustomizations, name)
+		p.waitReady(kustomizations, name)
 	}
 }
 
-// TestPlatform: one up from a bare lab to a cluster that Flux reconciles from the repository's own tree, and what
-// becomes of it: Cilium is Git's without a restart, commits arrive, drift is repaired, and the tree may come by SSH or
-// from a registry.
+// TestPlatform: one up takes a bare lab to a cluster that Flux reconciles from the repository's own tree. Then Flux
+// adopts Cilium without a restart, applies commits, repairs drift, and takes the tree over SSH and from a registry.
 func TestPlatform(t *testing.T) {
 	t.Parallel()
 
@@ -282,59 +275,59 @@ func TestPlatform(t *testing.T) {
 	began := time.Now()
 	done := w.up(p.stack())
 
-	t.Logf("from a bare lab to what Git says: %s", time.Since(began).Round(time.Second))
+	t.Logf("from a bare lab to a reconciled cluster: %s", time.Since(began).Round(time.Second))
 	t.Log(w.longestChain(p.stack(), w.times))
-	p.reconciled()
-	t.Logf("from a bare lab to all that the tree has: %s", time.Since(began).Round(time.Second))
+	p.waitReconciled()
+	t.Logf("from a bare lab to the whole tree: %s", time.Since(began).Round(time.Second))
 
 	assert.Equal(t, "create", done["Command one-gitops"])
 	assert.Equal(t, "create", done["Command one-reconciled"])
-	assert.Contains(t, w.said(), "Kustomization flux-system/flux-system is ready: Applied revision: "+revision)
+	assert.Contains(t, w.output(), "Kustomization flux-system/flux-system is ready: Applied revision: "+revision)
 
 	sync, err := p.flux(kustomizations, "flux-system")
 	require.NoError(t, err)
 	assert.Equal(t, revision, sync.Status.LastAppliedRevision)
 
-	secret, err := p.client().CoreV1().Secrets("default").Get(t.Context(), "sealed", metav1.GetOptions{})
+	secret, err := p.w.kubeClient().CoreV1().Secrets("default").Get(t.Context(), "sealed", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "opened by Flux", string(secret.Data["password"]))
 
-	p.adopted()
+	p.requireAdopted()
 
-	class, err := p.client().StorageV1().StorageClasses().Get(t.Context(), "local-path", metav1.GetOptions{})
+	class, err := p.w.kubeClient().StorageV1().StorageClasses().Get(t.Context(), "local-path", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "rancher.io/local-path", class.Provisioner)
 
-	p.gateway()
+	p.requireGateway()
 
 	network, flux := p.pods("kube-system"), p.pods("flux-system")
 	assert.Len(t, flux, 5)
 	w.up(p.stack(), optup.ExpectNoChanges())
 
 	p.git.replace("gitops/clusters/lab/settings.yaml", "data:\n", "data:\n  DOMAIN: lab.example.org\n")
-	p.setting("DOMAIN", "lab.example.org")
-	p.drift()
-	p.retold()
-	p.sources()
+	p.waitSetting("DOMAIN", "lab.example.org")
+	p.requireDriftRepaired()
+	p.changeValues()
+	p.switchSources()
 	assert.Equal(t, network, p.pods("kube-system"), "no pod of the network restarted")
 	assert.Equal(t, flux, p.pods("flux-system"), "no pod of Flux restarted")
 
-	p.unsaid()
+	p.requireNoSecrets()
 
 	p.secrets, p.gitops = nil, nil
 	w.up(p.stack())
 	assert.Equal(t, flux, p.pods("flux-system"), "without gitops in the stack everything stays")
-	p.setting("DOMAIN", "ssh.example.org")
+	p.waitSetting("DOMAIN", "ssh.example.org")
 }
 
-// gateway sees that Cilium's operator takes the definitions of the Gateway API that the program brings, and gives a
-// Gateway an address of the pool.
-func (p *platform) gateway() {
+// requireGateway checks that Cilium's operator uses the program's Gateway API definitions, and gives a Gateway an
+// address of the pool.
+func (p *platform) requireGateway() {
 	p.Helper()
 
 	const gateways = "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways"
 
-	api := p.client().CoreV1().RESTClient()
+	api := p.w.kubeClient().CoreV1().RESTClient()
 	require.NoError(p, api.Post().AbsPath(gateways).SetHeader("Content-Type", "application/yaml").Body([]byte(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: pages}\n"+
 			"spec: {gatewayClassName: cilium, listeners: [{name: http, port: 80, protocol: HTTP}]}\n",
@@ -358,12 +351,12 @@ func (p *platform) gateway() {
 	assert.Contains(p, found.Status.Addresses[0].Value, p.w.network+".1.2")
 }
 
-// unsaid sees that no secret is in what runs said and wrote.
-func (p *platform) unsaid() {
+// requireNoSecrets checks that no secret is in the runs' output and files.
+func (p *platform) requireNoSecrets() {
 	p.Helper()
 
-	texts := p.w.written()
-	texts["output"] = p.w.said()
+	texts := p.w.writtenFiles()
+	texts["output"] = p.w.output()
 
 	for place, text := range texts {
 		for _, value := range []string{p.git.password, p.key.String()} {
@@ -372,15 +365,15 @@ func (p *platform) unsaid() {
 	}
 }
 
-// adopted sees that Flux has the release of Cilium that the program installed, and that nothing of it was made anew: it
-// all is older than the HelmRelease.
-func (p *platform) adopted() {
+// requireAdopted checks that Flux has adopted the program's release of Cilium without recreating anything: every object
+// is older than the HelmRelease.
+func (p *platform) requireAdopted() {
 	p.Helper()
 
-	owner := p.ready(helmReleases, "cilium")
-	assert.Equal(p, map[string]int{"superseded": 1, "deployed": 1}, revisions(p.client()))
+	owner := p.waitReady(helmReleases, "cilium")
+	assert.Equal(p, map[string]int{"superseded": 1, "deployed": 1}, releaseRevisions(p.w.kubeClient()))
 
-	records, err := p.client().CoreV1().Secrets("kube-system").List(p.Context(), metav1.ListOptions{
+	records, err := p.w.kubeClient().CoreV1().Secrets("kube-system").List(p.Context(), metav1.ListOptions{
 		LabelSelector: "owner=helm,name=cilium",
 	})
 	require.NoError(p, err)
@@ -391,11 +384,11 @@ func (p *platform) adopted() {
 		}
 	}
 
-	older := func(object metav1.ObjectMeta) {
-		assert.True(p, object.CreationTimestamp.Before(&owner.Metadata.CreationTimestamp), "%s was made anew", object.Name)
+	requireOlder := func(object metav1.ObjectMeta) {
+		assert.True(p, object.CreationTimestamp.Before(&owner.Metadata.CreationTimestamp), "%s was recreated", object.Name)
 	}
 
-	apps := p.client().AppsV1()
+	apps := p.w.kubeClient().AppsV1()
 
 	agents, err := apps.DaemonSets("kube-system").Get(p.Context(), "cilium", metav1.GetOptions{})
 	require.NoError(p, err)
@@ -406,17 +399,17 @@ func (p *platform) adopted() {
 	for _, object := range []metav1.ObjectMeta{agents.ObjectMeta, operator.ObjectMeta} {
 		assert.Equal(p, "cilium", object.Labels["helm.toolkit.fluxcd.io/name"], object.Name)
 		assert.EqualValues(p, 1, object.Generation, object.Name)
-		older(object)
+		requireOlder(object)
 	}
 
-	pods, err := p.client().CoreV1().Pods("kube-system").List(p.Context(), metav1.ListOptions{
+	pods, err := p.w.kubeClient().CoreV1().Pods("kube-system").List(p.Context(), metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/part-of=cilium",
 	})
 	require.NoError(p, err)
 	assert.GreaterOrEqual(p, len(pods.Items), 4, "two nodes' agents, and two of the operator")
 
 	for _, pod := range pods.Items {
-		older(pod.ObjectMeta)
+		requireOlder(pod.ObjectMeta)
 
 		for _, container := range pod.Status.ContainerStatuses {
 			assert.Zero(p, container.RestartCount, "%s: %+v", pod.Name, container.LastTerminationState)
@@ -424,30 +417,31 @@ func (p *platform) adopted() {
 	}
 }
 
-// drift is repaired, of what Git has as manifests and of what it has as a release.
-func (p *platform) drift() {
+// requireDriftRepaired changes objects of a Kustomization and of a HelmRelease, and waits for their repair.
+func (p *platform) requireDriftRepaired() {
 	p.Helper()
 
+	rest := p.w.kubeClient().CoreV1().RESTClient()
 	scale := func(path string) {
-		_, err := p.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
+		_, err := rest.Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
 			Body([]byte(`{"spec":{"replicas":0}}`)).Do(p.Context()).Raw()
 		require.NoError(p, err)
 	}
-	eventually := func(namespace, name string, replicas int32) {
+	waitReplicas := func(namespace, name string, replicas int32) {
 		require.Eventually(p, func() bool {
 			var found *appsv1.Deployment
 
-			found, err := p.client().AppsV1().Deployments(namespace).Get(p.Context(), name, metav1.GetOptions{})
+			found, err := p.w.kubeClient().AppsV1().Deployments(namespace).Get(p.Context(), name, metav1.GetOptions{})
 
 			return err == nil && found.Status.ReadyReplicas == replicas && *found.Spec.Replicas == replicas
-		}, within, time.Second, "%s is as Git says", name)
+		}, within, time.Second, "%s is as in Git", name)
 	}
 
 	scale("local-path-storage/deployments/local-path-provisioner")
 	p.reconcile(kustomizations, "local-path")
-	eventually("local-path-storage", "local-path-provisioner", 1)
+	waitReplicas("local-path-storage", "local-path-provisioner", 1)
 
-	config := p.client().CoreV1().ConfigMaps("kube-system")
+	config := p.w.kubeClient().CoreV1().ConfigMaps("kube-system")
 	found, err := config.Get(p.Context(), "cilium-config", metav1.GetOptions{})
 	require.NoError(p, err)
 
@@ -456,31 +450,27 @@ func (p *platform) drift() {
 	require.NoError(p, err)
 	p.reconcile(helmReleases, "cilium")
 	require.Eventually(p, func() bool {
-		found, err := config.Get(p.Context(), "cilium-config", metav1.GetOptions{})
-
-		return err == nil && found.Data["debug"] == "false"
-	}, within, time.Second, "the setting of Cilium is as the release says")
+		return p.w.configMapData("kube-system", "cilium-config")["debug"] == "false"
+	}, within, time.Second, "the setting of Cilium is as in the release")
 }
 
-// retold: what the stack file says of a release that Git has reaches it by way of Git.
-func (p *platform) retold() {
+// changeValues: values in the stack file reach a release that Git owns by way of Git.
+func (p *platform) changeValues() {
 	p.Helper()
 
 	p.cni["values"] = map[string]any{"MTU": 1400}
 
-	said := p.w.since(func() { p.w.up(p.stack()) })
-	assert.Contains(p, said, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
+	output := p.w.outputOf(func() { p.w.up(p.stack()) })
+	assert.Contains(p, output, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
 	require.Eventually(p, func() bool {
-		found, err := p.client().CoreV1().ConfigMaps("kube-system").Get(p.Context(), "cilium-config", metav1.GetOptions{})
-
-		return err == nil && found.Data["mtu"] == "1400"
+		return p.w.configMapData("kube-system", "cilium-config")["mtu"] == "1400"
 	}, within, time.Second, "Git's release follows the stack")
-	p.ready(helmReleases, "cilium")
+	p.waitReady(helmReleases, "cilium")
 	p.w.up(p.stack(), optup.ExpectNoChanges())
 }
 
-// sources: the same tree by SSH, and as an artifact of a registry; then by HTTPS again.
-func (p *platform) sources() {
+// switchSources takes the same tree over SSH, from a registry, and over HTTPS again.
+func (p *platform) switchSources() {
 	p.Helper()
 
 	secrets, before := p.secrets, maps.Clone(p.gitops)
@@ -490,11 +480,11 @@ func (p *platform) sources() {
 	p.gitops["url"], p.gitops["pullSecret"] = access.url, map[string]any{"knownHosts": access.knownHosts}
 	p.w.up(p.stack())
 	p.git.replace("gitops/clusters/lab/settings.yaml", "lab.example.org", "ssh.example.org")
-	p.setting("DOMAIN", "ssh.example.org")
+	p.waitSetting("DOMAIN", "ssh.example.org")
 
 	const kustomization = "gitops/clusters/lab/kustomization.yaml"
 
-	files := p.git.files(p.git.work, "gitops")
+	files := p.git.trackedFiles(p.git.work, "gitops")
 	files[kustomization] = strings.Replace(files[kustomization], "/defaults]",
 		"/defaults, ../../infrastructure/defaults/oci]", 1)
 	registry := newRegistry(p, false)
@@ -503,9 +493,9 @@ func (p *platform) sources() {
 	delete(p.secrets, identityPath)
 	delete(p.gitops, "pullSecret")
 	p.gitops["kind"], p.gitops["url"], p.gitops["ref"] = "oci", "oci://"+registry.address+"/fleet", "v1"
-	said := p.w.since(func() { p.w.up(p.stack()) })
-	assert.Contains(p, said, "OCIRepository flux-system/flux-system is ready: ")
-	assert.Contains(p, said, "Kustomization flux-system/flux-system is ready: Applied revision: "+revision)
+	output := p.w.outputOf(func() { p.w.up(p.stack()) })
+	assert.Contains(p, output, "OCIRepository flux-system/flux-system is ready: ")
+	assert.Contains(p, output, "Kustomization flux-system/flux-system is ready: Applied revision: "+revision)
 	require.Eventually(p, func() bool {
 		first, err := p.flux(kustomizations, "crds")
 

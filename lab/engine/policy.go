@@ -19,11 +19,11 @@ type Policy struct {
 	Config string
 }
 
-// policyBinary is the project's pack as `make tools` builds it. By this name Pulumi also finds it on PATH for the
-// pack's folder, where it has no language host for Go.
+// policyBinary is the project's pack as `make tools` builds it. Under this name Pulumi also finds it on PATH for the
+// pack's folder if it has no language host for Go.
 const policyBinary = "pulumi-analyzer-policy-go"
 
-// FindPolicy returns the project's pack built in dir, with the configuration of a file, empty = the defaults.
+// FindPolicy returns the project's pack in dir, with the configuration in a file; empty = the defaults.
 func FindPolicy(dir, config string) (Policy, error) {
 	pack, err := filepath.Abs(filepath.Join(dir, policyBinary))
 	if err == nil {
@@ -32,7 +32,7 @@ func FindPolicy(dir, config string) (Policy, error) {
 
 	if err != nil {
 		return Policy{}, fmt.Errorf(
-			"unable to find the policy pack: %w; `make tools` builds it, --policy=false goes without", err,
+			"unable to find the policy pack: %w; `make tools` builds it, --policy=false runs without it", err,
 		)
 	}
 

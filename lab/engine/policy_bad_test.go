@@ -11,16 +11,16 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// badPlan is what must not pass.
+// badPlan is a plan that policies have to refuse.
 type badPlan struct {
 	production bool
 	draft      func(*draft)
 	config     string   // of the policies, JSON
-	want       []string // exactly these policies refuse it
-	says       string   // part of a message
+	policies   []string // exactly these policies refuse it
+	message    string   // part of a message
 }
 
-// badPlans is the catalogue: each of them is refused by the real engine, by exactly the policies that should.
+// badPlans are all bad plans: the real engine refuses each of them, by exactly the expected policies.
 func badPlans() map[string]badPlan {
 	all := map[string]badPlan{}
 	for _, topic := range []map[string]badPlan{
@@ -45,12 +45,12 @@ func badClusters() map[string]badPlan {
 
 	return map[string]badPlan{
 		"two control planes": {
-			draft: on("pve1", "pve2"),
-			want:  count,
-			says:  "2 control planes (m-1-vm, m-2-vm) tolerate no more failures than 1: plan 3",
+			draft:    on("pve1", "pve2"),
+			policies: count,
+			message:  "2 control planes (m-1-vm, m-2-vm) tolerate no more failures than 1: plan 3",
 		},
 		"three control planes on one host": {
-			draft: on("pve1", "pve1", "pve1"), want: spread, says: "on host pve1, where 2 would do",
+			draft: on("pve1", "pve1", "pve1"), policies: spread, message: "on host pve1, where 2 would do",
 		},
 	}
 }
@@ -61,13 +61,15 @@ func badDevices() map[string]badPlan {
 
 	return map[string]badPlan{
 		"a raw PCI id with a token": {
-			draft: one(device(vm.VirtualMachineHostpciArgs{Id: pulumi.String("0000:01:00")})), want: root, says: "use a mapping",
+			draft:    one(device(vm.VirtualMachineHostpciArgs{Id: pulumi.String("0000:01:00")})),
+			policies: root,
+			message:  "use a mapping",
 		},
 		"more memory than there is": {
-			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
-			config: `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`,
-			want:   []string{"host-capacity"},
-			says:   "8192 MiB of memory planned, and 8000 MiB for guests",
+			draft:    func(d *draft) { d.cp("pve1"); d.worker("pve1") },
+			config:   `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`,
+			policies: []string{"host-capacity"},
+			message:  "8192 MiB of memory planned, and 8000 MiB for guests",
 		},
 	}
 }
@@ -75,13 +77,13 @@ func badDevices() map[string]badPlan {
 func badImages() map[string]badPlan {
 	return map[string]badPlan{
 		"an image without a version": {
-			draft: func(d *draft) { d.download("debian.img", "https://example.org/debian.img", checksum) },
-			want:  []string{"versioned-images"},
+			draft:    func(d *draft) { d.download("debian.img", "https://example.org/debian.img", checksum) },
+			policies: []string{"versioned-images"},
 		},
 		"an image without checksum": {
-			draft: func(d *draft) { d.download("debian-13.1.img", "https://example.org/debian.img", nil) },
-			want:  []string{"image-checksum"},
-			says:  "the download from https://example.org/debian.img has no checksum",
+			draft:    func(d *draft) { d.download("debian-13.1.img", "https://example.org/debian.img", nil) },
+			policies: []string{"image-checksum"},
+			message:  "the download from https://example.org/debian.img has no checksum",
 		},
 	}
 }
@@ -92,7 +94,7 @@ func badVersions() map[string]badPlan {
 			draft: func(d *draft) {
 				d.configuration("c", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/ab:v1.2.0"))
 			},
-			want: []string{"supported-versions"}, says: "version v1.2.0 of Talos is not supported",
+			policies: []string{"supported-versions"}, message: "version v1.2.0 of Talos is not supported",
 		},
 	}
 }
@@ -108,8 +110,8 @@ func badSecrets() map[string]badPlan {
 					Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.String("hunter2")},
 				},
 			),
-			want: plain,
-			says: "environment.DB_PASSWORD has the name of a secret",
+			policies: plain,
+			message:  "environment.DB_PASSWORD has the name of a secret",
 		},
 		"a private key in a script": {
 			draft: run(
@@ -117,15 +119,15 @@ func badSecrets() map[string]badPlan {
 					Create: pulumi.String("cat"), Stdin: pulumi.String("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----"),
 				},
 			),
-			want: plain,
-			says: "stdin holds a private key",
+			policies: plain,
+			message:  "stdin holds a private key",
 		},
 		"a Proxmox token in a command": {
 			draft: run(
 				&local.CommandArgs{Create: pulumi.String("curl -H 'Authorization: PVEAPIToken=" + planToken + "' https://pve")},
 			),
-			want: plain,
-			says: "create holds a Proxmox API token",
+			policies: plain,
+			message:  "create holds a Proxmox API token",
 		},
 	}
 }
@@ -144,20 +146,20 @@ func badPrivileges() map[string]badPlan {
 					vmid(210),
 				)
 			},
-			want: least,
+			policies: least,
 		},
 		"a role that may do more": {
-			draft: func(d *draft) { d.role("VM.Audit", "Permissions.Modify", "Sys.PowerMgmt") },
-			want:  least,
-			says:  "privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs",
+			draft:    func(d *draft) { d.role("VM.Audit", "Permissions.Modify", "Sys.PowerMgmt") },
+			policies: least,
+			message:  "privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs",
 		},
 		"a user who administrates": {
-			draft: func(d *draft) { d.rule("Administrator", "/", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")}) },
-			want:  least,
-			says:  `roleId is Administrator on "/"`,
+			draft:    func(d *draft) { d.rule("Administrator", "/", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")}) },
+			policies: least,
+			message:  `roleId is Administrator on "/"`,
 		},
 		"a token that is its user": {
-			draft: func(d *draft) { d.token(pulumi.Bool(false)) }, want: least, says: "privilegesSeparation is false",
+			draft: func(d *draft) { d.token(pulumi.Bool(false)) }, policies: least, message: "privilegesSeparation is false",
 		},
 	}
 }
@@ -177,47 +179,47 @@ func badProduction() map[string]badPlan {
 		"an unprotected control plane": {
 			production: true,
 			draft:      func(d *draft) { d.cp("pve1") },
-			want:       protect,
-			says:       "control plane of stack prod, a production one, is not protected",
+			policies:   protect,
+			message:    "control plane of stack prod, a production one, is not protected",
 		},
-		"unprotected Talos secrets": {production: true, draft: func(d *draft) { d.secrets("v1.12") }, want: protect},
+		"unprotected Talos secrets": {production: true, draft: func(d *draft) { d.secrets("v1.12") }, policies: protect},
 		"an unprotected bootstrap": {production: true, draft: func(d *draft) {
 			d.command(&local.CommandArgs{Create: pulumi.String("${TALOSOPS:-go run ./cmd/talosops} bootstrap")})
-		}, want: protect},
+		}, policies: protect},
 		"a host's certificate unseen": {
 			production: true,
 			draft: through(
 				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), Insecure: pulumi.Bool(true)},
 			),
-			want: []string{"production-tls"},
+			policies: []string{"production-tls"},
 		},
-		// nothing uses it, since the provider refuses that by itself
+		// no resource uses it, since the provider itself refuses that
 		"an API without TLS": {production: true, draft: func(d *draft) {
 			_, err := proxmoxve.NewProvider(
 				d.ctx, "provider",
 				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("http://127.0.0.1:8006/"), ApiToken: pulumi.String(planToken)},
 			)
-			d.note(err)
-		}, want: []string{"production-tls"}, says: "endpoint is http://127.0.0.1:8006/, without TLS"},
+			d.record(err)
+		}, policies: []string{"production-tls"}, message: "endpoint is http://127.0.0.1:8006/, without TLS"},
 		"a download from anyone": {production: true, draft: func(d *draft) {
 			d.download(
 				"debian-13.1.img", "https://example.org/debian.img",
 				func(a *download.FileArgs) { checksum(a); a.Verify = pulumi.Bool(false) },
 			)
-		}, want: []string{"production-tls"}},
+		}, policies: []string{"production-tls"}},
 		"a host whose key no one knows": {production: true, draft: func(d *draft) {
 			_, err := shell.NewCommand(d.ctx, "shell", &shell.CommandArgs{
 				Connection: shell.ConnectionArgs{Host: pulumi.String("127.0.0.1")}, Create: pulumi.String("true"),
 			})
-			d.note(err)
-		}, want: []string{"production-host-keys"}, says: "whatever key the host shows is accepted"},
+			d.record(err)
+		}, policies: []string{"production-host-keys"}, message: "whatever key the host shows is accepted"},
 		"disks that anyone can read": {
 			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,
-			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, want: []string{"production-disk-encryption"},
+			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, policies: []string{"production-disk-encryption"},
 		},
 		"a Talos API open to all": {
 			production: true, config: `{"production-talos-firewall": "mandatory", "production-disk-encryption": "disabled"}`,
-			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, want: []string{"production-talos-firewall"},
+			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, policies: []string{"production-talos-firewall"},
 		},
 	}
 }

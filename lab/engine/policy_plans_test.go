@@ -14,16 +14,17 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 )
 
-// draft is a plan under way, of the published resource types. What it makes is good unless it is changed.
+// draft is a plan under construction, of the published resource types. Its resources pass all policies unless they are
+// changed.
 type draft struct {
 	ctx *pulumi.Context
-	n   int // machines so far, which their numbers follow from
+	n   int // number of machines, which their IDs derive from
 	err error
 }
 
 type change = func(*vm.VirtualMachineArgs)
 
-// cp, worker and other are machines on a host: a control plane and a worker of cluster one, and one that is no Talos
+// cp, worker and other add machines on a host: a control plane and a worker of cluster one, and one that is no Talos
 // node.
 func (d *draft) cp(host string, changes ...change) {
 	d.machine(2000, host, []string{"cluster-one", "controlplane", "talos"}, nil, changes)
@@ -74,10 +75,10 @@ func (d *draft) machine(first int, host string, tags []string, opts []pulumi.Res
 	}
 
 	_, err := vm.NewVirtualMachine(d.ctx, fmt.Sprintf("m-%d-vm", d.n), args, opts...)
-	d.note(err)
+	d.record(err)
 }
 
-func (d *draft) note(err error) {
+func (d *draft) record(err error) {
 	if d.err == nil {
 		d.err = err
 	}
@@ -111,7 +112,7 @@ func device(args vm.VirtualMachineHostpciArgs) change {
 
 func asTemplate(a *vm.VirtualMachineArgs) { a.Template = pulumi.Bool(true) }
 
-// download is an image of a URL, under a name.
+// download adds a download of a URL to a file name.
 func (d *draft) download(name, url string, change func(*download.FileArgs)) {
 	args := &download.FileArgs{
 		ContentType: pulumi.String("iso"),
@@ -126,7 +127,7 @@ func (d *draft) download(name, url string, change func(*download.FileArgs)) {
 	}
 
 	_, err := download.NewFile(d.ctx, name, args)
-	d.note(err)
+	d.record(err)
 }
 
 func checksum(a *download.FileArgs) {
@@ -135,19 +136,19 @@ func checksum(a *download.FileArgs) {
 	), pulumi.String("sha256")
 }
 
-// command is a local command that would run at update.
+// command adds a local command.
 func (d *draft) command(args *local.CommandArgs, opts ...pulumi.ResourceOption) {
 	_, err := local.NewCommand(d.ctx, "command", args, opts...)
-	d.note(err)
+	d.record(err)
 }
 
-// secrets are Talos secrets of a contract.
+// secrets adds Talos secrets of a version contract.
 func (d *draft) secrets(contract string, opts ...pulumi.ResourceOption) {
 	_, err := machine.NewSecrets(d.ctx, "secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(contract)}, opts...)
-	d.note(err)
+	d.record(err)
 }
 
-// configuration is a node's configuration with a patch; empty = none.
+// configuration adds a node's configuration with a patch; empty = none.
 func (d *draft) configuration(name, address, patch string, opts ...pulumi.ResourceOption) {
 	text := pulumi.ToSecret(pulumi.String("x")).(pulumi.StringOutput)
 	patches := pulumi.StringArray{}
@@ -164,7 +165,7 @@ func (d *draft) configuration(name, address, patch string, opts ...pulumi.Resour
 		ConfigPatches:             patches,
 		Node:                      pulumi.String(address),
 	}, opts...)
-	d.note(err)
+	d.record(err)
 }
 
 func installer(image string) string { return "machine: {install: {image: \"" + image + "\"}}\n" }
@@ -172,12 +173,12 @@ func installer(image string) string { return "machine: {install: {image: \"" + i
 // component registers one of the program's components by its type.
 func (d *draft) component(token, name string) pulumi.Resource {
 	c := &pulumi.ResourceState{}
-	d.note(d.ctx.RegisterComponentResource(token, name, c))
+	d.record(d.ctx.RegisterComponentResource(token, name, c))
 
 	return c
 }
 
-// mapping maps as many devices on hosts.
+// mapping adds a PCI mapping with a device on each host.
 func (d *draft) mapping(name string, hosts ...string) {
 	maps := mapping.PciMapTypeArray{}
 	for i, host := range hosts {
@@ -193,36 +194,36 @@ func (d *draft) mapping(name string, hosts ...string) {
 	}
 
 	_, err := mapping.NewPci(d.ctx, name, &mapping.PciArgs{Name: pulumi.String(name), Maps: maps})
-	d.note(err)
+	d.record(err)
 }
 
-// provider makes a worker through its own Proxmox provider.
+// provider adds a worker with its own Proxmox provider.
 func (d *draft) provider(args *proxmoxve.ProviderArgs, changes ...change) {
 	p, err := proxmoxve.NewProvider(d.ctx, "provider", args)
-	d.note(err)
+	d.record(err)
 
 	if d.err == nil {
 		d.machine(3000, "pve1", []string{"debian"}, []pulumi.ResourceOption{pulumi.Provider(p)}, changes)
 	}
 }
 
-// role makes a role of these privileges.
+// role adds a role with these privileges.
 func (d *draft) role(privileges ...string) {
 	_, err := permission.NewRole(
 		d.ctx, "role",
 		&permission.RoleArgs{RoleId: pulumi.String("TalosProxmox"), Privileges: pulumi.ToStringArray(privileges)},
 	)
-	d.note(err)
+	d.record(err)
 }
 
-// rule gives a role on a path to whom the arguments name.
+// rule adds an ACL with a role on a path.
 func (d *draft) rule(role, path string, args *proxmoxve.AclArgs) {
 	args.RoleId, args.Path = pulumi.String(role), pulumi.String(path)
 	_, err := proxmoxve.NewAcl(d.ctx, "rule of "+role, args)
-	d.note(err)
+	d.record(err)
 }
 
-// account makes a user with roles on /.
+// account adds a user with roles on /.
 func (d *draft) account(id string, roles ...string) *permission.User {
 	acls := permission.UserAclArray{}
 	for _, role := range roles {
@@ -230,12 +231,12 @@ func (d *draft) account(id string, roles ...string) *permission.User {
 	}
 
 	u, err := permission.NewUser(d.ctx, "user", &permission.UserArgs{UserId: pulumi.String(id), Acls: acls})
-	d.note(err)
+	d.record(err)
 
 	return u
 }
 
-// token makes a token of its user, who is made too; separated is nil where it is not set.
+// token adds a token and its user; separated is nil if it is not set.
 func (d *draft) token(separated pulumi.BoolPtrInput) {
 	owner := d.account("pulumi@pve", "PVEAuditor")
 
@@ -244,6 +245,6 @@ func (d *draft) token(separated pulumi.BoolPtrInput) {
 			d.ctx, "token",
 			&user.TokenArgs{UserId: owner.UserId, TokenName: pulumi.String("talos"), PrivilegesSeparation: separated},
 		)
-		d.note(err)
+		d.record(err)
 	}
 }

@@ -24,26 +24,26 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// judged runs plans one after the other on one stack.
-type judged struct {
+// policyRunner previews plans one after the other on one stack.
+type policyRunner struct {
 	mu     sync.Mutex
 	engine *engine.Engine
 	draft  func(*draft)
 }
 
-// newJudged prepares a stack for plans; name decides whether it is a production stack.
-func newJudged(t *testing.T, w *world, name string, policy engine.Policy) *judged {
+// newPolicyRunner prepares a stack for plans; name decides whether it is a production stack.
+func newPolicyRunner(t *testing.T, w *world, name string, policy engine.Policy) *policyRunner {
 	t.Helper()
 
 	connection, err := w.lab.Connection()
 	require.NoError(t, err)
 
 	target, err := engine.NewTarget(
-		name, []byte(stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t)), w.network, connection,
+		name, []byte(w.stack(1, 0).yaml(t)), w.network, connection,
 	)
 	require.NoError(t, err)
 
-	j := &judged{}
+	j := &policyRunner{}
 	o := w.options
 	o.Dir, o.Stack, o.StackFile, o.Config, o.Policy = t.TempDir(), name, target.File, target.Config, policy
 	o.Program = func(ctx *pulumi.Context) error {
@@ -60,7 +60,7 @@ func newJudged(t *testing.T, w *world, name string, policy engine.Policy) *judge
 	return j
 }
 
-// policyPack is the built pack.
+// policyPack returns the path of the built pack.
 func policyPack(t testing.TB) string {
 	t.Helper()
 
@@ -70,24 +70,24 @@ func policyPack(t testing.TB) string {
 	return policy.Pack
 }
 
-// ruling is what the policies said of a plan.
-type ruling struct {
+// policyResult is what the policies report about a plan.
+type policyResult struct {
 	mandatory, advisory []string // names, sorted
 	messages            string
 	remediated          []events.EngineEvent
 	err                 error
 }
 
-// preview has a plan judged.
-func (j *judged) preview(ctx context.Context, draft func(*draft), opts ...optpreview.Option) ruling {
+// preview returns what the policies report about a plan.
+func (j *policyRunner) preview(ctx context.Context, draft func(*draft), opts ...optpreview.Option) policyResult {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	j.draft = draft
-	ch, done := make(chan events.EngineEvent), make(chan ruling)
+	ch, done := make(chan events.EngineEvent), make(chan policyResult)
 
 	go func() {
-		var r ruling
+		var r policyResult
 
 		for event := range ch {
 			if event.PolicyRemediationEvent != nil {
@@ -122,14 +122,14 @@ func (j *judged) preview(ctx context.Context, draft func(*draft), opts ...optpre
 	return r
 }
 
-func TestEveryBadPlanIsRefusedByThePoliciesThatShould(t *testing.T) {
+func TestPoliciesRefuseBadPlans(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
 	pack := engine.Policy{Pack: policyPack(t)}
-	stacks := map[bool][]*judged{
-		false: {newJudged(t, w, "lab", pack), newJudged(t, w, "test", pack)},
-		true:  {newJudged(t, w, "prod", pack)},
+	stacks := map[bool][]*policyRunner{
+		false: {newPolicyRunner(t, w, "lab", pack), newPolicyRunner(t, w, "test", pack)},
+		true:  {newPolicyRunner(t, w, "prod", pack)},
 	}
 
 	t.Run("plans", func(t *testing.T) {
@@ -150,10 +150,10 @@ func TestEveryBadPlanIsRefusedByThePoliciesThatShould(t *testing.T) {
 				}
 
 				r := j.preview(t.Context(), plan.draft, opts...)
-				slices.Sort(plan.want)
-				assert.Equal(t, plan.want, r.mandatory, "%s %v", r.messages, r.err)
+				slices.Sort(plan.policies)
+				assert.Equal(t, plan.policies, r.mandatory, "%s %v", r.messages, r.err)
 				require.ErrorContains(t, r.err, "exit status", "the engine ends the preview")
-				assert.Contains(t, r.messages, plan.says)
+				assert.Contains(t, r.messages, plan.message)
 
 				for _, secret := range []string{planToken, "hunter2", "947e717a-ab18-4ee2-8123-6adba4f62f9a"} {
 					assert.NotContains(t, r.messages, secret)
@@ -165,7 +165,7 @@ func TestEveryBadPlanIsRefusedByThePoliciesThatShould(t *testing.T) {
 	fired := map[string]bool{}
 
 	for _, plan := range badPlans() {
-		for _, name := range plan.want {
+		for _, name := range plan.policies {
 			fired[name] = true
 		}
 	}
@@ -184,7 +184,7 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	j := newJudged(t, w, "lab", engine.Policy{Pack: policyPack(t)})
+	j := newPolicyRunner(t, w, "lab", engine.Policy{Pack: policyPack(t)})
 
 	r := j.preview(t.Context(), func(d *draft) {
 		d.cp("pve1")
@@ -209,7 +209,7 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 			},
 		)
 	})
-	require.NoError(t, r.err, w.said())
+	require.NoError(t, r.err, w.output())
 	assert.Empty(t, r.messages)
 	assert.Empty(t, r.remediated)
 
@@ -223,11 +223,11 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 	assert.Equal(t, []any{"talos"}, r.remediated[0].PolicyRemediationEvent.After["tags"])
 }
 
-// TestStacksOfTheProjectPassEveryPolicy previews them on the lab, with the configuration that goes with them.
+// TestStacksOfTheProjectPassEveryPolicy previews them on the lab, with their policy configuration.
 func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 	t.Parallel()
 
-	// The stacks that the project is delivered with; those in its folder are the user's to edit.
+	// The stacks as delivered; users edit those in the project's folder.
 	delivered := filepath.Join(project, "stacks", "testdata")
 
 	needs, err := engine.ReadNeeds(delivered)
@@ -264,15 +264,15 @@ func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(e.Close)
 
-		r := (&judged{engine: e}).preview(t.Context(), nil)
-		require.NoError(t, r.err, w.said())
+		r := (&policyRunner{engine: e}).preview(t.Context(), nil)
+		require.NoError(t, r.err, w.output())
 		assert.Empty(t, r.messages, name)
 		assert.Empty(t, r.remediated, name)
 	}
 }
 
-// TestThePackIsFoundByItsFolder judges by `--policy-pack policy`, as on a machine that has the built pack on PATH and
-// no language host.
+// TestThePackIsFoundByItsFolder uses `--policy-pack policy`, as on a machine that has the built pack on PATH and no
+// language host.
 func TestThePackIsFoundByItsFolder(t *testing.T) {
 	pack := policyPack(t)
 	t.Setenv("PATH", filepath.Dir(pack)+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -282,10 +282,10 @@ func TestThePackIsFoundByItsFolder(t *testing.T) {
 	folder, err := filepath.Abs(filepath.Join(project, "policy"))
 	require.NoError(t, err)
 
-	j := newJudged(t, w, "lab", engine.Policy{Pack: folder})
+	j := newPolicyRunner(t, w, "lab", engine.Policy{Pack: folder})
 	r := j.preview(t.Context(), func(d *draft) { d.cp("pve1"); d.cp("pve2") })
 	require.Error(t, r.err)
-	assert.Equal(t, []string{"control-plane-count"}, r.mandatory, w.said())
+	assert.Equal(t, []string{"control-plane-count"}, r.mandatory, w.output())
 }
 
 func TestMisspeltNamesInTheConfigurationOfPoliciesAreRefused(t *testing.T) {
@@ -302,43 +302,43 @@ func TestMisspeltNamesInTheConfigurationOfPoliciesAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestWhatOnlyTheUpdateKnowsIsJudgedThere has a command print what another command gets as its password.
-func TestWhatOnlyTheUpdateKnowsIsJudgedThere(t *testing.T) {
+// TestPoliciesJudgeUpdates has a command print what another command gets as its password.
+func TestPoliciesJudgeUpdates(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	j := newJudged(t, w, "lab", engine.Policy{Pack: policyPack(t)})
-	made := filepath.Join(t.TempDir(), "made")
+	j := newPolicyRunner(t, w, "lab", engine.Policy{Pack: policyPack(t)})
+	file := filepath.Join(t.TempDir(), "made")
 
 	leak := func(d *draft) {
 		first, err := local.NewCommand(d.ctx, "first", &local.CommandArgs{Create: pulumi.String("printf hunter2")})
-		d.note(err)
+		d.record(err)
 
 		if d.err == nil {
 			d.command(
 				&local.CommandArgs{
-					Create: pulumi.String("touch '" + made + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout},
+					Create: pulumi.String("touch '" + file + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout},
 				},
 			)
 		}
 	}
 
 	r := j.preview(t.Context(), leak)
-	require.NoError(t, r.err, w.said())
+	require.NoError(t, r.err, w.output())
 	assert.Empty(t, r.messages, "the preview does not know")
 
 	require.Error(t, j.engine.Up(t.Context()))
-	assert.Contains(t, w.said(), "command: environment.DB_PASSWORD has the name of a secret and is not marked secret")
-	assert.NotRegexp(t, "(?i)password.*hunter2", w.said())
-	assert.NoFileExists(t, made, "refused before it is made")
+	assert.Contains(t, w.output(), "command: environment.DB_PASSWORD has the name of a secret and is not marked secret")
+	assert.NotRegexp(t, "(?i)password.*hunter2", w.output())
+	assert.NoFileExists(t, file, "refused before it runs")
 
-	// The preview of an update refuses what the whole plan shows, before anything is made.
+	// The preview of an update refuses what the whole plan shows, before anything is created.
 	j.draft = func(d *draft) {
-		d.command(&local.CommandArgs{Create: pulumi.String("touch '" + made + "'")})
+		d.command(&local.CommandArgs{Create: pulumi.String("touch '" + file + "'")})
 		d.cp("pve1")
 		d.cp("pve2")
 	}
 	require.Error(t, j.engine.Up(t.Context()))
-	assert.Contains(t, w.said(), "control-plane-count")
-	assert.NoFileExists(t, made)
+	assert.Contains(t, w.output(), "control-plane-count")
+	assert.NoFileExists(t, file)
 }

@@ -24,19 +24,19 @@ const (
 
 type object = map[string]any
 
-// declared is a resource of a small program.
-type declared struct {
+// declaration is a resource of a small program.
+type declaration struct {
 	token  string
 	inputs object
-	after  []string // names of those it depends on
+	after  []string // names of its dependencies
 	ignore []string // paths whose changes are ignored
 }
 
-// anyResource is a resource whose outputs no one reads.
+// anyResource is a resource whose outputs are not read.
 type anyResource struct{ pulumi.CustomResourceState }
 
-// programOf registers resources by name, each after those it depends on.
-func programOf(list map[string]declared) pulumi.RunFunc {
+// programOf registers resources by name, each after its dependencies.
+func programOf(list map[string]declaration) pulumi.RunFunc {
 	version := ""
 
 	for _, plugin := range providers.Plugins() {
@@ -46,12 +46,12 @@ func programOf(list map[string]declared) pulumi.RunFunc {
 	}
 
 	return func(ctx *pulumi.Context) error {
-		made := map[string]pulumi.Resource{}
+		registered := map[string]pulumi.Resource{}
 
 		var register func(name string) error
 
 		register = func(name string) error {
-			if made[name] != nil {
+			if registered[name] != nil {
 				return nil
 			}
 
@@ -63,11 +63,11 @@ func programOf(list map[string]declared) pulumi.RunFunc {
 					return err
 				}
 
-				options = append(options, pulumi.DependsOn([]pulumi.Resource{made[other]}))
+				options = append(options, pulumi.DependsOn([]pulumi.Resource{registered[other]}))
 			}
 
 			r := &anyResource{}
-			made[name] = r
+			registered[name] = r
 
 			return ctx.RegisterResource(d.token, name, pulumi.ToMap(d.inputs), r, options...)
 		}
@@ -85,8 +85,8 @@ func programOf(list map[string]declared) pulumi.RunFunc {
 // programStack is the stack file of small programs.
 const programStack = "config: {}\n"
 
-// run brings the world to what a small program declares.
-func (w *world) run(list map[string]declared, opts ...optup.Option) (steps, error) {
+// runProgram brings up a small program.
+func (w *world) runProgram(list map[string]declaration, opts ...optup.Option) (steps, error) {
 	w.t.Helper()
 	w.options.Program = programOf(list)
 
@@ -111,17 +111,17 @@ func (w *world) asRoot() {
 	}
 }
 
-// image is a Talos ISO on a host.
-func image(host string) declared {
-	return declared{token: fileToken, inputs: object{
+// talosISO is a Talos ISO on a host.
+func talosISO(host string) declaration {
+	return declaration{token: fileToken, inputs: object{
 		"nodeName": host, "datastoreId": "local", "contentType": "iso", "fileName": "talos.iso", "overwrite": false,
 		"url": "https://factory.talos.dev/image/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba/v1.14.4/nocloud-amd64.iso",
 	}}
 }
 
-// bootable is a VM that states everything which the published provider would otherwise guess, and boots Talos from the
+// bootableVM is a VM that sets everything which the published provider would otherwise guess, and boots Talos from the
 // ISO.
-func bootable(vmid int) object {
+func bootableVM(vmid int) object {
 	return object{
 		"nodeName":      "pve1",
 		"vmId":          vmid,
@@ -140,7 +140,7 @@ func bootable(vmid int) object {
 	}
 }
 
-// merged is the first object with the second's values.
+// merged returns a copy of the first object with the second's values; nil deletes one.
 func merged(first, second object) object {
 	out := maps.Clone(first)
 	for name, v := range second {
@@ -153,8 +153,8 @@ func merged(first, second object) object {
 	return out
 }
 
-// changed returns a copy of an object with another value at a path, where [] is the first element; nil takes the value
-// away.
+// changed returns a copy of an object with another value at a path, in which [] is the first element; nil deletes the
+// value.
 func changed(o object, path string, v any) object {
 	out := maps.Clone(o)
 	if out == nil {
@@ -186,7 +186,7 @@ func changed(o object, path string, v any) object {
 	return out
 }
 
-// tasksOf are the types of the lab's tasks on a VM, in order.
+// tasksOf returns the types of the lab's tasks on a VM, in order.
 func (w *world) tasksOf(vmid int) []string {
 	var list []string
 

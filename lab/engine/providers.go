@@ -19,10 +19,10 @@ import (
 	"talos-proxmox/lab/providers/proxmoxve"
 )
 
-// Providers says who does the work of a run. It is a flag's value (pflag.Value).
+// Providers selects the providers of a run. It is a flag's value (pflag.Value).
 type Providers string
 
-// Auto takes the providers that made the stack; for a new one the published plugins when all of them are installed, and
+// Auto uses the providers that created the stack; for a new one the published plugins if all of them are installed, and
 // the stand-ins otherwise.
 const (
 	Auto      Providers = "auto"
@@ -30,13 +30,13 @@ const (
 	StandIn   Providers = "standin"
 )
 
-// String is the flag's value.
+// String returns the flag's value.
 func (p *Providers) String() string { return string(*p) }
 
-// Type names the choices in the flag's help.
+// Type returns the choices for the flag's help.
 func (*Providers) Type() string { return "auto|published|standin" }
 
-// Set refuses anything but the choices.
+// Set accepts only the choices.
 func (p *Providers) Set(text string) error {
 	if !slices.Contains([]Providers{Auto, Published, StandIn}, Providers(text)) {
 		return fmt.Errorf("%q is none of auto, published and standin", text)
@@ -47,22 +47,22 @@ func (p *Providers) Set(text string) error {
 	return nil
 }
 
-// choose takes what was asked for, or what made the stack, or what is installed: a state is read only by the kind of
-// providers that wrote it.
-func (p Providers) choose(madeBy Providers) (Providers, error) {
+// choose returns the requested providers, or those that created the stack, or those that are installed. Only the kind
+// of providers that wrote a state can read it.
+func (p Providers) choose(creator Providers) (Providers, error) {
 	missing := providers.Missing()
-	made := map[Providers]string{Published: "the published plugins", StandIn: "the lab's stand-ins"}[madeBy]
+	creatorName := map[Providers]string{Published: "the published plugins", StandIn: "the lab's stand-ins"}[creator]
 
 	switch {
 	case p == "" || p == Auto:
-		if p = madeBy; p == "" {
+		if p = creator; p == "" {
 			p = Published
 			if len(missing) > 0 {
 				p = StandIn
 			}
 		}
-	case madeBy != "" && p != madeBy:
-		return "", fmt.Errorf("--providers=%s: %s made this stack, and only they can read its state: destroy it with --providers=%s first, or use them on", p, made, madeBy)
+	case creator != "" && p != creator:
+		return "", fmt.Errorf("--providers=%s: %s made this stack, and only they can read its state: destroy it with --providers=%s first, or keep using them", p, creatorName, creator)
 	}
 
 	if p == StandIn || len(missing) == 0 {
@@ -74,15 +74,15 @@ func (p Providers) choose(madeBy Providers) (Providers, error) {
 		lines = append(lines, "  "+plugin.Install())
 	}
 
-	if madeBy == "" {
-		lines = append(lines, "or leave --providers=published away to use the lab's stand-ins")
+	if creator == "" {
+		lines = append(lines, "or omit --providers=published to use the lab's stand-ins")
 	}
 
 	return "", errors.New(strings.Join(lines, "\n"))
 }
 
-// said is the line that tells which providers a run uses.
-func (p Providers) said() string {
+// description tells which providers a run uses.
+func (p Providers) description() string {
 	if p == Published {
 		return "Providers: the published plugins " + providers.List(providers.Plugins())
 	}
@@ -94,21 +94,21 @@ func (p Providers) said() string {
 	return "Providers: the lab's stand-ins"
 }
 
-// standInKey is in the state of the stand-ins themselves, which are made with pulumi-go-provider; the published
-// proxmoxve and talos are bridges to Terraform's.
+// standInKey is in the state of the stand-ins, which are made with pulumi-go-provider; the published proxmoxve and
+// talos are bridges to Terraform's.
 const standInKey = "__pulumi-go-provider-version"
 
-// What the published ones alone write: bridgeKey into each block of a VM's inputs that the program gave (the stand-in
-// writes it only around them), deltaKey into the outputs of Talos' resources. What `pulumi import` notes tells nothing
-// of the provider's kind.
+// Only the published providers write bridgeKey into each block of a VM's inputs that the program set (the stand-in
+// writes it only around the blocks), and deltaKey into the outputs of Talos' resources. What `pulumi import` writes
+// does not tell the kinds apart.
 const (
 	bridgeKey = "__defaults"
 	deltaKey  = "__pulumi_raw_state_delta"
 )
 
-// madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs, or
+// stateProviders returns the kind of providers that wrote the stack's state; empty if it has no resources of theirs, or
 // none that tells.
-func (e *Engine) madeBy() (Providers, error) {
+func (e *Engine) stateProviders() (Providers, error) {
 	b, err := os.ReadFile(e.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -161,7 +161,7 @@ func (e *Engine) madeBy() (Providers, error) {
 	return kind, nil
 }
 
-// hasBridgedBlock says whether a bridge wrote one of the blocks of a resource's inputs.
+// hasBridgedBlock reports whether a bridge wrote one of the blocks of a resource's inputs.
 func hasBridgedBlock(inputs map[string]any) bool {
 	for _, input := range inputs {
 		if list, ok := input.([]any); ok && len(list) > 0 {
@@ -178,14 +178,14 @@ func hasBridgedBlock(inputs map[string]any) bool {
 	return false
 }
 
-// chooseProviders settles what does the work, and says so.
+// chooseProviders decides which providers do the work, and prints the choice.
 func (e *Engine) chooseProviders() error {
-	made, err := e.madeBy()
+	creator, err := e.stateProviders()
 	if err != nil {
 		return err
 	}
 
-	if e.o.Providers, err = e.o.Providers.choose(made); err != nil {
+	if e.o.Providers, err = e.o.Providers.choose(creator); err != nil {
 		return err
 	}
 
@@ -194,16 +194,14 @@ func (e *Engine) chooseProviders() error {
 		maps.Copy(e.o.Config.Secrets, e.o.Config.Published)
 	}
 
-	if e.o.Err != nil {
-		fmt.Fprintln(e.o.Err, e.o.Providers.said())
-	}
+	fmt.Fprintln(e.o.Err, e.o.Providers.description())
 
 	return nil
 }
 
-// openProviders lays the plugins of the kind that was chosen into the lab's own PULUMI_HOME, and adds what stand-ins
-// need to the engine's environment.
-func (e *Engine) openProviders(env map[string]string) error {
+// installProviders links the chosen plugins into the lab's own PULUMI_HOME, and adds what stand-ins need to the
+// engine's environment.
+func (e *Engine) installProviders(env map[string]string) error {
 	if e.o.Providers == StandIn {
 		maps.Copy(env, providers.Options{
 			Poll: e.o.poll(), ServiceAccountKey: e.o.ServiceAccountKey, Crash: e.o.PluginsCrash,
@@ -226,15 +224,15 @@ func (e *Engine) openProviders(env map[string]string) error {
 		}
 
 		if err != nil {
-			return fmt.Errorf("unable to lay plugin %s into the lab's folder: %w", plugin, err)
+			return fmt.Errorf("unable to install plugin %s in the lab's folder: %w", plugin, err)
 		}
 	}
 
 	return nil
 }
 
-// linkFolder makes folder again, with a link for each file of installed: engines ignore folders that are links, but
-// not files.
+// linkFolder recreates folder with a link for each file of installed: engines ignore folders that are links, but not
+// files.
 func linkFolder(folder, installed string) error {
 	files, err := os.ReadDir(installed)
 	if err != nil {
@@ -249,7 +247,7 @@ func linkFolder(folder, installed string) error {
 	return link(folder, links)
 }
 
-// link makes folder again, with these links.
+// link recreates folder with these links.
 func link(folder string, links map[string]string) error {
 	err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o700))
 
@@ -260,12 +258,12 @@ func link(folder string, links map[string]string) error {
 	return err
 }
 
-// trustVariable names a file of authorities for programs in Go, instead of the system's file but beside the system's
-// folder of them.
+// trustVariable names a file of authorities for programs in Go. It replaces the system's file, but not the system's
+// folder.
 const trustVariable = "SSL_CERT_FILE"
 
-// trust writes the file that makes programs trust the lab's CA: with the user's own authorities in it where the user
-// names a file.
+// trust writes the file that makes programs trust the lab's CA, with the user's own authorities if the user names a
+// file.
 func (e *Engine) trust() (string, error) {
 	own, path := os.Getenv(trustVariable), e.workPath("trust.pem")
 	if e.o.CA == "" || own == path {
@@ -290,10 +288,10 @@ func (e *Engine) trust() (string, error) {
 	return path, nil
 }
 
-// fastestPoll keeps a fast lab from being asked more often than is of use.
+// fastestPoll bounds how often a fast lab is polled.
 const fastestPoll = 50 * time.Millisecond
 
-// poll is how often the stand-ins ask for the state of a task; the published provider does once a second.
+// poll is the interval at which the stand-ins poll a task; the published provider polls once a second.
 func (o Options) poll() time.Duration {
 	if o.Speed == 0 {
 		return proxmoxve.DefaultPoll

@@ -40,7 +40,7 @@ func TestProvidersAreChosen(t *testing.T) {
 		choice    Providers
 		state     string
 		published bool
-		says      string // or the problem
+		message   string // or the problem
 	}{
 		"auto takes what is installed": {
 			all, Auto, nothing, true, "the published plugins proxmoxve 6.18.1, talos 0.7.1, command 1.2.1",
@@ -52,7 +52,7 @@ func TestProvidersAreChosen(t *testing.T) {
 		},
 		"auto stays with what made the stack":      {all, Auto, byStandIns, false, "the lab's stand-ins"},
 		"what was imported alone does not tell":    {none, Auto, imported, false, "the lab's stand-ins"},
-		"stand-ins are taken if asked for":         {all, StandIn, nothing, false, "the lab's stand-ins"},
+		"stand-ins are used if requested":          {all, StandIn, nothing, false, "the lab's stand-ins"},
 		"published ones that are there are linked": {all, Published, byPublished, true, "the published plugins"},
 		"one block of a VM tells": {
 			all, Auto, fmt.Sprintf(machine, `{"__defaults": ["cache"], "size": 8}`), true, "the published plugins",
@@ -75,9 +75,9 @@ func TestProvidersAreChosen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PULUMI_HOME", test.home)
 
-			var said bytes.Buffer
+			var output bytes.Buffer
 
-			e := &Engine{o: Options{Dir: home, Stack: "lab", Providers: test.choice, Err: &said, StandIns: filepath.Join(all, "stand-ins")}}
+			e := &Engine{o: Options{Dir: home, Stack: "lab", Providers: test.choice, Err: &output, StandIns: filepath.Join(all, "stand-ins")}}
 			env := map[string]string{}
 			state := fmt.Sprintf(`{"version": 4, "checkpoint": {"latest": {"resources": [%s]}}}`, test.state)
 
@@ -85,14 +85,14 @@ func TestProvidersAreChosen(t *testing.T) {
 			require.NoError(t, os.WriteFile(e.statePath(), []byte(state), 0o600))
 
 			if err := e.chooseProviders(); err != nil {
-				require.ErrorContains(t, err, test.says)
-				assert.Empty(t, said.String())
+				require.ErrorContains(t, err, test.message)
+				assert.Empty(t, output.String())
 
 				return
 			}
 
-			require.NoError(t, e.openProviders(env))
-			assert.Contains(t, said.String(), test.says)
+			require.NoError(t, e.installProviders(env))
+			assert.Contains(t, output.String(), test.message)
 
 			b, err := os.ReadFile(filepath.Join(home, homeFolder, "plugins", "resource-talos-v0.7.1", "pulumi-resource-talos"))
 			require.NoError(t, err)

@@ -15,20 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/talos"
-	"talos-proxmox/stacks"
 )
 
-// TestRealAuthoritiesAreRotated replaces those of Talos and of Kubernetes on real Kubernetes, with kills in between:
-// what was written is there, no machine restarts, and of containers only those of the control plane.
+// TestRealAuthoritiesAreRotated replaces the authorities of Talos and of Kubernetes on real Kubernetes, with kills in
+// between: data stays, no machine restarts, and only containers of the control plane do.
 func TestRealAuthoritiesAreRotated(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s := w.stack(3, 1)
 	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(4)
 	k.deploy("web", 2, 1)
 
@@ -40,8 +39,8 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 	containers := k.containers()
 	require.NotEmpty(t, containers)
 
-	old := output(t, w.outputs(), stacks.Talosconfigs, "one")
-	former := talos.Kubeconfig(output(t, w.outputs(), stacks.Kubeconfigs, "one"))
+	old := w.talosconfig()
+	former := talos.Kubeconfig(w.kubeconfig())
 	nodes := w.plan(s).Clusters[0].Nodes()
 	boots := map[string]string{}
 
@@ -50,13 +49,13 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 	}
 
 	for _, kind := range []struct {
-		authority, refused, says string
-		moments                  []string
+		authority, refused, subject string
+		moments                     []string
 	}{
 		{"talos", "its Talos API is being replaced", "the Talos API has", []string{
 			"one-cp-1: authority: issues with the new authority",
 		}},
-		// A run that was killed holds the cluster for 40 s, in which API servers refuse kubelets that still have
+		// A killed run holds the cluster for 40 s, in which API servers refuse kubelets that still have
 		// certificates of the old authority, so that their nodes may not be Ready.
 		{"kubernetes", "its Kubernetes is being replaced", "Kubernetes has", []string{
 			"one-cp-2: authority: issues with the new authority",
@@ -65,60 +64,60 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 	} {
 		for _, moment := range kind.moments {
 			w.killRotation(moment, "--authority", kind.authority)
-			assert.Contains(t, w.fails(s.yaml(t)), "the certificate authority of "+kind.refused)
+			assert.Contains(t, w.failedUp(s.yaml(t)), "the certificate authority of "+kind.refused)
 		}
 
-		if kind.authority == "talos" { // for users who do not want to wait for that
+		if kind.authority == "talos" { // for users who do not wait for the lease to expire
 			require.NoError(t, k.client.CoordinationV1().Leases("kube-system").Delete(
 				t.Context(), "talos-proxmox-run", metav1.DeleteOptions{},
 			))
 		}
 
-		out, err := w.backup("secrets", "rotate-ca", w.options.Stack, "--authority", kind.authority)
+		out, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--authority", kind.authority)
 		require.NoError(t, err, out)
 		assert.NotContains(t, out, "PRIVATE KEY")
-		assert.Contains(t, out, "one: "+kind.says+" a new certificate authority")
+		assert.Contains(t, out, "one: "+kind.subject+" a new certificate authority")
 	}
 
 	w.up(s.yaml(t))
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 
-	current := output(t, w.outputs(), stacks.Talosconfigs, "one")
+	current := w.talosconfig()
 
 	for _, n := range nodes {
 		address := n.Address.Addr().String()
 		assert.Equal(t, boots[n.Name], w.bootID(current, address), "%s has not restarted", n.Name)
 
-		c := w.talosAt(old, address)
+		c := w.talosClient(old, address)
 		_, err := c.Version(t.Context())
-		require.ErrorContains(t, err, "certificate", "%s lets the old authority in", n.Name)
+		require.ErrorContains(t, err, "certificate", "%s still trusts the old authority", n.Name)
 		require.NoError(t, c.Close())
 	}
 
-	standing, status := w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status := w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 
-	ca, err := talos.Kubeconfig(output(t, w.outputs(), stacks.Kubeconfigs, "one")).Trusted()
+	ca, err := talos.Kubeconfig(w.kubeconfig()).Trusted()
 	require.NoError(t, err)
 
 	refused, err := former.Trusting(ca)
 	require.NoError(t, err)
 
-	_, err = clientOf(t, string(refused)).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	require.True(t, apierrors.IsUnauthorized(err), "the old authority is let in: %v", err)
+	_, err = newKubeClient(t, string(refused)).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.True(t, apierrors.IsUnauthorized(err), "the old authority is still trusted: %v", err)
 
-	k = workloadOn(t, w)
+	k = newWorkload(t, w)
 	written, err := k.client.CoreV1().ConfigMaps("default").Get(t.Context(), "written", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "yes", written.Data["before"])
 	assert.Equal(t, containers, k.containers())
 }
 
-// bootID is that of a machine.
+// bootID returns the boot ID of a machine.
 func (w *world) bootID(talosconfig, address string) string {
 	w.t.Helper()
 
-	c := w.talosAt(talosconfig, address)
+	c := w.talosClient(talosconfig, address)
 	file, err := c.Read(w.t.Context(), "/proc/sys/kernel/random/boot_id")
 	require.NoError(w.t, err)
 
@@ -131,7 +130,7 @@ func (w *world) bootID(talosconfig, address string) string {
 	return id.String()
 }
 
-// containers are the ids of those that run, by pod, but for those of the control plane.
+// containers returns the IDs of the running containers by pod, without those of the control plane.
 func (k workload) containers() map[string]string {
 	k.Helper()
 
@@ -153,38 +152,38 @@ func (k workload) containers() map[string]string {
 	return ids
 }
 
-// killRotation kills `talos-proxmox secrets rotate-ca` once it has said something.
-func (w *world) killRotation(said string, arguments ...string) {
+// killRotation kills `talos-proxmox secrets rotate-ca` once it has printed a text.
+func (w *world) killRotation(output string, arguments ...string) {
 	w.t.Helper()
 
 	cmd := w.command(append([]string{"secrets", "rotate-ca", w.options.Stack}, arguments...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
-	heard := &killer{at: said, kill: func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }}
-	cmd.Stdout, cmd.Stderr = heard, heard
+	trigger := &outputTrigger{text: output, kill: func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }}
+	cmd.Stdout, cmd.Stderr = trigger, trigger
 
-	require.Error(w.t, cmd.Run(), "it ended before it said %q: %s", said, heard.text.String())
-	assert.Contains(w.t, heard.text.String(), said)
+	require.Error(w.t, cmd.Run(), "it ended before it printed %q: %s", output, trigger.output.String())
+	assert.Contains(w.t, trigger.output.String(), output)
 }
 
-// killer kills once it has read something. It implements io.Writer.
-type killer struct {
-	at   string
+// outputTrigger is an io.Writer that calls kill once it has received a text.
+type outputTrigger struct {
+	text string
 	kill func()
 
-	mu   sync.Mutex
-	text strings.Builder
-	done bool
+	mu     sync.Mutex
+	output strings.Builder
+	fired  bool
 }
 
-func (k *killer) Write(b []byte) (int, error) {
+func (k *outputTrigger) Write(b []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	k.text.Write(b)
+	k.output.Write(b)
 
-	if !k.done && strings.Contains(k.text.String(), k.at) {
-		k.done = true
+	if !k.fired && strings.Contains(k.output.String(), k.text) {
+		k.fired = true
 		k.kill()
 	}
 

@@ -12,82 +12,82 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestRealFaults has an upgrade of Talos meet what goes wrong on its way, one after the other: each ends it with an
-// error that says what and where, nothing is broken by it, and without it one more run brings all nodes there.
+// TestRealFaults provokes failures of a Talos upgrade, one after the other: each ends it with an error that names the
+// cause and the machine, and breaks nothing; without it one more run upgrades all nodes.
 func TestRealFaults(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	b := &bed{T: t, w: w, s: stack{Network: w.network, Version: "v1.14.1", Clusters: []cluster{one(3, 1)}}}
+	b := &testbed{T: t, w: w, s: stack{Network: w.network, Version: "v1.14.1", Clusters: []cluster{clusterOne(3, 1)}}}
 	w.up(b.s.yaml(t))
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	b.k = workloadOn(t, w)
+	b.k = newWorkload(t, w)
 	b.k.withCNI(4)
 	b.openEtcd()
 
 	b.s.Version = "v1.14.4"
-	file, members := b.s.yaml(t), w.etcdIDs()
-	users := w.patrols(t)
+	file, members := b.s.yaml(t), w.etcdMembers()
+	users := w.probeAPI(t)
 
-	w.verbsWithin("60s", "upgrade")
+	w.setVerbTimeout("60s", "upgrade")
 
-	fails := func(says ...string) {
+	fails := func(messages ...string) {
 		t.Helper()
 
-		said := w.fails(file)
-		for _, words := range says {
-			assert.Contains(t, said, words)
+		output := w.failedUp(file)
+		for _, words := range messages {
+			assert.Contains(t, output, words)
 		}
 
-		assert.NotContains(t, said, "one-cp-3: upgrade: has installed", "a failure at one machine stops the rest")
+		assert.NotContains(t, output, "one-cp-3: upgrade: has installed", "a failure at one machine stops the rest")
 	}
 
-	_, err := w.lab.Data.AddFault(datacentre.Fault{Path: "^/v2/", Status: 503})
-	require.NoError(t, err)
-	fails("one-cp-1 refuses to be upgraded to ", ": 503 Service Unavailable: correct it, then run the same again")
-	require.NoError(t, w.lab.Data.ClearFaults())
-	assert.Empty(t, b.k.cordoned())
-	assert.True(t, w.runs("one-cp-1", "v1.14.1"))
+	removeFault := w.addFault(datacentre.Fault{Path: "^/v2/", Status: 503})
 
-	_, err = w.lab.Data.AddFault(datacentre.Fault{Reverts: true, VMID: w.machines()["one-cp-1"]})
-	require.NoError(t, err)
+	fails("one-cp-1 refuses to be upgraded to ", ": 503 Service Unavailable: correct it, then run the same again")
+	removeFault()
+	assert.Empty(t, b.k.cordonedNodes())
+	assert.True(t, w.runsTalos("one-cp-1", "v1.14.1"))
+
+	removeFault = w.addFault(datacentre.Fault{Reverts: true, VMID: w.machines()["one-cp-1"]})
+
 	fails("one-cp-1 has booted and runs Talos v1.14.1", "Talos went back to the one before")
-	require.NoError(t, w.lab.Data.ClearFaults())
-	assert.Empty(t, b.k.cordoned())
+	removeFault()
+	assert.Empty(t, b.k.cordonedNodes())
 
 	users.report()
 
-	// A full database takes no writes, and no lease says who upgrades.
+	// A full database takes no writes, and so no lease of the upgrade.
 	require.NoError(t, b.raiseAlarm(t.Context()))
 	fails("the cluster cannot be changed", "etcdserver: mvcc: database space exceeded")
 	require.NoError(t, b.disarm())
 
-	users = w.patrols(t)
-	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
+	users = w.probeAPI(t)
+	third := w.vm("one-cp-3")
 
-	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	w.stopVM(third.ID)
 	fails("one-cp-3: ", "Talos does not answer on "+w.network+".1.12")
-	w.do(w.lab.Data.Start(labRoot, third.Host, third.ID))
+	w.startVM(third.ID)
 	users.report()
 
 	// Without a majority nothing is touched.
-	second, _ := w.lab.Data.VM(w.machines()["one-cp-2"])
+	second := w.vm("one-cp-2")
 
-	w.do(w.lab.Data.Stop(labRoot, second.Host, second.ID))
-	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	w.stopVM(second.ID)
+	w.stopVM(third.ID)
 	fails("one-cp-1")
-	w.do(w.lab.Data.Start(labRoot, second.Host, second.ID))
-	w.do(w.lab.Data.Start(labRoot, third.Host, third.ID))
+	w.startVM(second.ID)
+	w.startVM(third.ID)
 
 	w.options.TalosOps = talosops
 	began := time.Now()
-	said := w.since(func() { w.up(file, optup.Refresh()) })
+	output := w.outputOf(func() { w.up(file, optup.Refresh()) })
 
 	t.Logf("four nodes to another version: %s", time.Since(began).Round(time.Second))
-	assert.Equal(t, 4, strings.Count(said, ": upgrade: is done"))
-	assert.Equal(t, members, w.etcdIDs(), "no member left or joined")
-	b.k.eventually(func() bool { return b.k.ready() == 4 }, "all nodes take pods")
+	assert.Equal(t, 4, strings.Count(output, ": upgrade: is done"))
+	assert.Equal(t, members, w.etcdMembers(), "no member left or joined")
+	b.k.eventually(func() bool { return b.k.readyNodes() == 4 }, "all nodes take pods")
 	w.requireHealth(t)
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 }

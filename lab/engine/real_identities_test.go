@@ -21,27 +21,27 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// onProxmox is a stack whose cluster knows that it lives on Proxmox.
-func onProxmox(file, proxmox string) string {
+// withProxmox adds the settings about Proxmox to a stack's cluster.
+func withProxmox(file, proxmox string) string {
 	return strings.Replace(file, "kubernetesVersion: v1.37.2", "kubernetesVersion: v1.37.2\n      proxmox: "+proxmox, 1)
 }
 
-// handed is what the cluster has in a Secret of the software's.
-type handed struct {
+// proxmoxCredentials are in a Secret of the cluster's software.
+type proxmoxCredentials struct {
 	URL    string `yaml:"url"`
 	ID     string `yaml:"token_id"`
 	Secret string `yaml:"token_secret"`
 	Region string `yaml:"region"`
 }
 
-func handedTo(t *testing.T, k kubernetes.Interface, namespace, name string) handed {
+func readCredentials(t *testing.T, k kubernetes.Interface, namespace, name string) proxmoxCredentials {
 	t.Helper()
 
 	secret, err := k.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 
 	var config struct {
-		Clusters []handed `yaml:"clusters"`
+		Clusters []proxmoxCredentials `yaml:"clusters"`
 	}
 
 	require.NoError(t, yaml.Unmarshal(secret.Data["config.yaml"], &config))
@@ -50,8 +50,8 @@ func handedTo(t *testing.T, k kubernetes.Interface, namespace, name string) hand
 	return config.Clusters[0]
 }
 
-// sees are the machines that the software sees with what it was handed; none with a token that is gone.
-func (w *world) sees(t *testing.T, h handed) (vmids []int) {
+// visibleVMs returns the VMIDs that the software sees with its credentials; none if its token is gone.
+func (w *world) visibleVMs(t *testing.T, h proxmoxCredentials) (vmids []int) {
 	t.Helper()
 
 	c := client.NewClient(h.URL, client.WithHTTPClient(w.proxmoxClient()), client.WithAPIToken(h.ID, h.Secret))
@@ -68,7 +68,7 @@ func (w *world) sees(t *testing.T, h handed) (vmids []int) {
 	return vmids
 }
 
-// proxmoxClient trusts the lab's hosts.
+// proxmoxClient returns a client that trusts the lab's hosts.
 func (w *world) proxmoxClient() *http.Client {
 	w.t.Helper()
 
@@ -87,8 +87,8 @@ func (w *world) proxmoxClient() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// rulesOf are what an account may do, by path and holder.
-func (w *world) rulesOf(account string) (rules []string) {
+// aclsOf returns an account's ACLs: path, holder and role.
+func (w *world) aclsOf(account string) (rules []string) {
 	for _, a := range w.lab.Data.ACLs() {
 		if strings.HasPrefix(a.ID, account+"@pve") {
 			user, role := strings.TrimPrefix(a.ID, account), strings.TrimPrefix(a.Role, account)
@@ -99,17 +99,17 @@ func (w *world) rulesOf(account string) (rules []string) {
 	return rules
 }
 
-// TestRealIdentities: a cluster that runs learns where it is, and its software gets accounts on Proxmox; a token is
-// rotated, a machine comes, is lost and goes, and all of it is taken out again.
+// TestRealIdentities: a running cluster learns where it runs, and its software gets accounts on Proxmox; a token is
+// rotated, the state is lost, and everything is removed again.
 func TestRealIdentities(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	plain := withoutAgents(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t))
+	plain := withoutAgents(w.stack(1, 1).yaml(t))
 
 	w.up(plain)
 
-	k := kubernetesOf(t, w.outputs())
+	k := w.kubeClient()
 	node := func(name string) (string, map[string]string) {
 		found, err := k.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)
@@ -120,22 +120,20 @@ func TestRealIdentities(t *testing.T) {
 	id, _ := node("one-general-1")
 	require.Empty(t, id)
 
-	// It runs, and is told where it is: nothing restarts.
+	// A running cluster learns where it runs: nothing restarts.
 	const csi = "csi: {storageClasses: [{name: fast, datastore: local-lvm, ssd: true, default: true}]}"
 
 	boots := w.machines()
-	with := onProxmox(plain, "{region: homelab, roles: make, "+csi+", cloudController: {}}")
+	with := withProxmox(plain, "{region: homelab, roles: make, "+csi+", cloudController: {}}")
 	done := w.up(with)
 	assert.NotContains(t, done, "VirtualMachine one-general-1-vm")
 	assert.Equal(t, boots, w.machines())
-
-	host := w.lab.Data.VMs()
 
 	for i, name := range map[int]string{2000: "one-cp-1", 3000: "one-general-1"} {
 		id, labels := node(name)
 		assert.Equal(t, fmt.Sprintf("proxmox://homelab/%d", i), id)
 		assert.Equal(t, "homelab", labels["topology.kubernetes.io/region"])
-		assert.Equal(t, hostOf(host, i), labels["topology.kubernetes.io/zone"])
+		assert.Equal(t, w.hostOf(i), labels["topology.kubernetes.io/zone"])
 	}
 
 	account := "talos-lab-one-csi"
@@ -144,21 +142,21 @@ func TestRealIdentities(t *testing.T) {
 		"/vms/2000 @pve!kubernetes-1 -machines", "/vms/2000 @pve -machines",
 		"/vms/3000 @pve!kubernetes-1 -machines", "/vms/3000 @pve -machines",
 	}
-	assert.ElementsMatch(t, rules, w.rulesOf(account))
+	assert.ElementsMatch(t, rules, w.aclsOf(account))
 
-	first := handedTo(t, k, "csi-proxmox", "proxmox-csi-plugin")
+	first := readCredentials(t, k, "csi-proxmox", "proxmox-csi-plugin")
 	assert.Equal(t, account+"@pve!kubernetes-1", first.ID)
 	assert.Equal(t, "homelab", first.Region)
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, first), "its own machines, and not the template")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, first), "its machines, without the template")
 
-	controller := handedTo(t, k, "kube-system", "proxmox-cloud-controller-manager")
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, controller))
+	controller := readCredentials(t, k, "kube-system", "proxmox-cloud-controller-manager")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, controller))
 
-	for place, text := range w.written() {
+	for place, text := range w.writtenFiles() {
 		assert.NotContains(t, text, first.Secret, place)
 	}
 
-	assert.NotContains(t, w.said(), first.Secret)
+	assert.NotContains(t, w.output(), first.Secret)
 
 	class, err := k.StorageV1().StorageClasses().Get(t.Context(), "fast", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -167,30 +165,30 @@ func TestRealIdentities(t *testing.T) {
 
 	w.up(with, optup.Refresh(), optup.ExpectNoChanges())
 
-	// The state is lost: the accounts are found again, and tokens are made again.
-	w.findAccounts(t)
+	// The state is lost: an import finds the accounts, and tokens are created again.
+	w.importAccounts(t)
 	w.up(with)
-	assert.ElementsMatch(t, rules, w.rulesOf(account))
-	assert.Empty(t, w.sees(t, first))
+	assert.ElementsMatch(t, rules, w.aclsOf(account))
+	assert.Empty(t, w.visibleVMs(t, first))
 
-	first = handedTo(t, k, "csi-proxmox", "proxmox-csi-plugin")
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, first))
+	first = readCredentials(t, k, "csi-proxmox", "proxmox-csi-plugin")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, first))
 	w.up(with, optup.Refresh(), optup.ExpectNoChanges())
 
 	// Rotation: two tokens, then the second alone.
 	two := strings.Replace(with, "csi: {", "csi: {tokens: [1, 2], ", 1)
 	w.up(two)
 
-	second := handedTo(t, k, "csi-proxmox", "proxmox-csi-plugin")
+	second := readCredentials(t, k, "csi-proxmox", "proxmox-csi-plugin")
 	assert.Equal(t, account+"@pve!kubernetes-2", second.ID)
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, first), "until the software has restarted")
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, second))
+	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, first), "until the software has restarted")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, second))
 	w.up(strings.Replace(two, "[1, 2]", "[2]", 1))
-	assert.Empty(t, w.sees(t, first))
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, second))
+	assert.Empty(t, w.visibleVMs(t, first))
+	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, second))
 
-	// A class of another datastore, and what is not set any more goes.
-	last := onProxmox(plain, "{region: homelab, roles: make, csi: {tokens: [2], storageClasses: [{name: fast, datastore: local}]}}")
+	// A class of another datastore, and what is no longer set is removed.
+	last := withProxmox(plain, "{region: homelab, roles: make, csi: {tokens: [2], storageClasses: [{name: fast, datastore: local}]}}")
 	w.up(last)
 
 	class, err = k.StorageV1().StorageClasses().Get(t.Context(), "fast", metav1.GetOptions{})
@@ -199,23 +197,13 @@ func TestRealIdentities(t *testing.T) {
 
 	_, err = k.CoreV1().Secrets("kube-system").Get(t.Context(), "proxmox-cloud-controller-manager", metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err))
-	assert.Empty(t, w.rulesOf("talos-lab-one-ccm"))
+	assert.Empty(t, w.aclsOf("talos-lab-one-ccm"))
 	w.up(last, optup.ExpectNoChanges())
 
-	none := onProxmox(plain, "{region: homelab}")
+	none := withProxmox(plain, "{region: homelab}")
 	w.up(none)
-	assert.Empty(t, w.rulesOf(account))
+	assert.Empty(t, w.aclsOf(account))
 	assert.NotContains(t, w.lab.Data.Records(datacentre.Users), account+"@pve")
 	_, err = k.StorageV1().StorageClasses().Get(t.Context(), "fast", metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err))
-}
-
-func hostOf(vms []datacentre.VM, vmid int) string {
-	for _, vm := range vms {
-		if vm.ID == vmid {
-			return vm.Host
-		}
-	}
-
-	return ""
 }

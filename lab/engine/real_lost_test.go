@@ -14,42 +14,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRealLossOfAllControlPlanes deletes every control plane of a cluster: an up makes the machines again and begins no
-// empty cluster on them, so that the worker keeps its pods; a restore brings the objects back, and the same containers
-// run on.
+// TestRealLossOfAllControlPlanes deletes every control plane of a cluster: an up creates the machines again and does
+// not bootstrap an empty cluster on them, so that the worker keeps its pods; a restore brings the objects back, and the
+// same containers keep running.
 func TestRealLossOfAllControlPlanes(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
 	d := newDrill(t, w)
 
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s := w.stack(3, 1)
 	s.Clusters[0].VIP = 0
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(4)
 	k.deploy("web", 2, 1)
 
-	snapshot := d.keep()
-	running := w.containers(s)
-	require.Len(t, slices.DeleteFunc(slices.Clone(running), not("default/web-")), 2, "the worker runs %v", running)
+	snapshot := d.backUp()
+	running := w.workerContainers(s)
+	require.Len(t, slices.DeleteFunc(slices.Clone(running), notInPods("default/web-")), 2, "the worker runs %v", running)
 
 	for _, name := range []string{"one-cp-1", "one-cp-2", "one-cp-3"} {
-		vm, _ := w.lab.Data.VM(w.machines()[name])
-		w.remove(vm.Host, vm.ID)
+		w.removeVM(w.vm(name).ID)
 	}
 
-	said := w.since(func() {
+	output := w.outputOf(func() {
 		_, err := w.tryUp(t.Context(), file, optup.Refresh())
 		require.Error(t, err)
 	})
-	assert.Contains(t, said, "none of its control planes (one-cp-1, one-cp-2, one-cp-3) has etcd data")
-	assert.Contains(t, said, "talos-proxmox restore")
+	assert.Contains(t, output, "none of its control planes (one-cp-1, one-cp-2, one-cp-3) has etcd data")
+	assert.Contains(t, output, "talos-proxmox restore")
 	w.requireMembers(0)
 
-	out, err := w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
+	out, err := w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.etcdKey), "--confirm", "one")
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "wipes its data", "none has any")
 
@@ -58,31 +57,32 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 	w.requireMembers(3)
 	d.requireRestored()
 
-	k = workloadOn(t, w)
-	k.eventually(func() bool { return k.ready() == 4 }, "nodes are Ready")
-	assert.Equal(t, running, w.containers(s), "no kubelet has ended the worker's pods meanwhile: containers are never the same twice")
+	k = newWorkload(t, w)
+	k.eventually(func() bool { return k.readyNodes() == 4 }, "nodes are Ready")
+	assert.Equal(t, running, w.workerContainers(s), "no kubelet has ended the worker's pods meanwhile: containers are never the same twice")
 
-	// The API leads the worker again.
+	// The worker takes new pods.
 	k.deploy("later", 1, 0)
 
 	later := func(id string) bool { return strings.HasPrefix(id, "default/later-") }
-	assert.Equal(t, running, slices.DeleteFunc(w.containers(s), later))
+	assert.Equal(t, running, slices.DeleteFunc(w.workerContainers(s), later))
 }
 
-// not says that a container is of none of the pods whose names begin so.
-func not(pods string) func(id string) bool {
+// notInPods reports whether a container is in none of the pods with this prefix.
+func notInPods(pods string) func(id string) bool {
 	return func(id string) bool { return !strings.HasPrefix(id, pods) }
 }
 
-// containers are those of pods that run on the worker, as its Talos API tells them. Names of pods are never used twice.
-func (w *world) containers(s stack) (running []string) {
+// workerContainers returns the containers of pods on the worker, from its Talos API. Pod names are never reused.
+func (w *world) workerContainers(s stack) (running []string) {
 	w.t.Helper()
 
-	w.talosOn(w.plan(s).Clusters[0].Workers[0].Address.Addr().String(), func(ctx context.Context, c *talosclient.Client) {
-		told, err := c.Containers(ctx, constants.K8sContainerdNamespace, commonapi.ContainerDriver_CRI)
+	address := w.plan(s).Clusters[0].Workers[0].Address.Addr().String()
+	w.withTalosClient(address, func(ctx context.Context, c *talosclient.Client) {
+		list, err := c.Containers(ctx, constants.K8sContainerdNamespace, commonapi.ContainerDriver_CRI)
 		require.NoError(w.t, err)
 
-		for _, message := range told.GetMessages() {
+		for _, message := range list.GetMessages() {
 			for _, container := range message.GetContainers() {
 				running = append(running, container.GetId())
 			}

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestRealRemoval takes nodes out of a cluster of real etcd and Kubernetes: a worker whose pods a budget holds, two of
-// three control planes and back, one that is dead.
+// TestRealRemoval removes nodes from a cluster of real etcd and Kubernetes: a worker whose pods a disruption budget
+// holds, two of three control planes and back, one that is dead.
 func TestRealRemoval(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
 	d := newDrill(t, w)
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
+	s := w.stack(3, 2)
 	s.Clusters[0].VIP = 0
 	file := func() string {
 		return d.withBackups(strings.Replace(
@@ -25,30 +25,30 @@ func TestRealRemoval(t *testing.T) {
 
 	w.up(file())
 
-	k := workloadOn(t, w)
+	k := newWorkload(t, w)
 	k.withCNI(5)
 	k.deploy("web", 4, 4)
 
-	// A budget holds all pods, some of which are on the worker that goes: nothing is lost.
+	// A budget holds all pods, some of them on the worker to remove: nothing is lost.
 	s.Clusters[0].Workers = 1
-	said := w.fails(file())
-	assert.Contains(t, said, "one-general-2 could not be drained, and was left as it is after 20s")
-	assert.Contains(t, said, "pod default/web-")
-	assert.Contains(t, said, "The disruption budget web needs 4 healthy pods and has 4 currently")
+	output := w.failedUp(file())
+	assert.Contains(t, output, "one-general-2 could not be drained, and was left as it is after 20s")
+	assert.Contains(t, output, "pod default/web-")
+	assert.Contains(t, output, "The disruption budget web needs 4 healthy pods and has 4 currently")
 	assert.Contains(t, w.machines(), "one-general-2")
 
-	assert.Empty(t, k.cordoned(), "the cordon is lifted")
+	assert.Empty(t, k.cordonedNodes(), "the cordon is lifted")
 
-	k.budget("web", 2)
+	k.setBudget("web", 2)
 	w.up(file())
 	assert.NotContains(t, w.machines(), "one-general-2")
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1")
 
 	// Three control planes, one, and three again: each that goes leaves a snapshot, and etcd always has its majority.
-	votes := w.count([]string{w.network + ".1.10", w.network + ".1.11", w.network + ".1.12"})
+	votes := w.watchEtcd([]string{w.network + ".1.10", w.network + ".1.11", w.network + ".1.12"})
 	s.Clusters[0].ControlPlanes = 1
-	said = w.since(func() { w.up(file()) })
-	assert.Equal(t, 2, strings.Count(said, "etcd: snapshot "+d.folder))
+	output = w.outputOf(func() { w.up(file()) })
+	assert.Equal(t, 2, strings.Count(output, "etcd: snapshot "+d.folder))
 	w.requireMembers(1)
 	w.requireNodes("one-cp-1", "one-general-1")
 
@@ -61,18 +61,18 @@ func TestRealRemoval(t *testing.T) {
 	t.Log(votes.report(1, true))
 
 	// A control plane that is dead is replaced.
-	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
-	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	third := w.vm("one-cp-3")
+	w.stopVM(third.ID)
 
-	said = w.since(func() { w.up(file(), optup.Replace([]string{w.urn(file(), "one-cp-3-vm")})) })
-	assert.Contains(t, said, "one-cp-3: boot: does not answer, so it is not reset before its VM is deleted")
+	output = w.outputOf(func() { w.up(file(), optup.Replace([]string{w.urnOf(file(), "one-cp-3-vm")})) })
+	assert.Contains(t, output, "one-cp-3: boot: does not answer, so it is not reset before its VM is deleted")
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1")
 
-	k.eventually(func() bool { return k.ready() == 4 }, "nodes are Ready")
+	k.eventually(func() bool { return k.readyNodes() == 4 }, "nodes are Ready")
 	w.requireHealth(t)
 
-	said = w.since(func() { w.destroy(file()) })
-	assert.NotContains(t, said, "wipes itself", "nothing leaves a cluster that goes")
+	output = w.outputOf(func() { w.destroy(file()) })
+	assert.NotContains(t, output, "wipes itself", "nodes do not leave a cluster that is destroyed")
 	w.requireEmpty()
 }

@@ -15,14 +15,11 @@ import (
 	"filippo.io/age"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	talosclient "github.com/siderolabs/talos/pkg/machinery/client"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,64 +43,53 @@ func realWorld(t *testing.T) *world {
 	})
 }
 
-// backup runs a command of talos-proxmox that keeps or restores, and returns what it said.
-func (w *world) backup(arguments ...string) (string, error) {
-	w.t.Helper()
-
-	cmd := w.command(arguments...)
-	out, err := cmd.CombinedOutput()
-	_, _ = w.Write(out)
-
-	return string(out), err
-}
-
-// TestRealRestore is the restore drill: what was written before a snapshot is there after every control plane has lost
-// its data, what was written later is not, and no one reads a backup without the secret keys.
+// TestRealRestore is the restore drill: after every control plane has lost its data, data from before the snapshot is
+// there, later data is not, and nobody reads a backup without the secret keys.
 func TestRealRestore(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
 	d := newDrill(t, w)
 
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s := w.stack(3, 1)
 	s.Clusters[0].VIP = 0
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
-	standing, status := w.status()
+	report, status := w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
 	assert.Equal(
-		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one"}, standing.Care.Lines(),
+		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one"}, report.Care.Lines(),
 	)
 
-	snapshot := d.keep()
+	snapshot := d.backUp()
 
-	standing, status = w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
-	assert.Equal(t, snapshot, standing.Backup.Snapshot)
-	assert.Len(t, standing.Members, 3)
+	report, status = w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
+	assert.Equal(t, snapshot, report.Backup.Snapshot)
+	assert.Len(t, report.Members, 3)
 
-	d.loseEtcd(s)
+	d.wipeMajority(s)
 
-	standing, status = w.status()
+	report, status = w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
-	assert.Contains(t, standing.Care.Error(), "one: no Kubernetes API lists the nodes: ")
+	assert.Contains(t, report.Care.Error(), "one: no Kubernetes API lists the nodes: ")
 
-	out, err := w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "two")
+	out, err := w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.etcdKey), "--confirm", "two")
 	require.Error(t, err)
 	assert.Contains(t, out, `confirm: "two" is not the cluster's name`)
 
-	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.others), "--confirm", "one")
+	out, err = w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.secretsKey), "--confirm", "one")
 	require.Error(t, err)
 	assert.Contains(t, out, "unable to decrypt "+snapshot)
 
-	another := d.another(snapshot)
-	out, err = w.backup("restore", w.options.Stack, another, "--identities", d.file(d.keys), "--confirm", "one")
+	another := d.resealed(snapshot)
+	out, err = w.runCommand("restore", w.options.Stack, another, "--identities", d.keyFile(d.etcdKey), "--confirm", "one")
 	require.Error(t, err)
 	assert.Contains(t, out, another+" belongs to another cluster")
 	assert.NotContains(t, out, "its data is saved")
 
-	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
+	out, err = w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.etcdKey), "--confirm", "one")
 	require.NoError(t, err, out)
 	d.requireSurvivor(out)
 	assert.Contains(t, out, "one-cp-1: etcd: the snapshot belongs to its cluster, made 20")
@@ -117,73 +103,71 @@ func TestRealRestore(t *testing.T) {
 	w.requireMembers(3)
 	d.requireRestored()
 
-	standing, status = w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status = w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 
-	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
+	out, err = w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.etcdKey), "--confirm", "one")
 	require.Error(t, err)
 	assert.Contains(t, out, "etcd of cluster one is healthy")
 	d.requireRestored()
 }
 
-// TestRealRestoreOfACopiedDatabase restores a cluster from the database of its member's disk, which has no digest: a
-// restore refuses that unless it is told so.
+// TestRealRestoreOfACopiedDatabase restores a cluster from the database on its member's disk, which has no hash: a
+// restore refuses that without --skip-hash-check.
 func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
 	meta := metav1.ObjectMeta{Name: drillName, Namespace: "default"}
-	_, err := kubernetesOf(t, w.outputs()).CoreV1().ConfigMaps("default").Create(
+	_, err := w.kubeClient().CoreV1().ConfigMaps("default").Create(
 		t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{},
 	)
 	require.NoError(t, err)
 
-	// The database has what etcd has committed to it; the rest is in its log, which is not copied.
+	// etcd's log, which is not copied, may have what the database does not have yet.
 	require.Eventually(t, func() bool {
 		content, err := os.ReadFile(w.database())
 
 		return err == nil && bytes.Contains(content, []byte("configmaps/default/"+drillName))
 	}, within, 100*time.Millisecond)
 
-	vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
-	w.do(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+	vm := w.vm("one-cp-1")
+	w.stopVM(vm.ID)
 
 	database := filepath.Join(t.TempDir(), "db")
 	content, err := os.ReadFile(w.database())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(database, content, 0o600))
-	w.do(w.lab.Data.Start(labRoot, vm.Host, vm.ID))
+	w.startVM(vm.ID)
 
-	config, err := clientconfig.FromString(output(t, w.outputs(), stacks.Talosconfigs, "one"))
-	require.NoError(t, err)
-	w.wipe(config, w.plan(s).Clusters[0].ControlPlanes[0].Address.Addr().String())
+	w.wipe(w.talosconfig(), w.plan(s).Clusters[0].ControlPlanes[0].Address.Addr().String())
 
-	out, err := w.backup("restore", w.options.Stack, database, "--confirm", "one")
+	out, err := w.runCommand("restore", w.options.Stack, database, "--confirm", "one")
 	require.Error(t, err)
 	assert.Contains(t, out, "choose another one")
 
-	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check")
+	out, err = w.runCommand("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check")
 	require.Error(t, err)
 	assert.Contains(t, out, "does not say which cluster it belongs to")
 
-	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check", "--unsealed")
+	out, err = w.runCommand("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check", "--unsealed")
 	require.NoError(t, err, out)
 
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireMembers(1)
 
-	kept, err := kubernetesOf(t, w.outputs()).CoreV1().ConfigMaps("default").Get(
+	kept, err := w.kubeClient().CoreV1().ConfigMaps("default").Get(
 		t.Context(), drillName, metav1.GetOptions{},
 	)
 	require.NoError(t, err)
 	assert.Equal(t, "here", kept.Data["is"])
 }
 
-// database is where the only member of etcd has its database on its machine's disk.
+// database returns the path of the only etcd member's database on its machine's disk.
 func (w *world) database() string {
 	w.t.Helper()
 
@@ -201,13 +185,11 @@ func (w *world) database() string {
 	return found[0]
 }
 
-// wipe has a control plane lose its data of etcd, as soon as it answers.
-func (w *world) wipe(config *clientconfig.Config, address string) {
+// wipe resets a control plane's etcd data, as soon as it answers.
+func (w *world) wipe(talosconfig, address string) {
 	w.t.Helper()
 
-	c, err := talosclient.New(w.t.Context(), talosclient.WithConfig(config), talosclient.WithEndpoints(address),
-		talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
-	require.NoError(w.t, err)
+	c := w.talosClient(talosconfig, address)
 	require.EventuallyWithT(w.t, func(t *assert.CollectT) {
 		require.NoError(t, c.ResetGeneric(w.t.Context(), &machineapi.ResetRequest{
 			Reboot:                 true,
@@ -217,14 +199,14 @@ func (w *world) wipe(config *clientconfig.Config, address string) {
 	require.NoError(w.t, c.Close())
 }
 
-// drill is a cluster's markers and who can read its backups.
+// drill has a cluster's marker objects and the keys of its backups.
 type drill struct {
 	*testing.T
 
-	w            *world
-	keys, others *age.X25519Identity
-	folder       string
-	revision     string // of what was written last
+	w                   *world
+	etcdKey, secretsKey *age.X25519Identity
+	folder              string
+	revision            string // of the last write
 }
 
 func newDrill(t *testing.T, w *world) *drill {
@@ -232,11 +214,11 @@ func newDrill(t *testing.T, w *world) *drill {
 
 	d := &drill{T: t, w: w, folder: filepath.Join(t.TempDir(), "backups")}
 
-	for _, identity := range []**age.X25519Identity{&d.keys, &d.others} {
-		made, err := age.GenerateX25519Identity()
+	for _, identity := range []**age.X25519Identity{&d.etcdKey, &d.secretsKey} {
+		key, err := age.GenerateX25519Identity()
 		require.NoError(t, err)
 
-		*identity = made
+		*identity = key
 	}
 
 	return d
@@ -244,11 +226,11 @@ func newDrill(t *testing.T, w *world) *drill {
 
 func (d *drill) withBackups(stack string) string {
 	return stack + fmt.Sprintf("  talos-proxmox:backup: {recipients: [%s], secretsRecipients: [%s], directory: %s}\n",
-		d.keys.Recipient(), d.others.Recipient(), d.folder)
+		d.etcdKey.Recipient(), d.secretsKey.Recipient(), d.folder)
 }
 
-// file is a file of a secret key.
-func (d *drill) file(key *age.X25519Identity) string {
+// keyFile writes a secret key to a file.
+func (d *drill) keyFile(key *age.X25519Identity) string {
 	path := filepath.Join(d.TempDir(), "key.txt")
 	require.NoError(d, os.WriteFile(path, []byte(key.String()+"\n"), 0o600))
 
@@ -257,11 +239,11 @@ func (d *drill) file(key *age.X25519Identity) string {
 
 const drillName, drillText = "drill", "a text that only the cluster's key opens"
 
-// keep writes the markers, takes a snapshot and exports the secrets; a namespace is made after it.
-func (d *drill) keep() string {
+// backUp creates marker objects, takes a snapshot and exports the secrets; then it creates a namespace.
+func (d *drill) backUp() string {
 	d.Helper()
 
-	client := kubernetesOf(d.T, d.w.outputs())
+	client := d.w.kubeClient()
 	meta := metav1.ObjectMeta{Name: drillName, Namespace: "default"}
 	_, err := client.CoreV1().ConfigMaps("default").Create(
 		d.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{},
@@ -272,11 +254,11 @@ func (d *drill) keep() string {
 	)
 	require.NoError(d, err)
 
-	out, err := d.w.backup("backup", "etcd", d.w.options.Stack)
+	out, err := d.w.runCommand("backup", "etcd", d.w.options.Stack)
 	require.NoError(d, err, out)
 	assert.Contains(d, out, "KiB from one-cp-")
 
-	out, err = d.w.backup("secrets", "export", d.w.options.Stack)
+	out, err = d.w.runCommand("secrets", "export", d.w.options.Stack)
 	require.NoError(d, err, out)
 	assert.NotContains(d, out, "PRIVATE KEY")
 
@@ -284,7 +266,7 @@ func (d *drill) keep() string {
 	require.NoError(d, err)
 	require.Len(d, snapshots, 1)
 
-	content := d.open(snapshots[0], d.keys)
+	content := d.open(snapshots[0], d.etcdKey)
 	assert.Contains(d, string(content), "here")
 	assert.NotContains(d, string(content), drillText, "the snapshot has Secrets encrypted")
 
@@ -293,11 +275,11 @@ func (d *drill) keep() string {
 	require.Len(d, exported, 1)
 
 	var bundle secrets.Bundle
-	require.NoError(d, yaml.Unmarshal(d.open(exported[0], d.others), &bundle))
+	require.NoError(d, yaml.Unmarshal(d.open(exported[0], d.secretsKey), &bundle))
 
 	bundle.Clock = secrets.NewClock()
 	require.NoError(d, bundle.Validate(nil))
-	_, err = backup.Open(exported[0], d.keys.String())
+	_, err = backup.Open(exported[0], d.etcdKey.String())
 	require.ErrorContains(d, err, "unable to decrypt")
 
 	_, err = client.CoreV1().Namespaces().Create(
@@ -327,31 +309,28 @@ func (d *drill) open(path string, key *age.X25519Identity) []byte {
 	return content
 }
 
-// loseEtcd leaves one of three members: the third is off while the others lose their data, and a majority with it.
-func (d *drill) loseEtcd(s stack) {
+// wipeMajority leaves one of three members: the third is off while the others lose their data, and a majority with it.
+func (d *drill) wipeMajority(s stack) {
 	d.Helper()
 
-	third, _ := d.w.lab.Data.VM(d.w.machines()["one-cp-3"])
-	d.w.do(d.w.lab.Data.Stop(labRoot, third.Host, third.ID))
-
-	config, err := clientconfig.FromString(output(d.T, d.w.outputs(), stacks.Talosconfigs, "one"))
-	require.NoError(d, err)
+	third := d.w.vm("one-cp-3")
+	d.w.stopVM(third.ID)
 
 	for _, n := range d.w.plan(s).Clusters[0].ControlPlanes[:2] {
-		d.w.wipe(config, n.Address.Addr().String())
+		d.w.wipe(d.w.talosconfig(), n.Address.Addr().String())
 	}
 
-	d.w.do(d.w.lab.Data.Start(labRoot, third.Host, third.ID))
+	d.w.startVM(third.ID)
 }
 
-// another is the same snapshot as another cluster would have sealed it.
-func (d *drill) another(snapshot string) string {
+// resealed returns the same snapshot with another cluster's seal.
+func (d *drill) resealed(snapshot string) string {
 	d.Helper()
 
 	origin := backup.Origin{ID: "another"}.SealedBy("another cluster's key")
 	file, err := backup.Folder{Path: d.TempDir(), Name: "lab-two", Origin: &origin}.Write(
-		backup.Etcd, time.Now(), []string{d.keys.Recipient().String()}, 0, func(to io.Writer) error {
-			_, err := to.Write(d.open(snapshot, d.keys))
+		backup.Etcd, time.Now(), []string{d.etcdKey.Recipient().String()}, 0, func(to io.Writer) error {
+			_, err := to.Write(d.open(snapshot, d.etcdKey))
 
 			return err
 		},
@@ -361,8 +340,8 @@ func (d *drill) another(snapshot string) string {
 	return file.Path
 }
 
-// requireSurvivor checks that the third control plane's data is kept, with what is not in the snapshot. It was started
-// without a majority, so that its member answers nobody, and its database is copied.
+// requireSurvivor checks that the third control plane's data is kept, including what is not in the snapshot. It was
+// started without a majority, so that its member does not answer, and its database is copied.
 func (d *drill) requireSurvivor(out string) {
 	d.Helper()
 
@@ -370,13 +349,13 @@ func (d *drill) requireSurvivor(out string) {
 	require.NoError(d, err)
 	require.Len(d, kept, 1)
 	assert.Contains(d, out, "one-cp-3: etcd: its data is saved in "+kept[0]+", a copied database")
-	assert.Contains(d, string(d.open(kept[0], d.keys)), "/registry/namespaces/lost")
+	assert.Contains(d, string(d.open(kept[0], d.etcdKey)), "/registry/namespaces/lost")
 }
 
 func (d *drill) requireRestored() {
 	d.Helper()
 
-	client := kubernetesOf(d.T, d.w.outputs())
+	client := d.w.kubeClient()
 
 	kept, err := client.CoreV1().ConfigMaps("default").Get(d.Context(), drillName, metav1.GetOptions{})
 	require.NoError(d, err)
@@ -393,16 +372,16 @@ func (d *drill) requireRestored() {
 	require.NoError(d, err)
 	assert.Len(d, nodes.Items, 4)
 
-	// Who remembers a revision that was given after the snapshot is told that it is gone, and lists anew.
+	// A client with a revision from after the snapshot gets Expired, and lists again.
 	bounded, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
 
 	events, err := client.CoreV1().Namespaces().Watch(bounded, metav1.ListOptions{ResourceVersion: d.revision})
 	if err == nil {
-		told := <-events.ResultChan()
+		got := <-events.ResultChan()
 		events.Stop()
 
-		err = apierrors.FromObject(told.Object)
+		err = apierrors.FromObject(got.Object)
 	}
 
 	assert.True(d, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "%v", err)

@@ -20,35 +20,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"talos-proxmox/stacks"
 )
 
-// workload is what users have on a cluster of real Kubernetes.
+// workload runs users' pods on a cluster of real Kubernetes.
 type workload struct {
 	*testing.T
 
 	client kubernetes.Interface
 }
 
-func workloadOn(t *testing.T, w *world) workload {
+func newWorkload(t *testing.T, w *world) workload {
 	t.Helper()
 
-	return workload{t, kubernetesOf(t, w.outputs())}
+	return workload{t, w.kubeClient()}
 }
 
-// labelled is the metadata of an object and of its pods.
-func labelled(name, namespace string) metav1.ObjectMeta {
+// objectMeta is the metadata of an object and of its pods.
+func objectMeta(name, namespace string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": name}}
 }
 
-// withCNI runs a CNI that fits Talos, and returns when all nodes are Ready.
+// withCNI runs a CNI that fits Talos, and waits until all nodes are Ready.
 func (k workload) withCNI(nodes int) {
 	k.Helper()
 
 	const folder = "/etc/cni/net.d"
 
-	meta := labelled("cni", "kube-system")
+	meta := objectMeta("cni", "kube-system")
 	_, err := k.client.AppsV1().DaemonSets(meta.Namespace).Create(k.Context(), &appsv1.DaemonSet{
 		ObjectMeta: meta,
 		Spec: appsv1.DaemonSetSpec{
@@ -65,11 +63,11 @@ func (k workload) withCNI(nodes int) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(k, err)
-	k.eventually(func() bool { return k.ready() == nodes }, "nodes are Ready")
+	k.eventually(func() bool { return k.readyNodes() == nodes }, "nodes are Ready")
 }
 
-// ready counts the nodes that are Ready and take pods.
-func (k workload) ready() int {
+// readyNodes counts the nodes that are Ready and schedulable.
+func (k workload) readyNodes() int {
 	nodes, err := k.client.CoreV1().Nodes().List(k.Context(), metav1.ListOptions{})
 	if err != nil {
 		return 0
@@ -78,18 +76,16 @@ func (k workload) ready() int {
 	count := 0
 
 	for _, n := range nodes.Items {
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !n.Spec.Unschedulable {
-				count++
-			}
+		if nodeIsReady(n) && !n.Spec.Unschedulable {
+			count++
 		}
 	}
 
 	return count
 }
 
-// cordoned are the nodes that take no pods.
-func (k workload) cordoned() (names []string) {
+// cordonedNodes returns the nodes that are not schedulable.
+func (k workload) cordonedNodes() (names []string) {
 	nodes, err := k.client.CoreV1().Nodes().List(k.Context(), metav1.ListOptions{})
 	if err != nil {
 		return nil
@@ -104,11 +100,11 @@ func (k workload) cordoned() (names []string) {
 	return names
 }
 
-// deploy runs pods, of which a budget keeps some.
+// deploy runs pods under a disruption budget.
 func (k workload) deploy(name string, replicas int32, kept int) {
 	k.Helper()
 
-	meta := labelled(name, "default")
+	meta := objectMeta(name, "default")
 	_, err := k.client.AppsV1().Deployments(meta.Namespace).Create(k.Context(), &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
@@ -132,11 +128,11 @@ func (k workload) deploy(name string, replicas int32, kept int) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(k, err)
-	k.budget(name, kept)
+	k.setBudget(name, kept)
 }
 
-// budget changes how many pods a budget keeps, and waits until that counts.
-func (k workload) budget(name string, kept int) {
+// setBudget sets how many pods a budget keeps, and waits until it is in effect.
+func (k workload) setBudget(name string, kept int) {
 	k.Helper()
 
 	budgets := k.client.PolicyV1().PodDisruptionBudgets("default")
@@ -151,47 +147,47 @@ func (k workload) budget(name string, kept int) {
 	}, "the budget of %s keeps %d", name, kept)
 }
 
-func (k workload) eventually(is func() bool, what string, values ...any) {
+func (k workload) eventually(condition func() bool, what string, values ...any) {
 	k.Helper()
-	require.Eventually(k, is, within, 100*time.Millisecond, fmt.Sprintf(what, values...))
+	require.Eventually(k, condition, within, 100*time.Millisecond, fmt.Sprintf(what, values...))
 }
 
-// patrol writes and reads a key through the cluster's shared address all the time.
-type patrol struct {
-	t      *testing.T
-	config []byte
-	end    context.CancelFunc
-	ended  sync.WaitGroup
+// apiProbe writes and reads a key through the cluster's shared address all the time.
+type apiProbe struct {
+	t       *testing.T
+	config  []byte
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
 
-	last   time.Time     // when there was an answer
-	gap    time.Duration // the longest without one
-	writes int
-	lost   []string
+	lastAnswer time.Time     // time of the last answer
+	gap        time.Duration // the longest time without an answer
+	writes     int
+	lostWrites []string
 }
 
-const patrolled = "patrol"
+const probeName = "patrol"
 
-// patrols begins; the caller ends it by report.
-func (w *world) patrols(t *testing.T) *patrol {
+// probeAPI starts a probe; the caller ends it with report.
+func (w *world) probeAPI(t *testing.T) *apiProbe {
 	t.Helper()
 
-	p := &patrol{t: t, config: []byte(output(t, w.outputs(), stacks.Kubeconfigs, "one"))}
+	p := &apiProbe{t: t, config: []byte(w.kubeconfig())}
 
 	_, err := p.client().CoreV1().ConfigMaps("default").Create(
-		t.Context(), &corev1.ConfigMap{ObjectMeta: labelled(patrolled, "default")}, metav1.CreateOptions{},
+		t.Context(), &corev1.ConfigMap{ObjectMeta: objectMeta(probeName, "default")}, metav1.CreateOptions{},
 	)
 	if !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
 
 	ctx, end := context.WithCancel(t.Context())
-	p.end = end
-	p.ended.Go(func() { p.run(ctx) })
+	p.stop = end
+	p.stopped.Go(func() { p.run(ctx) })
 
 	return p
 }
 
-func (p *patrol) client() kubernetes.Interface {
+func (p *apiProbe) client() kubernetes.Interface {
 	config, err := clientcmd.RESTConfigFromKubeConfig(p.config)
 	require.NoError(p.t, err)
 
@@ -202,27 +198,27 @@ func (p *patrol) client() kubernetes.Interface {
 	return client
 }
 
-func (p *patrol) run(ctx context.Context) {
+func (p *apiProbe) run(ctx context.Context) {
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
 
 	client := p.client()
-	p.last = time.Now()
+	p.lastAnswer = time.Now()
 
 	for {
 		text := fmt.Sprint(p.writes + 1)
 
-		err := writePatrolled(ctx, client, text)
+		err := writeProbe(ctx, client, text)
 		if err == nil {
-			p.gap, p.last = max(p.gap, time.Since(p.last)), time.Now()
+			p.gap, p.lastAnswer = max(p.gap, time.Since(p.lastAnswer)), time.Now()
 			p.writes++
 
-			if now, err := client.CoreV1().ConfigMaps("default").Get(ctx, patrolled, metav1.GetOptions{}); err == nil &&
+			if now, err := client.CoreV1().ConfigMaps("default").Get(ctx, probeName, metav1.GetOptions{}); err == nil &&
 				now.Data["count"] != text {
-				p.lost = append(p.lost, fmt.Sprintf("wrote %s, read %s", text, now.Data["count"]))
+				p.lostWrites = append(p.lostWrites, fmt.Sprintf("wrote %s, read %s", text, now.Data["count"]))
 			}
 		} else {
-			client = p.client() // an address that has moved leaves connections behind
+			client = p.client() // a moved address leaves stale connections
 		}
 
 		select {
@@ -233,33 +229,33 @@ func (p *patrol) run(ctx context.Context) {
 	}
 }
 
-func writePatrolled(ctx context.Context, client kubernetes.Interface, text string) error {
+func writeProbe(ctx context.Context, client kubernetes.Interface, text string) error {
 	_, err := client.CoreV1().ConfigMaps("default").Update(ctx, &corev1.ConfigMap{
-		ObjectMeta: labelled(patrolled, "default"), Data: map[string]string{"count": text},
+		ObjectMeta: objectMeta(probeName, "default"), Data: map[string]string{"count": text},
 	}, metav1.UpdateOptions{})
 
 	return err
 }
 
-// finish ends the patrol.
-func (p *patrol) finish() {
-	p.end()
-	p.ended.Wait()
+// finish stops the probe.
+func (p *apiProbe) finish() {
+	p.stop()
+	p.stopped.Wait()
 
-	p.gap = max(p.gap, time.Since(p.last))
+	p.gap = max(p.gap, time.Since(p.lastAnswer))
 }
 
-// report ends the patrol, and sees that no write was lost. How long the API was away is a figure of the machine that
-// the test runs on: it is printed, and [TestSoak] judges it.
-func (p *patrol) report() {
+// report stops the probe, and checks that no write was lost. How long the API was unavailable depends on the machine
+// that runs the test: report prints it, and [TestSoak] judges it.
+func (p *apiProbe) report() {
 	p.t.Helper()
 	p.finish()
-	p.t.Logf("the API was away for %s at most, over %d writes", p.gap.Round(time.Millisecond), p.writes)
+	p.t.Logf("the API was unavailable for %s at most, over %d writes", p.gap.Round(time.Millisecond), p.writes)
 	assert.Positive(p.t, p.writes)
-	assert.Empty(p.t, p.lost)
+	assert.Empty(p.t, p.lostWrites)
 }
 
-// requireHealth runs `talosctl health` of cluster one.
+// requireHealth runs `talosctl health` on cluster one.
 func (w *world) requireHealth(t *testing.T) {
 	t.Helper()
 
@@ -267,7 +263,7 @@ func (w *world) requireHealth(t *testing.T) {
 	require.NoError(t, err)
 
 	config := filepath.Join(w.dir, "talosconfig")
-	require.NoError(t, os.WriteFile(config, []byte(output(t, w.outputs(), stacks.Talosconfigs, "one")), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte(w.talosconfig()), 0o600))
 
 	out, err := exec.CommandContext(t.Context(), talosctl, "--talosconfig", config, "--nodes", w.network+".1.10",
 		"health", "--wait-timeout", "2m").CombinedOutput()

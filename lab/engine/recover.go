@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// runningFile is there while an operation on the stack is under way, and afterwards only if the operation was killed.
+// runningFile exists while an operation on the stack runs, and afterwards only if the operation was killed.
 func (e *Engine) runningFile() string { return e.workPath("running-" + e.o.Stack) }
 
 // statePath is where the file backend keeps the stack's state.
@@ -29,11 +29,11 @@ func (e *Engine) statePath() string {
 	return filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
 }
 
-// running notes that an operation is under way; the returned function takes the note back, unless the CLI was killed
-// (then its exit code is negative).
-func (e *Engine) running() (func(), error) {
+// markRunning creates runningFile; the returned function removes it, unless the CLI was killed (then its exit code is
+// negative).
+func (e *Engine) markRunning() (func(), error) {
 	if err := os.WriteFile(e.runningFile(), nil, 0o600); err != nil {
-		return nil, fmt.Errorf("unable to note the run: %w", err)
+		return nil, fmt.Errorf("unable to mark the run as started: %w", err)
 	}
 
 	return func() {
@@ -43,21 +43,21 @@ func (e *Engine) running() (func(), error) {
 	}, nil
 }
 
-// recover makes a stack whose last run was killed usable again, as `talos-proxmox recover` does for your own stacks.
-// The caller holds the lab's run lock, so that no one needs to be asked whether the run is dead.
+// recover repairs a stack whose last run was killed, as `talos-proxmox recover` does for a user's own stacks. The
+// caller holds the lab's run lock, so that the run is known to be dead.
 func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
-	if _, err := os.Stat(e.statePath()); err == nil { // else the stack was being made: there is nothing to recover
+	if _, err := os.Stat(e.statePath()); err == nil { // else the stack was being created: there is nothing to recover
 		if err := e.runRecovery(ctx, env); err != nil {
 			return err
 		}
 	}
 
 	if err := os.Remove(e.runningFile()); err != nil {
-		return fmt.Errorf("unable to take back the note of the killed run: %w", err)
+		return fmt.Errorf("unable to remove the marker of the killed run: %w", err)
 	}
 
 	return nil
@@ -66,19 +66,19 @@ func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 // unfinishedFile exists from the beginning of a Resume until one has completed, or the stack is destroyed.
 func (e *Engine) unfinishedFile() string { return e.workPath("unfinished-" + e.o.Stack) }
 
-// Resume is Up, and reads the machines first where the last one did not complete: of a change that failed, the
-// state has what was asked for, not what is there.
+// Resume is Up, with a refresh if the last one did not complete: after a failed change, the state has the requested
+// values, not the real ones.
 func (e *Engine) Resume(ctx context.Context, opts ...optup.Option) error {
 	unfinished := e.unfinishedFile()
 	if _, err := os.Stat(unfinished); err == nil {
 		//nolint:errcheck // to the terminal
-		fmt.Fprintln(e.o.out(), "The last up failed: the machines are read first (--refresh).")
+		fmt.Fprintln(e.o.Out, "The last up failed: this one refreshes the state first (--refresh).")
 
 		opts = append(opts, optup.Refresh())
 	}
 
 	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
-		return fmt.Errorf("unable to note the run: %w", err)
+		return fmt.Errorf("unable to mark the run as started: %w", err)
 	}
 
 	if err := e.Up(ctx, opts...); err != nil {
@@ -101,7 +101,7 @@ func (e *Engine) runRecovery(ctx context.Context, env map[string]string) error {
 		Shell:       recovery.TalosOps(e.o.TalosOps),
 		Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(e.o.Stack, config) },
 		Resume:      "`make up`",
-		Environment: func(string) string { return "" }, Transport: transport, Out: e.o.out(), Poll: recoverPolls * e.o.poll(),
+		Environment: func(string) string { return "" }, Transport: transport, Out: e.o.Out, Poll: recoverPolls * e.o.poll(),
 	}); err != nil {
 		return fmt.Errorf("unable to recover stack %q: %w", e.o.Stack, err)
 	}
@@ -109,10 +109,10 @@ func (e *Engine) runRecovery(ctx context.Context, env map[string]string) error {
 	return nil
 }
 
-// recoverPolls is how many times slower than a provider a recovery looks at tasks.
+// recoverPolls is how many times slower than a provider a recovery polls tasks.
 const recoverPolls = 3
 
-// pulumi runs the CLI for a recovery.
+// pulumi returns a function that runs the CLI for a recovery.
 func (e *Engine) pulumi(env map[string]string) recovery.Pulumi {
 	environment := []string{"PULUMI_HOME=" + filepath.Join(e.o.Dir, homeFolder)}
 	for name, value := range env {
@@ -133,7 +133,7 @@ func (e *Engine) pulumi(env map[string]string) recovery.Pulumi {
 	}
 }
 
-// transport reaches the lab's Proxmox, and trusts it.
+// transport reaches the lab's Proxmox, and trusts its CA.
 func (e *Engine) transport() (*http.Transport, error) {
 	ca, err := os.ReadFile(e.o.CA)
 	if err != nil {
@@ -147,12 +147,4 @@ func (e *Engine) transport() (*http.Transport, error) {
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 
 	return transport, nil
-}
-
-func (o Options) out() io.Writer {
-	if o.Out == nil {
-		return io.Discard
-	}
-
-	return o.Out
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Types of what is in a registry: a chart as Helm pushes it, and a tree as Flux does.
+// Media types: a chart as Helm pushes it, and a tree as Flux does.
 const (
 	manifestType    = "application/vnd.oci.image.manifest.v1+json"
 	chartConfigType = "application/vnd.cncf.helm.config.v1+json"
@@ -39,7 +39,7 @@ type ociRegistry struct {
 	ca      []byte // of https, as PEM
 }
 
-// newRegistry begins with an empty one. Helm asks by https only, and Flux by http where the address is 127.0.0.1.
+// newRegistry starts an empty registry. Helm uses https only, and Flux http if the address is 127.0.0.1.
 func newRegistry(t testing.TB, secure bool) *ociRegistry {
 	t.Helper()
 
@@ -73,14 +73,14 @@ func (r *ociRegistry) send(method, path, kind string, content []byte) {
 	require.Equal(r.t, http.StatusCreated, answer.StatusCode, path)
 }
 
-// descriptor says what a blob is.
+// descriptor describes a blob.
 type descriptor struct {
 	MediaType string `json:"mediaType"`
 	Digest    string `json:"digest"`
 	Size      int    `json:"size"`
 }
 
-// push has the registry hold one layer under a name and a tag, and returns the digest of its manifest.
+// push adds one layer under a name and a tag, and returns the digest of its manifest.
 func (r *ociRegistry) push(name, tag string, configType string, config []byte, layerType string, layer []byte) string {
 	r.t.Helper()
 
@@ -104,7 +104,7 @@ func (r *ociRegistry) push(name, tag string, configType string, config []byte, l
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// pushTree has the registry hold files as `flux push artifact` packs them.
+// pushTree adds files as `flux push artifact` packs them.
 func (r *ociRegistry) pushTree(name, tag string, files map[string]string) string {
 	r.t.Helper()
 

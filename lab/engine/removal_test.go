@@ -1,38 +1,29 @@
 package engine_test
 
 import (
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// test is the test of a world that is no benchmark's.
-func (w *world) test() *testing.T { return w.t.(*testing.T) }
-
-// since returns what a run said.
-func (w *world) since(run func()) string {
-	before := len(w.said())
-
-	run()
-
-	return w.said()[before:]
-}
-
-// urn is that of a resource in the state.
-func (w *world) urn(stack, name string) string {
+// urnOf returns the URN of a resource in the state.
+func (w *world) urnOf(stack, name string) string {
 	w.t.Helper()
 
-	found := regexp.MustCompile(`"urn":\s*"([^"]+::` + name + `)"`).FindStringSubmatch(w.state(stack))
-	require.NotEmpty(w.t, found, name)
+	resources := w.deployment(stack).Resources
+	i := slices.IndexFunc(resources, func(r apitype.ResourceV3) bool { return r.URN.Name() == name })
+	require.GreaterOrEqual(w.t, i, 0, name)
 
-	return found[1]
+	return string(resources[i].URN)
 }
 
-// TestControlPlanesLeave: two of five go, one after the other, and a replaced one comes back as another member.
+// TestControlPlanesLeave removes two of five control planes, one after the other, and replaces one, which joins as
+// another member.
 func TestControlPlanesLeave(t *testing.T) {
 	t.Parallel()
 
@@ -40,23 +31,23 @@ func TestControlPlanesLeave(t *testing.T) {
 	w.requireMembers(5)
 
 	s.Clusters[0].ControlPlanes = 3
-	said := w.since(func() { w.up(s.yaml(t)) })
+	output := w.outputOf(func() { w.up(s.yaml(t)) })
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3")
-	assert.Equal(t, 2, strings.Count(said, "etcd: is no longer a member"))
-	assert.Equal(t, 2, strings.Count(said, "no snapshot is taken: the stack sets no backup.recipients"))
+	assert.Equal(t, 2, strings.Count(output, "etcd: is no longer a member"))
+	assert.Equal(t, 2, strings.Count(output, "no snapshot is taken: the stack sets no backup.recipients"))
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
-	said = w.since(func() { w.up(s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-cp-2-vm")})) })
-	assert.Contains(t, said, "one-cp-2: etcd: is no longer a member")
+	output = w.outputOf(func() { w.up(s.yaml(t), optup.Replace([]string{w.urnOf(s.yaml(t), "one-cp-2-vm")})) })
+	assert.Contains(t, output, "one-cp-2: etcd: is no longer a member")
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3")
 	w.requireRunning(3)
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 }
 
-// TestKilledRemovals: wherever a run that takes nodes out is killed, one more brings what is planned.
+// TestKilledRemovals kills a run that removes nodes at different moments: one more up converges.
 func TestKilledRemovals(t *testing.T) {
 	t.Parallel()
 
@@ -75,22 +66,12 @@ func TestKilledRemovals(t *testing.T) {
 		plugins bool
 		opts    []optup.Option
 	}{
-		"a machine wipes itself": {reached: func(w *world) bool { // whose console ends with it
+		"a machine wipes itself": {reached: func(w *world) bool { // its console ends with the reset
 			return strings.Contains(w.consoles(), "reset via API received") || off(w)
 		}},
 		"a machine is wiped": {reached: off, plugins: true},
-		"a member has left": {plugins: true, reached: func(w *world) bool {
-			members := 0
-
-			for _, m := range w.lab.Machines.Status() {
-				if m.EtcdMember != "" {
-					members++
-				}
-			}
-
-			return members < 3
-		}},
-		// The provider does not delete what is gone already.
+		"a member has left":  {plugins: true, reached: func(w *world) bool { return len(w.etcdMachines()) < 3 }},
+		// Without a refresh, the provider fails to delete a missing VM.
 		"a VM is gone": {
 			reached: func(w *world) bool { return len(w.machines()) < 5 }, opts: []optup.Option{optup.Refresh()},
 		},
@@ -99,11 +80,11 @@ func TestKilledRemovals(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed)
-			s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
+			s := w.stack(3, 2)
 			w.up(s.yaml(t))
 
 			s.Clusters[0].ControlPlanes, s.Clusters[0].Workers = 1, 1
-			w.killed(s.yaml(t), test.reached, test.plugins)
+			w.killedUp(s.yaml(t), test.reached, test.plugins)
 			w.recover()
 			w.up(s.yaml(t), test.opts...)
 
@@ -116,7 +97,7 @@ func TestKilledRemovals(t *testing.T) {
 	}
 }
 
-// consoles is what all machines say.
+// consoles returns the consoles of all machines.
 func (w *world) consoles() string {
 	var all strings.Builder
 

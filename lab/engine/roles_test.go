@@ -10,23 +10,23 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestAccountsGetRolesThatAreThere: without the right to make roles; and accounts that have roles of their own, as in
-// stacks from before that was the default, keep them until the stack file says otherwise. The model of Kubernetes takes
-// no Secrets, so that each run ends there: what is on Proxmox was done before.
-func TestAccountsGetRolesThatAreThere(t *testing.T) {
+// TestAccountsGetExistingRoles: without the privilege to create roles, accounts get existing ones; accounts with roles
+// of their own, as in stacks from before that was the default, keep them until the stack file says otherwise. The model
+// of Kubernetes takes no Secrets, so that each run ends there, after the changes on Proxmox.
+func TestAccountsGetExistingRoles(t *testing.T) {
 	t.Parallel()
 
 	const (
-		account = "talos-lab-one-ccm"
-		own     = "/vms/2000 @pve -machines"
-		there   = "/vms/2000 @pve TalosCCMMachines"
+		account  = "talos-lab-one-ccm"
+		own      = "/vms/2000 @pve -machines"
+		existing = "/vms/2000 @pve TalosCCMMachines"
 	)
 
 	w := newWorld(t, testSpeed)
-	plain := stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t)
-	unset := onProxmox(plain, "{region: homelab, cloudController: {}}")
+	plain := w.stack(1, 0).yaml(t)
+	unset := withProxmox(plain, "{region: homelab, cloudController: {}}")
 
-	var rights []datacentre.ACL // to make roles
+	var rights []datacentre.ACL // to create roles
 
 	for _, rule := range w.lab.Data.ACLs() {
 		if rule.Role == "TalosProxmoxRoles" {
@@ -45,18 +45,18 @@ func TestAccountsGetRolesThatAreThere(t *testing.T) {
 	}
 
 	up("")
-	assert.Contains(t, w.rulesOf(account), there)
+	assert.Contains(t, w.aclsOf(account), existing)
 
 	for _, rule := range rights {
 		require.NoError(t, w.lab.Data.SetACL(rule))
 	}
 
 	up(", roles: make")
-	assert.Contains(t, w.rulesOf(account), own)
+	assert.Contains(t, w.aclsOf(account), own)
 
 	done := up("")
 
-	assert.Contains(t, w.rulesOf(account), own)
+	assert.Contains(t, w.aclsOf(account), own)
 
 	for step, op := range done {
 		if strings.HasPrefix(step, "Acl ") || strings.HasPrefix(step, "Role ") {
@@ -65,5 +65,5 @@ func TestAccountsGetRolesThatAreThere(t *testing.T) {
 	}
 
 	up(", roles: existing")
-	assert.Contains(t, w.rulesOf(account), there)
+	assert.Contains(t, w.aclsOf(account), existing)
 }

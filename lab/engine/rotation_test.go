@@ -25,14 +25,14 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestTheTokenIsRotated as docs/secrets.md says: a second token with the rules of the first, config set, up, the first
-// one removed. No machine is touched, and what comes after does not miss it.
+// TestTheTokenIsRotated follows docs/secrets.md: a second token with the ACLs of the first, config set, up, removal of
+// the first. No machine changes, and later runs do not need the first token.
 func TestTheTokenIsRotated(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 1, 1)
 
-	// The token ends soon, which the status says.
+	// The token expires soon, which status reports.
 	w.lab.Data.Put(datacentre.Groups, permissions.OwnGroup, datacentre.Config{"users": permissions.User})
 
 	for kind, id := range map[string]string{"user": permissions.User, "token": permissions.Token} {
@@ -46,9 +46,9 @@ func TestTheTokenIsRotated(t *testing.T) {
 	first["expire"] = strconv.FormatInt(expires.Unix(), 10)
 	w.lab.Data.Put(datacentre.Tokens, permissions.Token, first)
 
-	standing, status := w.status()
+	report, status := w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
-	assert.Contains(t, standing.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" expires on "+
+	assert.Contains(t, report.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" expires on "+
 		expires.UTC().Format(time.DateOnly)+", and Proxmox refuses it from then on")
 
 	second := permissions.User + "!second"
@@ -70,7 +70,7 @@ func TestTheTokenIsRotated(t *testing.T) {
 
 	w.configure = func(c *engine.Config) { c.Secrets["proxmoxve:apiToken"] = second + "=" + secret }
 	done := w.up(s.yaml(t))
-	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
+	assert.Empty(t, vms(slices.Concat(done.withOp("create"), done.withOp("update"), done.withOp("delete-replaced"))))
 
 	w.lab.Data.Delete(datacentre.Tokens, permissions.Token)
 
@@ -79,70 +79,70 @@ func TestTheTokenIsRotated(t *testing.T) {
 	w.up(s.yaml(t))
 	w.requireRunning(3)
 
-	standing, status = w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status = w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 }
 
-// TestClientCertificatesAreRenewed gives a stack's state certificates that end in three weeks, as time does: status
-// warns of them, an up renews them in place, and touches no machine.
+// TestClientCertificatesAreRenewed puts client certificates that expire in three weeks into a stack's state: status
+// warns, and an up renews them in place without touching a machine.
 func TestClientCertificatesAreRenewed(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 1, 1)
-	w.age(s.yaml(t), 21*24*time.Hour)
+	w.ageCertificates(s.yaml(t), 21*24*time.Hour)
 
-	standing, status := w.status()
+	report, status := w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
-	require.Len(t, standing.Care, 2, "%v", standing.Care.Lines())
+	require.Len(t, report.Care, 2, "%v", report.Care.Lines())
 
 	for i, of := range []string{"kubeconfig", "talosconfig"} {
-		assert.Equal(t, of, standing.Care[i].Path)
-		assert.Contains(t, standing.Care[i].Message, "its certificate ends in 20 days (")
-		assert.Contains(t, standing.Care[i].Message, "): pulumi up renews it")
+		assert.Equal(t, of, report.Care[i].Path)
+		assert.Contains(t, report.Care[i].Message, "its certificate ends in 20 days (")
+		assert.Contains(t, report.Care[i].Message, "): pulumi up renews it")
 	}
 
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
 	require.Error(t, err, "a preview shows it")
 
 	done := w.up(s.yaml(t))
-	assert.Contains(t, done.named("update"), "Secrets one-secrets")
-	assert.Contains(t, done.named("update"), "Kubeconfig one-kubeconfig")
-	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
+	assert.Contains(t, done.withOp("update"), "Secrets one-secrets")
+	assert.Contains(t, done.withOp("update"), "Kubeconfig one-kubeconfig")
+	assert.Empty(t, vms(slices.Concat(done.withOp("create"), done.withOp("update"), done.withOp("delete-replaced"))))
 
-	standing, status = w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status = w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 
-	for _, c := range standing.Certificates {
+	for _, c := range report.Certificates {
 		assert.Greater(t, time.Until(c.Ends), 300*24*time.Hour, c.Of)
 	}
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
-	// Where no one came in time, neither lets anyone in. The status has a client of its own for Talos, and says so; an up
-	// still renews them.
-	w.age(s.yaml(t), -time.Hour)
+	// Expired certificates open neither API. status has a Talos client of its own, and reports them; an up still renews
+	// them.
+	w.ageCertificates(s.yaml(t), -time.Hour)
 
-	standing, status = w.status()
+	report, status = w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
-	assert.Contains(t, standing.Care.Error(), "kubeconfig: its certificate has ended (")
-	assert.Contains(t, standing.Care.Error(), "talosconfig: its certificate has ended (")
+	assert.Contains(t, report.Care.Error(), "kubeconfig: its certificate has ended (")
+	assert.Contains(t, report.Care.Error(), "talosconfig: its certificate has ended (")
 
 	w.up(s.yaml(t))
 
-	standing, status = w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status = w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 }
 
-// TestADeadControlPlaneKeepsNoClientFromItsRenewal: the first control plane is off while the clients of its cluster are
-// due. A run renews both through the others, and says which machine did not answer; what that one did not get, it gets
-// once it is back, or made again.
-func TestADeadControlPlaneKeepsNoClientFromItsRenewal(t *testing.T) {
+// TestClientCertificatesAreRenewedWithoutADeadControlPlane: the first control plane is off while the client
+// certificates are due. A run renews both through the others, and names the machine that did not answer, which is
+// configured once it is back or recreated.
+func TestClientCertificatesAreRenewedWithoutADeadControlPlane(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s := w.stack(3, 1)
 	w.up(s.yaml(t))
 
 	const missing = "control plane one-cp-1 does not answer as a member of its cluster: "
@@ -150,23 +150,23 @@ func TestADeadControlPlaneKeepsNoClientFromItsRenewal(t *testing.T) {
 	var done steps
 
 	renews := func(left time.Duration) {
-		w.age(s.yaml(t), left)
-		w.do(w.lab.Data.Stop(labRoot, w.hostOf(2000), 2000))
+		w.ageCertificates(s.yaml(t), left)
+		w.stopVM(2000)
 
-		said := w.since(func() { _, _ = w.preview(s.yaml(t)) })
-		assert.Contains(t, said, missing)
+		output := w.outputOf(func() { _, _ = w.preview(s.yaml(t)) })
+		assert.Contains(t, output, missing)
 
-		said = w.since(func() { done = w.up(s.yaml(t)) })
-		assert.Contains(t, said, missing)
-		assert.Contains(t, said, "one-cp-1 (VM 2000 on "+w.hostOf(2000)+") on "+w.network+".1.10:50000 did not answer")
-		assert.Subset(t, done.named("update"), []string{
+		output = w.outputOf(func() { done = w.up(s.yaml(t)) })
+		assert.Contains(t, output, missing)
+		assert.Contains(t, output, "one-cp-1 (VM 2000 on "+w.hostOf(2000)+") on "+w.network+".1.10:50000 did not answer")
+		assert.Subset(t, done.withOp("update"), []string{
 			"ConfigurationApply one-cp-2-configuration", "Kubeconfig one-kubeconfig", "Secrets one-secrets",
 		})
 		assert.NotContains(t, done, "ConfigurationApply one-cp-1-configuration")
 		assert.NotContains(t, done, "Command one-healthy", "it would wait for the machine")
 
-		standing, _ := w.status()
-		for _, c := range standing.Certificates {
+		report, _ := w.clusterStatus()
+		for _, c := range report.Certificates {
 			if c.Of == "kubeconfig" || c.Of == "talosconfig" {
 				assert.Greater(t, time.Until(c.Ends), 300*24*time.Hour, c.Of)
 			}
@@ -177,44 +177,42 @@ func TestADeadControlPlaneKeepsNoClientFromItsRenewal(t *testing.T) {
 
 	renews(21 * 24 * time.Hour)
 
-	boots := w.boots()
-	w.do(w.lab.Data.Start(labRoot, w.hostOf(2000), 2000))
+	boots := w.bootTimes()
+	w.startVM(2000)
 
 	done = w.up(s.yaml(t))
-	assert.Subset(t, done.named("update"), []string{
+	assert.Subset(t, done.withOp("update"), []string{
 		"Command one-healthy", "Command one-kubernetes", "Command one-talos", "ConfigurationApply one-cp-1-configuration",
 	})
-	assert.Equal(t, boots["one-general-1"], w.boots()["one-general-1"], "nothing restarts")
+	assert.Equal(t, boots["one-general-1"], w.bootTimes()["one-general-1"], "nothing restarts")
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
-	_, status := w.status()
+	_, status := w.clusterStatus()
 	assert.Zero(t, status)
 
-	// Where no one came in time, and the machine is dead for good, it is made again.
+	// With expired certificates and a machine that is dead for good, the machine is recreated.
 	renews(-time.Hour)
 
-	done = w.up(s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-cp-1-vm")}))
-	assert.Contains(t, done, "Command one-healthy", "the gate asks for the machine that this run made")
+	done = w.up(s.yaml(t), optup.Replace([]string{w.urnOf(s.yaml(t), "one-cp-1-vm")}))
+	assert.Contains(t, done, "Command one-healthy", "the gate checks the new machine")
 	w.requireMembers(3)
 	w.up(s.yaml(t))
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 
-	_, status = w.status()
+	_, status = w.clusterStatus()
 	assert.Zero(t, status)
 }
 
-// age puts client certificates that end after this time in the place of those that the state has, wherever it has them.
-func (w *world) age(stack string, left time.Duration) {
+// ageCertificates replaces the state's client certificates, wherever it has them, by others that expire after this
+// time.
+func (w *world) ageCertificates(stack string, validity time.Duration) {
 	w.t.Helper()
 
-	text := w.state(stack)
+	deployment := w.deployment(stack)
+	content, err := json.Marshal(deployment)
+	require.NoError(w.t, err)
 
-	var state apitype.UntypedDeployment
-	require.NoError(w.t, json.Unmarshal([]byte(text), &state))
-
-	var deployment apitype.DeploymentV3
-	require.NoError(w.t, json.Unmarshal(state.Deployment, &deployment))
-
+	text := string(content)
 	outputs := func(kind string) map[string]any {
 		i := slices.IndexFunc(deployment.Resources, func(r apitype.ResourceV3) bool { return string(r.Type) == kind })
 		require.GreaterOrEqual(w.t, i, 0, kind)
@@ -228,23 +226,24 @@ func (w *world) age(stack string, left time.Duration) {
 		{secrets["clientConfiguration"], certs["os"], "os:admin"},
 		{kubeconfig["kubernetesClientConfiguration"], certs["k8s"], "system:masters"},
 	} {
-		was := client.of.(map[string]any)
-		pair := w.issue(client.authority.(map[string]any), client.organization.(string), left)
+		old := client.of.(map[string]any)
+		pair := w.issueCertificate(client.authority.(map[string]any), client.organization.(string), validity)
 
-		for field, now := range map[string][]byte{"clientCertificate": pair.Crt, "clientKey": pair.Key} {
-			old := was[field].(string)
-			require.Contains(w.t, text, old)
-			text = strings.ReplaceAll(text, old, base64.StdEncoding.EncodeToString(now))
+		for field, content := range map[string][]byte{"clientCertificate": pair.Crt, "clientKey": pair.Key} {
+			encoded := old[field].(string)
+			require.Contains(w.t, text, encoded)
+			text = strings.ReplaceAll(text, encoded, base64.StdEncoding.EncodeToString(content))
 		}
 	}
 
-	require.NoError(w.t, json.Unmarshal([]byte(text), &state))
-	w.setState(stack, state)
+	var aged apitype.DeploymentV3
+	require.NoError(w.t, json.Unmarshal([]byte(text), &aged))
+	w.setDeployment(stack, aged)
 }
 
-// issue makes a client's certificate of an authority in the state, which has it in base64.
-func (w *world) issue(
-	authority map[string]any, organization string, left time.Duration,
+// issueCertificate issues a client certificate from an authority in the state, which has it in base64.
+func (w *world) issueCertificate(
+	authority map[string]any, organization string, validity time.Duration,
 ) *x509.PEMEncodedCertificateAndKey {
 	w.t.Helper()
 
@@ -264,7 +263,7 @@ func (w *world) issue(
 
 	pair, err := x509.NewKeyPair(
 		ca, x509.CommonName("admin"), x509.Organization(organization),
-		x509.NotBefore(time.Now().Add(left-365*24*time.Hour)), x509.NotAfter(time.Now().Add(left)),
+		x509.NotBefore(time.Now().Add(validity-365*24*time.Hour)), x509.NotAfter(time.Now().Add(validity)),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)

@@ -13,8 +13,6 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,26 +24,26 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestNoSecretInPlainText knows every secret of a stack and looks for it in everything a run writes: the state, the
-// events, the output, the copied stack file.
+// TestNoSecretInPlainText searches for every secret of a stack in everything that a run writes: the state, the events,
+// the output, the copied stack file.
 func TestNoSecretInPlainText(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 
 	w.up(s.yaml(t), optup.Diff())
-	places := map[string]string{"events": w.events.String(), "output": w.said()}
+	places := map[string]string{"events": w.events.String(), "output": w.output()}
 
-	for place, text := range w.written() {
+	for place, text := range w.writtenFiles() {
 		places[place] = text
 	}
 
 	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
-	require.Contains(t, places[state], "VM/virtualMachine:VirtualMachine", "the state is looked through")
+	require.Contains(t, places[state], "VM/virtualMachine:VirtualMachine", "the state is searched")
 
 	secrets := w.secrets(
-		output(t, w.outputs(), stacks.Talosconfigs, "one"), output(t, w.outputs(), stacks.Kubeconfigs, "one"),
+		w.talosconfig(), w.kubeconfig(),
 	)
 	require.Greater(t, len(secrets), 12, "too few secrets to look for")
 
@@ -61,8 +59,8 @@ func TestNoSecretInPlainText(t *testing.T) {
 	}
 }
 
-// written are the files that the engine's runs wrote.
-func (w *world) written() map[string]string {
+// writtenFiles returns the contents of the files that the engine's runs wrote, by path.
+func (w *world) writtenFiles() map[string]string {
 	files := map[string]string{}
 
 	for _, folder := range []string{"state", "work", "pulumi"} {
@@ -84,7 +82,7 @@ func (w *world) written() map[string]string {
 	return files
 }
 
-// secrets are the lab's credentials and all that the clients' and the machines' configurations hold.
+// secrets returns the lab's credentials and all secrets in configurations of clients and machines.
 func (w *world) secrets(talosconfig, kubeconfig string) map[string]string {
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
@@ -95,13 +93,8 @@ func (w *world) secrets(talosconfig, kubeconfig string) map[string]string {
 	collectSecrets(w.t, "talosconfig", talosconfig, secrets)
 	collectSecrets(w.t, "kubeconfig", kubeconfig, secrets)
 
-	parsed, err := clientconfig.FromString(talosconfig)
-	require.NoError(w.t, err)
-
 	for _, m := range w.lab.Machines.Status() {
-		c, err := client.New(w.t.Context(), client.WithConfig(parsed), client.WithEndpoints(m.Address.String()))
-		require.NoError(w.t, err)
-
+		c := w.talosClient(talosconfig, m.Address.String())
 		configuration, err := safe.StateGetByID[*config.MachineConfig](w.t.Context(), c.COSI, config.ActiveID)
 		require.NoError(w.t, err)
 		require.NoError(w.t, c.Close())
@@ -114,7 +107,7 @@ func (w *world) secrets(talosconfig, kubeconfig string) map[string]string {
 	return secrets
 }
 
-// secretKeys are the names under which Talos' and Kubernetes' configurations hold secrets.
+// secretKeys are the keys of secrets in configurations of Talos and Kubernetes.
 var secretKeys = map[string]bool{
 	"key":                       true,
 	"token":                     true,
@@ -162,14 +155,14 @@ func walkSecrets(path string, value any, secrets map[string]string) {
 	}
 }
 
-// middleLine stands for a PEM block, which may be written with other line ends.
+// middleLine represents a PEM block, which may be written with other line ends.
 func middleLine(pem string) string {
 	lines := strings.Split(strings.TrimSpace(pem), "\n")
 
 	return lines[len(lines)/2]
 }
 
-// encryptedTexts are the values of a stack file's encrypted texts, by path: one of each kind.
+// encryptedTexts are the values of a stack file's encrypted texts by path, one of each kind.
 var encryptedTexts = map[string]string{
 	"templates.talos.kernelArgs[0]":                       "marker.argument=a4f1xq7wkz",
 	"clusters[0].network.ntp[0]":                          "marker-server-a4f1xq7wkz.example.org",
@@ -186,8 +179,8 @@ const marker = "a4f1xq7wkz"
 func encryptedStack(t testing.TB, network string) string {
 	t.Helper()
 
-	c := one(1, 1)
-	c.Pins = "labels: {example.org/hidden: {secure: x}}\n          taints: [{secure: x}]\n          patches: [{secure: x}]"
+	c := clusterOne(1, 1)
+	c.WorkerYAML = "labels: {example.org/hidden: {secure: x}}\n          taints: [{secure: x}]\n          patches: [{secure: x}]"
 	text := stack{Network: network, Clusters: []cluster{c}}.yaml(t)
 
 	for from, to := range map[string]string{
@@ -202,8 +195,8 @@ func encryptedStack(t testing.TB, network string) string {
 	return text
 }
 
-// TestEncryptedTextsAreNowhereInPlainText runs a stack whose file holds encrypted texts, and looks for them in all that
-// the runs wrote and said, reports included.
+// TestEncryptedTextsAreNowhereInPlainText searches for a stack file's encrypted texts in everything that runs write and
+// print, including reports.
 func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
 
@@ -221,7 +214,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	require.Contains(t, w.state(s), "marker-pool-a4f1xq7wkz", "it is in the state, encrypted")
 
 	places := map[string]string{}
-	for place, text := range w.written() {
+	for place, text := range w.writtenFiles() {
 		places[place] = text
 	}
 
@@ -234,7 +227,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 
 		parsed, err := planguard.Parse(bytes.NewReader(output))
 		require.NoError(t, err)
-		require.True(t, parsed.Finished, w.said())
+		require.True(t, parsed.Finished, w.output())
 
 		plan, err := stacks.PlanOfConfig(parsed.Stack, parsed.Config)
 		require.NoError(t, err, "the comment needs no secret")
@@ -249,7 +242,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	file := places[filepath.Join(w.dir, "work", "Pulumi.lab.yaml")]
 
 	credentials := 2 // the token and the SSH key
-	if who == engine.Published {
+	if testProviders == engine.Published {
 		credentials++ // the key again, for the provider's own SSH
 	}
 
@@ -269,7 +262,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 		t, err, "clusters[0].patches[0]: is not a patch for Talos, and why is not said of an encrypted one",
 	)
 
-	places["error"], places["events of up"], places["output"] = err.Error(), w.events.String(), w.said()
+	places["error"], places["events of up"], places["output"] = err.Error(), w.events.String(), w.output()
 
 	for place, text := range places {
 		require.NotEmpty(t, text, place)

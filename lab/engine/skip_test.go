@@ -8,19 +8,19 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestADeadWorkerIsSkipped: told so, a run upgrades Talos and changes machine configurations without it, and the one
-// after that takes it in.
+// TestADeadWorkerIsSkipped: with skip, a run upgrades Talos and changes machine configurations without the worker; the
+// first run without skip includes it.
 func TestADeadWorkerIsSkipped(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(1, 2)}}
+	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{clusterOne(1, 2)}}
 	w.up(s.yaml(t))
 
-	w.do(w.lab.Data.Stop(labRoot, w.hostOf(3001), 3001))
+	w.stopVM(3001)
 
 	s.Version = "v1.14.4"
-	s.Clusters[0].Pins = `nodes: {"2": {skip: true}}`
+	s.Clusters[0].WorkerYAML = `nodes: {"2": {skip: true}}`
 	file := func() string {
 		return strings.Replace(s.yaml(t), "      network:", "      patches: ['machine: {sysctls: {vm.swappiness: \"10\"}}']\n      network:", 1)
 	}
@@ -33,16 +33,16 @@ func TestADeadWorkerIsSkipped(t *testing.T) {
 		return found
 	}
 
-	said := w.since(func() { w.up(file()) })
-	assert.Contains(t, said, "one-general-2 is skipped, as skip says")
+	output := w.outputOf(func() { w.up(file()) })
+	assert.Contains(t, output, "one-general-2 is skipped, as skip says")
 	assert.Equal(t, map[string]string{"one-cp-1": "v1.14.4", "one-general-1": "v1.14.4"}, versions())
-	assert.Contains(t, said, "one-general-1: change: ")
-	assert.NotContains(t, said, "one-general-2: change: ")
+	assert.Contains(t, output, "one-general-1: change: ")
+	assert.NotContains(t, output, "one-general-2: change: ")
 	w.up(file(), optup.ExpectNoChanges())
 
-	w.do(w.lab.Data.Start(labRoot, w.hostOf(3001), 3001))
+	w.startVM(3001)
 
-	s.Clusters[0].Pins = ""
+	s.Clusters[0].WorkerYAML = ""
 	done := w.up(file())
 	assert.Equal(t, "update", done["ConfigurationApply one-general-2-configuration"])
 	assert.Equal(t, "v1.14.4", versions()["one-general-2"])

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// operations are what the soak breaks off.
+// operations are the operations that the soak interrupts.
 func operations() []operation {
 	return []operation{
 		talosUpgrades(), kubernetesUpgrades(), controlPlaneCounts(), workerRemovals(), deadControlPlanes(), resizes(),
@@ -20,10 +20,10 @@ func operations() []operation {
 	}
 }
 
-// talosUpgrades lead to another version and a further extension, and back.
+// talosUpgrades change to another version and a further extension, and back.
 func talosUpgrades() operation {
-	at := func(version, extensions string) func(b *bed) string {
-		return func(b *bed) string {
+	at := func(version, extensions string) func(b *testbed) string {
+		return func(b *testbed) string {
 			s := b.s
 			s.Version = version
 
@@ -31,20 +31,20 @@ func talosUpgrades() operation {
 				"      kubernetesVersion:", "      talos: {allowDowngrade: true}\n      kubernetesVersion:").Replace(s.yaml(b))
 		}
 	}
-	run := func(version string) func(b *bed) {
-		return func(b *bed) {
+	run := func(version string) func(b *testbed) {
+		return func(b *testbed) {
 			for _, m := range b.w.lab.Machines.Status() {
 				assert.Equal(b, version, m.Version, m.Name)
 			}
 
-			assert.Empty(b, versionsOf(b.T, b.w.outputs(), "one")["differences"])
+			assert.Empty(b, b.w.versions()["differences"])
 		}
 	}
 	before, after := at("v1.14.1", ""), at("v1.14.4", "iscsi-tools, ")
 
 	return operation{
-		name: "talos", cluster: one(3, 2), first: before,
-		begin: func(b *bed) {
+		name: "talos", cluster: clusterOne(3, 2), initial: before,
+		prepare: func(b *testbed) {
 			b.k.withCNI(5)
 			b.k.deploy("web", 3, 2)
 		},
@@ -58,39 +58,39 @@ func talosUpgrades() operation {
 				controlPlanes: 3, workers: 2,
 			},
 		},
-		more: []breakage{noInstaller()},
+		extraFaults: []disruption{noInstaller()},
 	}
 }
 
-// kubernetesUpgrades lead from one minor version to the next, and never back.
+// kubernetesUpgrades go from one minor version to the next, and never back.
 func kubernetesUpgrades() operation {
-	at := func(version string) func(b *bed) string {
-		return func(b *bed) string { return kubernetesAt(b.s.yaml(b), version) }
+	at := func(version string) func(b *testbed) string {
+		return func(b *testbed) string { return withKubernetesVersion(b.s.yaml(b), version) }
 	}
 	to := func(version string) step {
 		return step{
 			name: "Kubernetes to " + version, file: at(version), controlPlanes: 3, workers: 2,
-			check: func(b *bed) {
+			check: func(b *testbed) {
 				b.w.requireKubernetes(b.s, version)
-				assert.Empty(b, versionsOf(b.T, b.w.outputs(), "one")["differences"])
+				assert.Empty(b, b.w.versions()["differences"])
 			},
 		}
 	}
 
 	return operation{
-		name: "kubernetes", cluster: one(3, 2), first: at("v1.34.0"), laps: 1,
-		begin: func(b *bed) {
-			b.w.requireReady(5)
+		name: "kubernetes", cluster: clusterOne(3, 2), initial: at("v1.34.0"), laps: 1,
+		prepare: func(b *testbed) {
+			b.w.waitReady(5)
 			b.k.deploy("web", 3, 2)
 		},
 		steps: []step{to("v1.35.0"), to("v1.36.1"), to("v1.37.1")},
 	}
 }
 
-// controlPlaneCounts lead from five to one and back.
+// controlPlaneCounts go from five to one and back.
 func controlPlaneCounts() operation {
-	of := func(count int) func(b *bed) string {
-		return func(b *bed) string {
+	of := func(count int) func(b *testbed) string {
+		return func(b *testbed) string {
 			s := b.s
 			s.Clusters = []cluster{s.Clusters[0]}
 			s.Clusters[0].ControlPlanes = count
@@ -101,22 +101,22 @@ func controlPlaneCounts() operation {
 	to := func(from, count, voters int) step {
 		return step{
 			name: fmt.Sprintf("control planes %d → %d", from, count), file: of(count), controlPlanes: count,
-			voters: voters, away: min(from, count) < 3,
+			voters: voters, apiMayBeAway: min(from, count) < 3,
 		}
 	}
 
 	return operation{
-		name: "control planes", cluster: one(5, 0), first: of(5),
-		begin: func(b *bed) { b.k.withCNI(5) },
-		steps: []step{to(5, 3, majority(5)), to(3, 1, 1), to(1, 3, 1), to(3, 5, majority(5))},
-		more:  []breakage{fullStorage()},
+		name: "control planes", cluster: clusterOne(5, 0), initial: of(5),
+		prepare:     func(b *testbed) { b.k.withCNI(5) },
+		steps:       []step{to(5, 3, majority(5)), to(3, 1, 1), to(1, 3, 1), to(3, 5, majority(5))},
+		extraFaults: []disruption{fullStorage()},
 	}
 }
 
-// workerRemovals take a worker out whose pods a budget keeps, and make it again.
+// workerRemovals remove a worker whose pods a disruption budget keeps, and add it again.
 func workerRemovals() operation {
-	of := func(count int) func(b *bed) string {
-		return func(b *bed) string {
+	of := func(count int) func(b *testbed) string {
+		return func(b *testbed) string {
 			s := b.s
 			s.Clusters = []cluster{s.Clusters[0]}
 			s.Clusters[0].Workers = count
@@ -126,8 +126,8 @@ func workerRemovals() operation {
 	}
 
 	return operation{
-		name: "workers", cluster: one(1, 3), first: of(3),
-		begin: func(b *bed) {
+		name: "workers", cluster: clusterOne(1, 3), initial: of(3),
+		prepare: func(b *testbed) {
 			b.k.withCNI(4)
 			b.k.deploy("web", 4, 3)
 		},
@@ -138,34 +138,34 @@ func workerRemovals() operation {
 	}
 }
 
-// deadControlPlanes replace one that is dead.
+// deadControlPlanes replace a dead control plane.
 func deadControlPlanes() operation {
-	file := func(b *bed) string { return b.s.yaml(b) }
+	file := func(b *testbed) string { return b.s.yaml(b) }
 
 	var urn string
 
 	return operation{
-		name: "dead control plane", cluster: one(3, 1), first: file,
-		begin: func(b *bed) {
+		name: "dead control plane", cluster: clusterOne(3, 1), initial: file,
+		prepare: func(b *testbed) {
 			b.k.withCNI(4)
-			urn = b.w.urn(file(b), "one-cp-3-vm")
+			urn = b.w.urnOf(file(b), "one-cp-3-vm")
 		},
 		steps: []step{{
 			name: "a dead control plane is replaced", file: file, controlPlanes: 3, workers: 1, voters: 2,
-			before: func(b *bed) {
-				third, _ := b.w.lab.Data.VM(b.w.machines()["one-cp-3"])
-				b.w.do(b.w.lab.Data.Stop(labRoot, third.Host, third.ID))
+			before: func(b *testbed) {
+				third := b.w.vm("one-cp-3")
+				b.w.stopVM(third.ID)
 			},
-			opts: func(*bed) []optup.Option { return []optup.Option{optup.Replace([]string{urn})} },
+			opts: func(*testbed) []optup.Option { return []optup.Option{optup.Replace([]string{urn})} },
 		}},
-		more: []breakage{fullStorage()},
+		extraFaults: []disruption{fullStorage()},
 	}
 }
 
-// resizes give control planes a core and take it again.
+// resizes add a core to control planes and remove it again.
 func resizes() operation {
-	with := func(cores int) func(b *bed) string {
-		return func(b *bed) string {
+	with := func(cores int) func(b *testbed) string {
+		return func(b *testbed) string {
 			return strings.Replace(
 				b.s.yaml(b), "controlPlane: {count: 3, cores: 2,", fmt.Sprintf("controlPlane: {count: 3, cores: %d,", cores), 1,
 			)
@@ -174,7 +174,7 @@ func resizes() operation {
 	to := func(cores int) step {
 		return step{
 			name: fmt.Sprintf("control planes to %d cores", cores), file: with(cores), controlPlanes: 3, workers: 1,
-			check: func(b *bed) {
+			check: func(b *testbed) {
 				for name, vmid := range b.w.machines() {
 					if vm, _ := b.w.lab.Data.VM(vmid); strings.Contains(name, "-cp-") {
 						assert.Equal(b, fmt.Sprint(cores), vm.Config["cores"], name)
@@ -185,51 +185,51 @@ func resizes() operation {
 	}
 
 	return operation{
-		name: "resize", cluster: one(3, 1), first: with(2),
-		begin: func(b *bed) {
+		name: "resize", cluster: clusterOne(3, 1), initial: with(2),
+		prepare: func(b *testbed) {
 			b.k.withCNI(4)
 		},
 		steps: []step{to(3), to(2)},
 	}
 }
 
-// restored is how a restore that has begun the cluster says that the rest happens by itself.
-const restored = "etcd of cluster one is healthy"
+// restoreStarted is the error of a restore that already bootstrapped the cluster: the rest happens by itself.
+const restoreStarted = "etcd of cluster one is healthy"
 
 // restores are restore drills.
 func restores() operation {
-	c := one(3, 1)
+	c := clusterOne(3, 1)
 	c.VIP = 0
-	file := func(b *bed) string { return b.drill.withBackups(b.s.yaml(b)) }
+	file := func(b *testbed) string { return b.drill.withBackups(b.s.yaml(b)) }
 
 	return operation{
-		name: "restore", cluster: c, first: file, commands: true,
-		begin: func(b *bed) { b.k.withCNI(4) },
+		name: "restore", cluster: c, initial: file, ownCommands: true,
+		prepare: func(b *testbed) { b.k.withCNI(4) },
 		steps: []step{{
 			name: "a restore drill", file: file, controlPlanes: 3, workers: 1, unwatched: true,
-			before: func(b *bed) {
-				b.forgetDrill()
-				b.snapshot = b.drill.keep()
-				b.drill.loseEtcd(b.s)
+			before: func(b *testbed) {
+				b.removeDrill()
+				b.snapshot = b.drill.backUp()
+				b.drill.wipeMajority(b.s)
 			},
-			run: func(b *bed) error {
-				said, err := b.w.backup("restore", b.w.options.Stack, b.snapshot, "--identities", b.drill.file(b.drill.keys),
-					"--confirm", "one")
-				if err != nil && !strings.Contains(said, restored) {
-					return fmt.Errorf("%w: %s", err, said)
+			run: func(b *testbed) error {
+				output, err := b.w.runCommand("restore", b.w.options.Stack, b.snapshot, "--confirm", "one",
+					"--identities", b.drill.keyFile(b.drill.etcdKey))
+				if err != nil && !strings.Contains(output, restoreStarted) {
+					return fmt.Errorf("%w: %s", err, output)
 				}
 
 				_, err = b.w.tryUp(b.Context(), file(b), optup.Refresh())
 
 				return err
 			},
-			check: func(b *bed) { b.drill.requireRestored() },
+			check: func(b *testbed) { b.drill.requireRestored() },
 		}},
 	}
 }
 
-// forgetDrill removes what an earlier drill left.
-func (b *bed) forgetDrill() {
+// removeDrill removes the files and objects of an earlier drill.
+func (b *testbed) removeDrill() {
 	b.Helper()
 
 	kept, err := filepath.Glob(filepath.Join(b.drill.folder, "*"))

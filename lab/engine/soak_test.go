@@ -17,55 +17,54 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How often the soak breaks each operation off, and how many first runs of a platform are killed; what random moments
-// follow from. No rounds = the soak is skipped, no seed = one by the clock.
+// Flags of TestSoak and TestPlatformKills; without rounds, the soak is skipped.
 var (
-	rounds = flag.Int("rounds", 0, "how often TestSoak breaks each operation off, and TestPlatformKills a first run")
-	gap    = flag.Duration("gap", longestGap, "how long the API may be away in TestSoak; more on a machine with other work")
-	seed   = flag.Uint64("seed", 0, "what random moments follow from; 0 = the time")
+	rounds = flag.Int("rounds", 0, "how often TestSoak interrupts each operation, and TestPlatformKills a first run")
+	gap    = flag.Duration("gap", longestGap, "how long the API may be unavailable in TestSoak; more on a busy machine")
+	seed   = flag.Uint64("seed", 0, "seed of the random moments; 0 = the time")
 )
 
 // longestGap is how long a user with three control planes may wait for the API while a machine is changed.
 const longestGap = 15 * time.Second
 
-// operation is a change of a cluster that runs, or several that lead back to where they begin.
+// operation is a change of a running cluster, or several that lead back to the beginning.
 type operation struct {
 	name    string
 	cluster cluster
 	version string // of Talos
-	// laps is how often a cluster can go through the steps, which are the same work then; 0 = for ever.
+	// laps is how often a cluster can go through the steps, all of which are the same work then; 0 = for ever.
 	laps int
-	// begin prepares a cluster that was just made.
-	begin func(b *bed)
-	// first is the stack file that the cluster is made by, and steps are what becomes of it, one after the other.
-	first func(b *bed) string
-	steps []step
-	// more are faults of its own.
-	more []breakage
-	// commands says that the user runs other commands than pulumi up.
-	commands bool
+	// prepare prepares a new cluster.
+	prepare func(b *testbed)
+	// initial is the stack file of the new cluster; steps change it one after the other.
+	initial func(b *testbed) string
+	steps   []step
+	// extraFaults are faults of this operation only.
+	extraFaults []disruption
+	// ownCommands is set if the user runs other commands than pulumi up.
+	ownCommands bool
 }
 
-// step is one change of a cluster that runs, by one run.
+// step is one change of a running cluster, by one run.
 type step struct {
 	name string
-	file func(b *bed) string
-	// before prepares the step, and check judges its end.
-	before, check func(b *bed)
-	// run is what the user runs, the same once more after it was interrupted; nil = pulumi up --refresh with these.
-	run  func(b *bed) error
-	opts func(b *bed) []optup.Option
-	// voters is how many there have to be all the time; 0 = a majority of three. unwatched is a step without etcd.
+	file func(b *testbed) string
+	// before prepares the step, and check checks its result.
+	before, check func(b *testbed)
+	// run is what the user runs, and repeats after an interruption; nil = pulumi up --refresh with these options.
+	run  func(b *testbed) error
+	opts func(b *testbed) []optup.Option
+	// voters is the lowest number of voters at any time; 0 = a majority of three. unwatched is a step without etcd.
 	voters    int
 	unwatched bool
-	// away says that the API may be away for longer than with three control planes.
-	away bool
+	// apiMayBeAway is set if the API may be unavailable for longer than with three control planes.
+	apiMayBeAway bool
 	// controlPlanes and workers are how many there are afterwards.
 	controlPlanes, workers int
 }
 
-// bed is a cluster that is soaked.
-type bed struct {
+// testbed is a cluster under test.
+type testbed struct {
 	*testing.T
 
 	w      *world
@@ -80,11 +79,11 @@ type bed struct {
 	etcdTLS     *tls.Config
 }
 
-// took is how long each step takes when nothing happens.
-type took map[string]time.Duration
+// durations are how long each step takes without disruptions.
+type durations map[string]time.Duration
 
-// TestSoak breaks changes of clusters on real etcd and Kubernetes off, at random moments and in each way there is, and
-// has one more run bring what was asked for: `make test-engine RUN=TestSoak KUBERNETES=real ROUNDS=10`.
+// TestSoak interrupts changes of clusters on real etcd and Kubernetes at random moments and in every way; one more run
+// has to converge: `make test-engine RUN=TestSoak KUBERNETES=real ROUNDS=10`.
 func TestSoak(t *testing.T) {
 	if *rounds == 0 {
 		t.Skip("it takes hours: make test-engine RUN=TestSoak KUBERNETES=real ROUNDS=10 runs it")
@@ -100,15 +99,15 @@ func TestSoak(t *testing.T) {
 	t.Logf("the random moments follow from -seed %d", begun)
 
 	for _, o := range operations() {
-		for family, breakages := range map[string][]breakage{"kills": kills(o), "faults": faults(o)} {
-			if len(breakages) == 0 {
+		for family, disruptions := range map[string][]disruption{"kills": killDisruptions(o), "faults": faultDisruptions(o)} {
+			if len(disruptions) == 0 {
 				continue
 			}
 
 			t.Run(family+"/"+o.name, func(t *testing.T) {
 				t.Parallel()
 
-				known, clusters := took{}, 1
+				usual, clusters := durations{}, 1
 				random := rand.New(rand.NewPCG(begun, uint64(len(family+o.name)))) //nolint:gosec // moments, no secrets
 				laps := *rounds
 
@@ -116,11 +115,11 @@ func TestSoak(t *testing.T) {
 					laps, clusters = o.laps, (*rounds+len(o.steps)*o.laps-1)/(len(o.steps)*o.laps)
 				}
 
-				plan := strikes(random, breakages, clusters*laps*len(o.steps))
+				plan := schedule(random, disruptions, clusters*laps*len(o.steps))
 
 				for n := range clusters {
 					t.Run(fmt.Sprint("cluster ", n+1), func(t *testing.T) {
-						o.soak(t, known, random, plan[n*laps*len(o.steps):][:laps*len(o.steps)])
+						o.soak(t, usual, random, plan[n*laps*len(o.steps):][:laps*len(o.steps)])
 					})
 				}
 			})
@@ -128,19 +127,19 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// strike is a breakage and when it happens, as a part of the time that the step takes.
-type strike struct {
-	breakage
+// scheduledDisruption is a disruption and its moment, as a fraction of the step's duration.
+type scheduledDisruption struct {
+	disruption
 
 	at float64
 }
 
-// strikes spreads breakages over the whole of a step: each is at a random moment of its own share of the time.
-func strikes(random *rand.Rand, breakages []breakage, count int) []strike {
-	plan := make([]strike, count)
+// schedule spreads disruptions over a whole step: each happens at a random moment of its own share of the time.
+func schedule(random *rand.Rand, disruptions []disruption, count int) []scheduledDisruption {
+	plan := make([]scheduledDisruption, count)
 
 	for i, share := range random.Perm(count) {
-		plan[i] = strike{breakages[i%len(breakages)], (float64(share) + random.Float64()) / float64(count)}
+		plan[i] = scheduledDisruption{disruptions[i%len(disruptions)], (float64(share) + random.Float64()) / float64(count)}
 	}
 
 	random.Shuffle(count, func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
@@ -148,17 +147,17 @@ func strikes(random *rand.Rand, breakages []breakage, count int) []strike {
 	return plan
 }
 
-// soak takes one cluster through its steps, the first time as they are, then interrupted.
-func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []strike) {
+// soak takes one cluster through its steps, the first time uninterrupted, then interrupted.
+func (o operation) soak(t *testing.T, usual durations, random *rand.Rand, plan []scheduledDisruption) {
 	t.Helper()
 
-	b := &bed{T: t, w: realWorld(t), random: random}
+	b := &testbed{T: t, w: realWorld(t), random: random}
 	b.s = stack{Network: b.w.network, Version: o.version, Clusters: []cluster{o.cluster}}
-	b.drill, b.host = newDrill(t, b.w), b.w.languageHost()
-	b.w.up(o.first(b))
-	b.k = workloadOn(t, b.w)
+	b.drill, b.host = newDrill(t, b.w), b.w.newLanguageHost()
+	b.w.up(o.initial(b))
+	b.k = newWorkload(t, b.w)
 
-	o.begin(b)
+	o.prepare(b)
 	b.openEtcd()
 
 	for lap := 0; o.laps == 0 || lap < o.laps; lap++ {
@@ -168,8 +167,8 @@ func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []stri
 				name = o.name
 			}
 
-			if known[name] == 0 {
-				known[name] = b.plain(s)
+			if usual[name] == 0 {
+				usual[name] = b.runUninterrupted(s)
 
 				continue
 			}
@@ -178,14 +177,14 @@ func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []stri
 				return
 			}
 
-			b.broken(s, plan[0], known[name])
+			b.runInterrupted(s, plan[0], usual[name])
 			plan = plan[1:]
 		}
 	}
 }
 
-// plain runs a step as it is, and returns how long it took.
-func (b *bed) plain(s step) time.Duration {
+// runUninterrupted runs a step, and returns how long it took.
+func (b *testbed) runUninterrupted(s step) time.Duration {
 	b.Helper()
 
 	if s.before != nil {
@@ -194,23 +193,23 @@ func (b *bed) plain(s step) time.Duration {
 
 	users, votes := b.watch(s)
 	began, before := time.Now(), b.w.requests()
-	require.NoError(b, s.start(b), b.last())
+	require.NoError(b, s.start(b), b.lastOutput())
 
 	lasted, after := time.Since(began), b.w.requests()
 	if votes != nil {
-		after.talos -= float64(votes.asked.Load())
+		after.talos -= float64(votes.requests.Load())
 	}
 
-	gap := b.unwatched(s, users, votes, true)
-	b.judge(s)
-	b.Logf("%s: took %s as it is, with %.0f requests to Proxmox and %.0f to Talos; %s", s.name, lasted.Round(time.Second),
+	gap := b.stopWatching(s, users, votes, true)
+	b.requireConverged(s)
+	b.Logf("%s: took %s uninterrupted, with %.0f requests to Proxmox and %.0f to Talos; %s", s.name, lasted.Round(time.Second),
 		after.proxmox-before.proxmox, after.talos-before.talos, gap)
 
 	return lasted
 }
 
-// broken breaks a step off, has it run once more, and judges the outcome.
-func (b *bed) broken(s step, hit strike, lasts time.Duration) {
+// runInterrupted disrupts a step, runs it once more, and checks the outcome.
+func (b *testbed) runInterrupted(s step, d scheduledDisruption, usual time.Duration) {
 	b.Helper()
 
 	if s.before != nil {
@@ -218,64 +217,64 @@ func (b *bed) broken(s step, hit strike, lasts time.Duration) {
 	}
 
 	users, votes := b.watch(s)
-	moment := time.Duration(hit.at * float64(lasts))
+	moment := time.Duration(d.at * float64(usual))
 
 	ctx, over := context.WithCancel(b.Context())
-	struck := make(chan string, 1)
+	injected := make(chan string, 1)
 
-	unused := func() {}
-	if hit.program {
-		unused = b.host.use()
+	resetHost := func() {}
+	if d.killsProgram {
+		resetHost = b.host.use()
 	}
 
 	go func() {
 		what := ""
 
-		defer func() { struck <- what }() // a strike that fails the test ends this
+		defer func() { injected <- what }() // even if the disruption fails the test
 
 		select {
 		case <-time.After(moment):
-			what = hit.strike(ctx, b)
+			what = d.inject(ctx, b)
 		case <-ctx.Done():
 		}
 	}()
 
-	began, before := time.Now(), len(b.w.said())
+	began, before := time.Now(), len(b.w.output())
 	err := s.start(b)
 
 	over()
 
-	what, ended := <-struck, time.Since(began)
+	what, ended := <-injected, time.Since(began)
 
-	unused()
+	resetHost()
 
-	line := fmt.Sprintf("%s: %s at %s of %s", s.name, cmp.Or(what, hit.name+" came too late"),
-		moment.Round(100*time.Millisecond), lasts.Round(time.Second))
-	b.Logf("%s: the run ended after %s: %s", line, ended.Round(time.Second), b.outcome(err, b.w.said()[before:]))
+	line := fmt.Sprintf("%s: %s at %s of %s", s.name, cmp.Or(what, d.name+" came too late"),
+		moment.Round(100*time.Millisecond), usual.Round(time.Second))
+	b.Logf("%s: the run ended after %s: %s", line, ended.Round(time.Second), b.outcome(err, b.w.output()[before:]))
 
-	if hit.end != nil {
-		hit.end(b)
+	if d.clear != nil {
+		d.clear(b)
 	}
 
-	if hit.engine && what != "" && s.run == nil {
-		require.Error(b, err, "the run continues although its engine was killed")
+	if d.killsEngine && what != "" && s.run == nil {
+		require.Error(b, err, "the run succeeded although its engine was killed")
 		b.w.forgetRun()
 		b.w.recover()
 	}
 
 	began = time.Now()
 	err = s.start(b)
-	require.NoError(b, err, "%s: one more run does not converge: %s", line, b.last())
+	require.NoError(b, err, "%s: one more run does not converge: %s", line, b.lastOutput())
 
 	again := time.Since(began)
 
-	gap := b.unwatched(s, users, votes, !hit.powerless)
-	b.judge(s)
+	gap := b.stopWatching(s, users, votes, !d.losesPower)
+	b.requireConverged(s)
 	b.Logf("%s: one more took %s; %s", line, again.Round(time.Second), gap)
 }
 
-// start is what the user runs.
-func (s step) start(b *bed) error {
+// start runs what the user runs.
+func (s step) start(b *testbed) error {
 	if s.run != nil {
 		return s.run(b)
 	}
@@ -290,15 +289,15 @@ func (s step) start(b *bed) error {
 	return err
 }
 
-// outcome is how a run ended, by the errors that it said, or its last words.
-func (b *bed) outcome(err error, said string) string {
+// outcome describes how a run ended: its errors, or the end of its output.
+func (b *testbed) outcome(err error, output string) string {
 	if err == nil {
 		return "well"
 	}
 
-	_, diagnostics, found := strings.Cut(said, "Diagnostics:")
+	_, diagnostics, found := strings.Cut(output, "Diagnostics:")
 	if !found {
-		return strings.Join(strings.Fields(said[max(0, len(said)-300):]), " ")
+		return strings.Join(strings.Fields(output[max(0, len(output)-300):]), " ")
 	}
 
 	diagnostics, _, _ = strings.Cut(diagnostics, "\nOutputs:")
@@ -309,17 +308,17 @@ func (b *bed) outcome(err error, said string) string {
 	return "\n" + strings.Join(lines, "\n")
 }
 
-// last is what was said last.
-func (b *bed) last() string {
+// lastOutput returns the end of the output.
+func (b *testbed) lastOutput() string {
 	const most = 5000
 
-	said := b.w.said()
+	output := b.w.output()
 
-	return said[max(0, len(said)-most):]
+	return output[max(0, len(output)-most):]
 }
 
-// watch has users and a census look on.
-func (b *bed) watch(s step) (*patrol, *census) {
+// watch starts an API probe and an etcd watch.
+func (b *testbed) watch(s step) (*apiProbe, *etcdWatch) {
 	b.Helper()
 
 	if s.unwatched {
@@ -331,12 +330,12 @@ func (b *bed) watch(s step) (*patrol, *census) {
 		addresses = append(addresses, fmt.Sprintf("%s.1.%d", b.w.network, b.s.Clusters[0].FirstAddress+n))
 	}
 
-	return b.w.patrols(b.T), b.w.count(addresses)
+	return b.w.probeAPI(b.T), b.w.watchEtcd(addresses)
 }
 
-// unwatched says what they saw: no write was lost, nor too many voters, and where all machines had power all the time
-// the API was never away for long.
-func (b *bed) unwatched(s step, users *patrol, votes *census, powered bool) string {
+// stopWatching ends them, and checks that no write was lost, that there were always enough voters and, if all machines
+// had power all the time, that the API was never unavailable for long.
+func (b *testbed) stopWatching(s step, users *apiProbe, votes *etcdWatch, powered bool) string {
 	b.Helper()
 
 	if s.unwatched {
@@ -344,18 +343,18 @@ func (b *bed) unwatched(s step, users *patrol, votes *census, powered bool) stri
 	}
 
 	users.finish()
-	assert.Empty(b, users.lost)
+	assert.Empty(b, users.lostWrites)
 
-	if powered && !s.away {
-		assert.Less(b, users.gap, *gap, "the API was away")
+	if powered && !s.apiMayBeAway {
+		assert.Less(b, users.gap, *gap, "the API was unavailable")
 	}
 
-	return fmt.Sprintf("the API away for %s at most over %d writes; %s", users.gap.Round(100*time.Millisecond),
+	return fmt.Sprintf("the API unavailable for %s at most over %d writes; %s", users.gap.Round(100*time.Millisecond),
 		users.writes, votes.report(cmp.Or(s.voters, majority(3)), powered))
 }
 
-// judge sees that a cluster is what was asked for, whole and in use, and that nothing is left to do.
-func (b *bed) judge(s step) {
+// requireConverged checks that a cluster is as requested, healthy and in use, and that nothing is left to do.
+func (b *testbed) requireConverged(s step) {
 	b.Helper()
 
 	c := &b.s.Clusters[0]
@@ -373,8 +372,8 @@ func (b *bed) judge(s step) {
 	}
 
 	require.ElementsMatch(b, names, machines)
-	b.k.eventually(func() bool { return b.k.ready() == len(names) }, "all nodes take pods")
-	assert.Empty(b, b.k.cordoned())
+	b.k.eventually(func() bool { return b.k.readyNodes() == len(names) }, "all nodes take pods")
+	assert.Empty(b, b.k.cordonedNodes())
 	b.w.requireRunning(len(names))
 	b.w.requireMembers(c.ControlPlanes)
 	b.w.requireNodes(names...)
@@ -385,7 +384,7 @@ func (b *bed) judge(s step) {
 	}
 
 	b.w.up(s.file(b), optup.Refresh(), optup.ExpectNoChanges())
-	assert.Empty(b, b.w.plugins(), "plugins that work on")
+	assert.Empty(b, b.w.plugins(), "plugins still run")
 
-	assert.Empty(b, b.w.commands("talosops"), "talosops works on")
+	assert.Empty(b, b.w.processes("talosops"), "talosops still runs")
 }

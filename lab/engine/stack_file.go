@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// stackFile is what a stack file configures. What belongs to the user's own secrets provider is left behind.
+// stackFile is the configuration in a stack file, without what belongs to the user's own secrets provider.
 type stackFile struct{ config *yaml.Node }
 
 // ReadStack returns the content of a stack's file.
@@ -32,10 +32,11 @@ func ReadStack(project, stack string) ([]byte, error) {
 	return file, nil
 }
 
-// Needs are what the stacks of a project find at their Proxmox hosts, each list sorted.
+// Needs are what the stacks of a project expect of their Proxmox hosts, each list sorted.
 type Needs struct{ Hosts, Datastores []string }
 
-// ReadNeeds gathers what all stacks of a project need. Files that cannot be read count when their stack is run.
+// ReadNeeds collects what all stacks of a project need. It skips files that cannot be parsed: a run of their stack
+// reports them.
 func ReadNeeds(project string) (Needs, error) {
 	var needs Needs
 
@@ -73,7 +74,7 @@ func ReadNeeds(project string) (Needs, error) {
 	return needs, nil
 }
 
-// datastores finds where disks lie, at any depth.
+// datastores returns the values of the keys "datastore", at any depth.
 func datastores(node *yaml.Node) []string {
 	var names []string
 	if name := text(node, "datastore"); name != "" {
@@ -100,7 +101,7 @@ func parseStackFile(content []byte) (*stackFile, error) {
 		f.config = &yaml.Node{Kind: yaml.MappingNode}
 	}
 
-	// Pulumi takes objects as text too.
+	// Pulumi accepts objects as JSON text too.
 	for _, e := range f.entries() {
 		var inner yaml.Node
 		if e.value.Kind == yaml.ScalarNode && json.Valid([]byte(e.value.Value)) &&
@@ -119,7 +120,7 @@ type entry struct {
 	value *yaml.Node
 }
 
-// entries are the configuration's values in the file's order.
+// entries returns the configuration's values in the file's order.
 func (f *stackFile) entries() []entry {
 	var list []entry
 
@@ -135,7 +136,7 @@ func (f *stackFile) entries() []entry {
 	return list
 }
 
-// list returns the elements of one of the project's values; none without it.
+// list returns the elements of one of the project's values; none if it is not set.
 func (f *stackFile) list(name string) []*yaml.Node {
 	for _, e := range f.entries() {
 		if e.key == namespace+name && e.value.Kind == yaml.SequenceNode {
@@ -150,17 +151,17 @@ func (f *stackFile) bytes() ([]byte, error) {
 	return yaml.Marshal(map[string]*yaml.Node{"config": f.config})
 }
 
-// standInSecret takes the place of a secret that only the stack's own secrets provider can read.
+// standInSecret replaces a secret that only the stack's own secrets provider can decrypt.
 const standInSecret = "stand-in"
 
-// standInPatch does so for a patch, which must be one.
+// standInPatch replaces an encrypted patch, which must parse as one.
 const standInPatch = "machine: {}"
 
-// standInTaint does so for a taint.
+// standInTaint replaces an encrypted taint.
 const standInTaint = "example.org/stand-in:PreferNoSchedule"
 
-// standInAge does so for a secret key of age: the one of 32 bytes of zero, which ends with its checksum. It is the same
-// in every run, so that nothing differs.
+// standInAge replaces a secret key of age: 32 zero bytes with their checksum. It is constant, so that runs do not
+// differ.
 var standInAge = "AGE-SECRET-KEY-1" + strings.Repeat("Q", 52) + "8H00W3"
 
 var (
@@ -171,8 +172,8 @@ var (
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// takeSecrets replaces encrypted values, and adds a stand-in for each to the secrets that are set again.
-func (f *stackFile) takeSecrets(secrets map[string]string) {
+// replaceSecrets replaces encrypted values by stand-ins, and adds those to the secrets to set.
+func (f *stackFile) replaceSecrets(secrets map[string]string) {
 	var walk func(path string, node *yaml.Node)
 
 	walk = func(path string, node *yaml.Node) {
@@ -213,8 +214,7 @@ func (f *stackFile) takeSecrets(secrets map[string]string) {
 	}
 }
 
-// dropProxmoxCluster takes out which Proxmox cluster the stack is on, where the file states the endpoint of its own:
-// the lab's takes the place of both.
+// dropProxmoxCluster removes proxmoxCluster from a file that sets its own endpoint: the lab replaces both.
 func (f *stackFile) dropProxmoxCluster() {
 	const key = "proxmoxCluster"
 
@@ -223,9 +223,9 @@ func (f *stackFile) dropProxmoxCluster() {
 	}
 }
 
-// useShells states the port and the key of the lab's shells at the hosts of the same names, and returns the lab's
+// setShells sets the port and the host key of the lab's shells on the hosts of the same names, and returns the lab's
 // address for each host's own.
-func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]netip.Addr, error) {
+func (f *stackFile) setShells(connection server.Connection) (map[netip.Addr]netip.Addr, error) {
 	addresses := map[netip.Addr]netip.Addr{}
 
 	var known, missing []string
@@ -257,7 +257,7 @@ func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]neti
 
 		address, err := netip.ParseAddr(text(node, "address"))
 		if err != nil {
-			continue // the program says what is wrong with it
+			continue // the program reports what is wrong with it
 		}
 
 		if addresses[address], err = netip.ParseAddr(host.Address); err != nil {
@@ -275,7 +275,7 @@ func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]neti
 	return addresses, nil
 }
 
-// text returns a mapping's text under a key; empty without it.
+// text returns a mapping's text under a key; empty if there is none.
 func text(node *yaml.Node, key string) string {
 	if value := get(node, key); value != nil && value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -308,7 +308,7 @@ func set(node *yaml.Node, key string, value *yaml.Node) {
 	node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
 }
 
-// remove takes a key out, and says whether it was there.
+// remove removes a key, and reports whether it was there.
 func remove(node *yaml.Node, key string) bool {
 	if node == nil || node.Kind != yaml.MappingNode {
 		return false

@@ -9,8 +9,6 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/stretchr/testify/assert"
@@ -20,8 +18,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// program runs talos-proxmox, and returns what it said and its exit status.
-func (w *world) program(arguments ...string) (stdout, stderr string, status int) {
+// commandOutput runs talos-proxmox, and returns its output and its exit status.
+func (w *world) commandOutput(arguments ...string) (stdout, stderr string, status int) {
 	w.t.Helper()
 
 	cmd := w.command(arguments...)
@@ -38,41 +36,36 @@ func (w *world) program(arguments ...string) (stdout, stderr string, status int)
 	return string(out), "", 0
 }
 
-// status is what `talos-proxmox status` prints of the only cluster as JSON, and its exit status.
-func (w *world) status() (request.ClusterStatus, int) {
+// clusterStatus returns what `talos-proxmox status` prints about the only cluster, and its exit status.
+func (w *world) clusterStatus() (request.ClusterStatus, int) {
 	w.t.Helper()
 
-	out, said, status := w.program("status", w.options.Stack, "--output", "json")
+	out, output, status := w.commandOutput("status", w.options.Stack, "--output", "json")
 
 	var s request.ClusterStatus
-	require.NoError(w.t, json.Unmarshal([]byte(out), &s), said)
+	require.NoError(w.t, json.Unmarshal([]byte(out), &s), output)
 
 	return s, status
 }
 
-// drift is what `talos-proxmox drift` says of nodes.
+// drift returns what `talos-proxmox drift` reports about nodes.
 func (w *world) drift() []request.NodeDifference {
 	w.t.Helper()
 
-	out, said, status := w.program("drift", w.options.Stack, "--nodes", "--output", "json")
+	out, output, status := w.commandOutput("drift", w.options.Stack, "--nodes", "--output", "json")
 
 	var d struct{ Drift []request.NodeDifference }
-	require.NoError(w.t, json.Unmarshal([]byte(out), &d), said)
-	require.Equal(w.t, len(d.Drift) > 0, status == stacks.StatusCare, said)
+	require.NoError(w.t, json.Unmarshal([]byte(out), &d), output)
+	require.Equal(w.t, len(d.Drift) > 0, status == stacks.StatusCare, output)
 
 	return d.Drift
 }
 
-// patchNode changes a node's machine configuration as someone does with talosctl.
+// patchNode changes a node's machine configuration as a user of talosctl does.
 func (w *world) patchNode(talosconfig, address, patch string, mode machine.ApplyConfigurationRequest_Mode) {
 	w.t.Helper()
 
-	parsed, err := clientconfig.FromString(talosconfig)
-	require.NoError(w.t, err)
-
-	c, err := client.New(w.t.Context(), client.WithConfig(parsed), client.WithEndpoints(address))
-	require.NoError(w.t, err)
-
+	c := w.talosClient(talosconfig, address)
 	defer c.Close() //nolint:errcheck
 
 	active, err := safe.StateGetByID[*config.MachineConfig](w.t.Context(), c.COSI, config.ActiveID)
@@ -91,27 +84,27 @@ func (w *world) patchNode(talosconfig, address, patch string, mode machine.Apply
 	require.NoError(w.t, err)
 }
 
-// TestStatusAndDrift asks a stack how it is, changes nodes by hand, takes machines down, and sees each of it named.
+// TestStatusAndDrift checks the reports about a healthy stack, manually changed nodes, and stopped machines.
 func TestStatusAndDrift(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(3, 1)}}
+	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{clusterOne(3, 1)}}
 	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
-	standing, status := w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
-	assert.Equal(t, request.StatusOK, standing.Status)
-	assert.Empty(t, standing.Care.Lines())
-	assert.Len(t, standing.Members, 3)
-	assert.Len(t, standing.Nodes, 4)
-	assert.Equal(t, "no CNI", standing.Nodes[3].Ready)
+	report, status := w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
+	assert.Equal(t, request.StatusOK, report.Status)
+	assert.Empty(t, report.Care.Lines())
+	assert.Len(t, report.Members, 3)
+	assert.Len(t, report.Nodes, 4)
+	assert.Equal(t, "no CNI", report.Nodes[3].Ready)
 	assert.Empty(t, w.drift())
 
 	leaders := 0
 
-	for _, m := range standing.Members {
+	for _, m := range report.Members {
 		if m.Leader {
 			leaders++
 		}
@@ -123,7 +116,7 @@ func TestStatusAndDrift(t *testing.T) {
 	const patch = `{"machine": {"sysctls": {"kernel.hostname": "a secret of mine"}}}`
 
 	worker, controlPlane := w.network+".1.20", w.network+".1.10"
-	talosconfig := output(t, w.outputs(), stacks.Talosconfigs, "one")
+	talosconfig := w.talosconfig()
 	w.patchNode(talosconfig, worker, patch, machine.ApplyConfigurationRequest_NO_REBOOT)
 	w.patchNode(talosconfig, controlPlane, patch, machine.ApplyConfigurationRequest_STAGED)
 
@@ -132,31 +125,31 @@ func TestStatusAndDrift(t *testing.T) {
 		{Node: "one-general-1", Configuration: paths, Cluster: "one"},
 	}, w.drift())
 
-	standing, status = w.status()
+	report, status = w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
 	assert.Equal(t, []string{
 		"one-cp-1: another machine configuration than the running one is on its disk, and takes effect at its next reboot",
 		"one-general-1: its machine configuration is not the one that was applied last: " + paths[0],
-	}, standing.Care.Lines())
+	}, report.Care.Lines())
 
-	table, said, status := w.program("status", w.options.Stack)
+	table, got, status := w.commandOutput("status", w.options.Stack)
 	assert.Equal(t, stacks.StatusCare, status)
 	assert.Contains(t, table, "Cluster one needs care:\n")
-	assert.NotContains(t, table+said, "a secret of mine")
+	assert.NotContains(t, table+got, "a secret of mine")
 
 	for name, secret := range w.secrets(
-		talosconfig, output(t, w.outputs(), stacks.Kubeconfigs, "one"),
+		talosconfig, w.kubeconfig(),
 	) {
-		assert.NotContains(t, table+said, secret, name)
+		assert.NotContains(t, table+got, secret, name)
 	}
 
-	// It is applied again, and nothing is restarted for it.
+	// Applying the configurations again restarts nothing.
 	done := w.up(s.yaml(t), optup.Replace([]string{"**::one-general-1-configuration", "**::one-cp-1-configuration"}))
-	assert.Empty(t, vms(done.named("update")))
+	assert.Empty(t, vms(done.withOp("update")))
 	assert.Empty(t, w.drift())
 
-	standing, status = w.status()
-	assert.Zero(t, status, "%v", standing.Care.Lines())
+	report, status = w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
 
 	// The stack's file plans another version.
 	changed := s
@@ -171,27 +164,27 @@ func TestStatusAndDrift(t *testing.T) {
 	require.Empty(t, w.drift())
 
 	// A part that is down hides nothing of the rest.
-	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
-	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+	third := w.vm("one-cp-3")
+	w.stopVM(third.ID)
 
-	standing, status = w.status()
+	report, status = w.clusterStatus()
 	assert.Equal(t, stacks.StatusCare, status)
-	require.NotEmpty(t, standing.Care)
-	assert.Contains(t, standing.Care.Lines()[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
-	assert.Len(t, standing.Members, 3)
+	require.NotEmpty(t, report.Care)
+	assert.Contains(t, report.Care.Lines()[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
+	assert.Len(t, report.Members, 3)
 	require.Len(t, w.drift(), 1)
 	assert.Contains(t, w.drift()[0].Unknown, "Talos does not answer")
 
 	for _, name := range []string{"one-cp-1", "one-cp-2", "one-general-1"} {
-		vm, _ := w.lab.Data.VM(w.machines()[name])
-		w.do(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+		vm := w.vm(name)
+		w.stopVM(vm.ID)
 	}
 
-	standing, status = w.status()
+	report, status = w.clusterStatus()
 	assert.Equal(t, stacks.StatusUnknown, status)
-	assert.Equal(t, request.StatusUnknown, standing.Status)
+	assert.Equal(t, request.StatusUnknown, report.Status)
 
-	_, said, status = w.program("status", "nosuch")
+	_, got, status = w.commandOutput("status", "nosuch")
 	assert.Equal(t, stacks.StatusUnknown, status)
-	assert.Contains(t, said, "unable to read stack \"nosuch\"")
+	assert.Contains(t, got, "unable to read stack \"nosuch\"")
 }

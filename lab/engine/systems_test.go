@@ -19,26 +19,28 @@ import (
 	"talos-proxmox/lab/publisher"
 )
 
-// keyOfOps is a public key that ssh-keygen takes, and nobody has the other half of.
+// keyOfOps is a valid public key whose private key nobody has.
 const keyOfOps = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJnSqgdRRhzrNQjPxuRQKg4PWCMXAl8VuiC5uB7DZvbM ops"
 
-// systemStack is a stack of machines of another system than Talos, without a cluster.
+// systemStack is a stack of machines with another system than Talos, without a cluster.
 type systemStack struct {
 	OS, Release, Build string
 	Checksum           string // empty = the published one
 	Count              int
-	Minutes            int // that a build may take
+	Minutes            int // limit of a build
 }
 
-// debians are two machines of Debian, whose build has all the time that the lab needs on a busy computer.
-func debians() systemStack {
+// debianStack has two machines of Debian, and enough time for a build on a busy computer.
+func debianStack() systemStack {
 	return systemStack{OS: "debian", Release: "13", Build: "20260712-2537", Count: 2, Minutes: 600}
 }
 
-// template is the name of the pool's template.
-func (p systemStack) template() string { return p.OS + "-" + p.Release + "-" + p.Build + "-" + p.OS }
+// templateName is the name of the pool's template.
+func (p systemStack) templateName() string {
+	return p.OS + "-" + p.Release + "-" + p.Build + "-" + p.OS
+}
 
-// publishedChecksum is what the publisher of an image states.
+// publishedChecksum is the checksum from the image's publisher.
 func publishedChecksum(t testing.TB, name, release, build string) string {
 	t.Helper()
 
@@ -78,26 +80,26 @@ func (p systemStack) yaml(w *world) string {
 `, w.network, p.OS, p.Release, p.Build, p.Checksum, keyOfOps, p.Minutes, p.Count)
 }
 
-// built is the template of a systemStack, and the system on its disk.
-func (w *world) built(p systemStack) (datacentre.VM, cloudguest.Guest) {
+// builtTemplate returns the template of a systemStack, and the system on its disk.
+func (w *world) builtTemplate(p systemStack) (datacentre.VM, cloudguest.Guest) {
 	w.t.Helper()
 
-	i := slices.IndexFunc(w.lab.Data.VMs(), func(vm datacentre.VM) bool { return vm.Name == p.template() })
-	require.GreaterOrEqual(w.t, i, 0, "there is no %s: %v", p.template(), w.machines())
+	i := slices.IndexFunc(w.lab.Data.VMs(), func(vm datacentre.VM) bool { return vm.Name == p.templateName() })
+	require.GreaterOrEqual(w.t, i, 0, "there is no %s: %v", p.templateName(), w.machines())
 
 	vm := w.lab.Data.VMs()[i]
 	volume, _, _ := strings.Cut(vm.Config["scsi0"], ",")
-	on, err := w.lab.Data.ReadVolume(volume)
+	image, err := w.lab.Data.ReadVolume(volume)
 	require.NoError(w.t, err)
 
 	var guest cloudguest.Guest
-	require.NoError(w.t, json.Unmarshal(on.State, &guest))
+	require.NoError(w.t, json.Unmarshal(image.State, &guest))
 
 	return vm, guest
 }
 
-// seeds are what builds have left behind on the hosts' storages.
-func (w *world) seeds() []string {
+// seedImages returns the seed images that builds have left on the hosts' storages.
+func (w *world) seedImages() []string {
 	w.t.Helper()
 
 	var names []string
@@ -113,19 +115,19 @@ func (w *world) seeds() []string {
 	return names
 }
 
-// TestSystems takes machines of other systems through their life, with the build of their template: the host makes the
-// seed, the guest does what it says.
+// TestSystems takes machines of another system through their life, including the build of their template: the host
+// creates the seed, the guest follows it.
 func TestSystems(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	p := debians()
+	p := debianStack()
 
 	done := w.up(p.yaml(w))
-	assert.Equal(t, []string{"VirtualMachine web-1-vm", "VirtualMachine web-2-vm"}, vms(done.named("create")))
-	assert.Empty(t, w.seeds())
+	assert.Equal(t, []string{"VirtualMachine web-1-vm", "VirtualMachine web-2-vm"}, vms(done.withOp("create")))
+	assert.Empty(t, w.seedImages())
 
-	vm, guest := w.built(p)
+	vm, guest := w.builtTemplate(p)
 	assert.Equal(t, 941, vm.ID)
 	assert.True(t, vm.Template)
 	assert.Equal(t, "6G", vm.Config.Properties("scsi0")["size"])
@@ -162,16 +164,16 @@ func TestSystems(t *testing.T) {
 
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(p.yaml(w), optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 	w.up(p.yaml(w), optup.ExpectNoChanges())
 	assert.Empty(t, w.refresh(p.yaml(w)))
 
-	// A new build: a new template, and machines that are there stay as they are.
+	// A new build: a new template; existing machines stay unchanged.
 	p.Build = "20260811-2566"
 	done = w.up(p.yaml(w))
-	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("replace"), done.named("delete"))))
+	assert.Empty(t, vms(slices.Concat(done.withOp("create"), done.withOp("update"), done.withOp("replace"), done.withOp("delete"))))
 
-	vm, _ = w.built(p)
+	vm, _ = w.builtTemplate(p)
 	assert.Equal(t, 941, vm.ID)
 	assert.Equal(t, map[string]int{"web-1": 5000, "web-2": 5001}, w.machines())
 
@@ -182,10 +184,10 @@ func TestSystems(t *testing.T) {
 	// Fewer, and none.
 	p.Count = 1
 	done = w.up(p.yaml(w))
-	assert.Equal(t, []string{"VirtualMachine web-2-vm"}, vms(done.named("delete")))
+	assert.Equal(t, []string{"VirtualMachine web-2-vm"}, vms(done.withOp("delete")))
 
 	w.destroy(p.yaml(w))
 	w.requireEmpty()
-	assert.Empty(t, w.seeds())
+	assert.Empty(t, w.seedImages())
 	assert.Empty(t, slices.Collect(maps.Keys(w.machines())))
 }

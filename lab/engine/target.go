@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// namespace is that of the project's configuration keys.
+// namespace prefixes the project's configuration keys.
 const namespace = projectName + ":"
 
-// Target is a stack as it is run on a lab.
+// Target is a stack as it runs on a lab.
 type Target struct {
 	File   []byte // the stack file's content, with the lab's addresses
 	Config Config // what the lab adds to it
@@ -23,9 +23,9 @@ type Target struct {
 	connection server.Connection
 }
 
-// NewTarget plans the stack of a stack file's content for the lab with this network and connection: hosts, endpoint and
+// NewTarget plans the stack in a stack file's content for the lab with this network and connection: hosts, endpoint and
 // networks become the lab's. A stack file that cannot be planned is no error and keeps its addresses: the program
-// refuses it, with every problem, before anything is registered.
+// refuses it, with every problem, before it registers anything.
 func NewTarget(stack string, content []byte, network string, connection server.Connection) (*Target, error) {
 	file, err := parseStackFile(content)
 	if err != nil {
@@ -34,11 +34,11 @@ func NewTarget(stack string, content []byte, network string, connection server.C
 
 	t := &Target{connection: connection, Plan: &spec.Plan{}}
 	t.Config = t.config()
-	file.takeSecrets(t.Config.Secrets)
+	file.replaceSecrets(t.Config.Secrets)
 	file.dropProxmoxCluster()
 
 	if err := t.plan(stack, file, network); err != nil {
-		return nil, fmt.Errorf("unable to bring stack %q onto the lab: %w", stack, err)
+		return nil, fmt.Errorf("unable to plan stack %q for the lab: %w", stack, err)
 	}
 
 	if t.File, err = file.bytes(); err != nil {
@@ -49,12 +49,12 @@ func NewTarget(stack string, content []byte, network string, connection server.C
 }
 
 func (t *Target) plan(stack string, file *stackFile, network string) error {
-	hosts, err := file.useShells(t.connection)
+	hosts, err := file.setShells(t.connection)
 	if err != nil {
 		return err
 	}
 
-	if _, err := planned(stack, file); err != nil {
+	if _, err := planFile(stack, file); err != nil {
 		return nil //nolint:nilerr // see NewTarget
 	}
 
@@ -62,13 +62,13 @@ func (t *Target) plan(stack string, file *stackFile, network string) error {
 		return err
 	}
 
-	t.Plan, err = planned(stack, file)
+	t.Plan, err = planFile(stack, file)
 
 	return err
 }
 
-// planned is the plan of a stack file.
-func planned(stack string, file *stackFile) (*spec.Plan, error) {
+// planFile returns the plan of a stack file.
+func planFile(stack string, file *stackFile) (*spec.Plan, error) {
 	content, err := file.bytes()
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func planned(stack string, file *stackFile) (*spec.Plan, error) {
 	return stacks.PlanUnconnected(stack, content)
 }
 
-// config is what a user would set for a data centre of his own.
+// config returns what a user would set for his own data centre.
 func (t *Target) config() Config {
 	return Config{
 		Values: map[string]string{
@@ -108,8 +108,7 @@ func (t *Target) providerSSH() string {
 	return string(b)
 }
 
-// requireLoopback is the last look at a plan before it is run: an address that is not this computer's would be
-// someone's machine.
+// requireLoopback refuses a plan with an address outside of this computer, which could be someone's machine.
 func (t *Target) requireLoopback() error {
 	refuse := func(what string, address netip.Addr) error {
 		if !address.IsValid() || address.IsLoopback() {
@@ -153,13 +152,13 @@ func (t *Target) requireLoopback() error {
 	return errors.Join(problems...)
 }
 
-// Reservation is an address that the network's DHCP server holds for a card.
+// Reservation is an address that the network's DHCP server reserves for a MAC address.
 type Reservation struct {
 	MAC     string
 	Address netip.Addr
 }
 
-// Reservations are those that a user would enter in the router for clusters that ask for their addresses.
+// Reservations are those that a user would enter in the router for clusters with DHCP.
 func (t *Target) Reservations() []Reservation {
 	var list []Reservation
 

@@ -62,7 +62,7 @@ config:
       controlPlane: {count: 1, firstVmid: 2100}
 `
 
-func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
+func TestNewTargetMapsEveryAddress(t *testing.T) {
 	t.Parallel()
 
 	target, err := NewTarget("test", []byte(twoNetworks), "127.77", connection("pve1", "pve2", "big-9"))
@@ -97,8 +97,8 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	assert.NotContains(t, string(target.File), "proxmoxCluster", "the lab takes the place of the stack's own Proxmox")
 }
 
-// TestCommittedStacksOnALab plans every stack that the project is delivered with for a lab: the same machines as on its
-// own network, and not one address that is not the lab's.
+// TestCommittedStacksOnALab plans every delivered stack for a lab: the same machines as on its own network, and no
+// address that is not the lab's.
 func TestCommittedStacksOnALab(t *testing.T) {
 	t.Parallel()
 
@@ -135,7 +135,7 @@ func TestCommittedStacksOnALab(t *testing.T) {
 					continue
 				}
 
-				eachText(&value, func(n *yaml.Node) {
+				visitValues(&value, func(n *yaml.Node) {
 					for _, found := range addressText.FindAllString(n.Value, -1) {
 						address, _, ok := parse(found)
 						assert.True(t, ok && netip.MustParsePrefix("127.77.0.0/16").Contains(address), "%s: %s", key, n.Value)
@@ -146,12 +146,12 @@ func TestCommittedStacksOnALab(t *testing.T) {
 	}
 }
 
-func TestStacksThatTheLabCannotStandInFor(t *testing.T) {
+func TestNewTargetRefusesStacks(t *testing.T) {
 	t.Parallel()
 
 	head := "config:\n  talos-proxmox:templates: {talos: {version: v1.14.4, source: iso}}\n"
 
-	for name, test := range map[string]struct{ stack, says string }{
+	for name, test := range map[string]struct{ stack, message string }{
 		"a host that the lab has not": {
 			"  talos-proxmox:hosts: [{name: far1, address: 192.0.2.2}]\n  talos-proxmox:clusters: [{name: a, network: {cidr: 192.0.2.0/24}, controlPlane: {}}]\n",
 			"the lab has no host far1 (it has pve1): stop and start it",
@@ -174,7 +174,7 @@ func TestStacksThatTheLabCannotStandInFor(t *testing.T) {
 			t.Parallel()
 
 			_, err := NewTarget("test", []byte(head+test.stack), "127.77", connection("pve1"))
-			assert.ErrorContains(t, err, test.says)
+			assert.ErrorContains(t, err, test.message)
 		})
 	}
 }
@@ -195,7 +195,7 @@ func TestAnAddressThatIsNotTheLabsIsRefused(t *testing.T) {
 		}
 	}
 
-	for says, p := range map[string]*spec.Plan{
+	for subject, p := range map[string]*spec.Plan{
 		"":                            plan(loopback.Addr(), loopback, loopback, loopback.Addr(), netip.Addr{}),
 		"host pve1":                   plan(far.Addr(), loopback, loopback, loopback.Addr(), loopback.Addr()),
 		"the network of cluster a":    plan(loopback.Addr(), far, loopback, loopback.Addr(), loopback.Addr()),
@@ -203,23 +203,23 @@ func TestAnAddressThatIsNotTheLabsIsRefused(t *testing.T) {
 		"the gateway of cluster a":    plan(loopback.Addr(), loopback, loopback, far.Addr(), loopback.Addr()),
 		"the virtual IP of cluster a": plan(loopback.Addr(), loopback, loopback, loopback.Addr(), far.Addr()),
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
 
 			err := (&Target{Plan: p}).requireLoopback()
-			if says == "" {
+			if subject == "" {
 				require.NoError(t, err)
 
 				return
 			}
 
-			require.ErrorContains(t, err, says+" has address 192.0.2.7, which is not the lab's")
+			require.ErrorContains(t, err, subject+" has address 192.0.2.7, which is not the lab's")
 		})
 	}
 }
 
-// TestAStackWithAKeyOfAgeRunsOnTheLab: what takes the place of the key that the lab cannot decrypt is one.
-func TestAStackWithAKeyOfAgeRunsOnTheLab(t *testing.T) {
+// TestStandInForAnAgeKey: the stand-in for a key that the lab cannot decrypt is a valid age key.
+func TestStandInForAnAgeKey(t *testing.T) {
 	t.Parallel()
 
 	file := strings.Replace(twoNetworks, "      podCidr:",

@@ -161,7 +161,7 @@ func cloudInitUpdates() map[string]update {
 		out["initialization."+name] = update{from: values[0], to: values[1], with: with}
 	}
 
-	// Proxmox shows the password as asterisks, which is no difference from any other.
+	// Proxmox shows the password as asterisks, so that no difference is visible.
 	const password = "initialization.userAccount.password"
 
 	hidden := out[password]

@@ -16,29 +16,29 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// update is a change of one property of a VM, from one value to another; nil is none.
+// update is a change of one property of a VM; nil = not set.
 type update struct {
 	from, to any
-	with     object // what else the VM states
+	with     object // other inputs of the VM
 	want     proxmoxve.Effect
 }
 
-// TestUpdatesDoWhatTheTableSays changes every property of a VM, each on its own VM, and compares what became of it
-// with the stand-in's table: the published provider, where this test runs with it, follows the same table.
-func TestUpdatesDoWhatTheTableSays(t *testing.T) {
+// TestVMUpdateEffects changes every property of a VM, each on its own VM, and compares the effect with the stand-in's
+// table. The published provider follows the same table, if this test runs with it.
+func TestVMUpdateEffects(t *testing.T) {
 	t.Parallel()
 
 	cases, table := updates(), proxmoxve.Effects(vmToken)
 
 	for path, effect := range table {
 		_, covered := cases[path]
-		if reason := untried[path]; reason == "" && !strings.HasPrefix(path, "disks[].speed.") { // stated by nobody
+		if reason := untested[path]; reason == "" && !strings.HasPrefix(path, "disks[].speed.") { // nobody sets it
 			require.True(t, covered, "%s (%s) is changed by no case", path, effect)
 		}
 	}
 
 	for path := range cases {
-		require.Contains(t, table, path, "the table does not know it")
+		require.Contains(t, table, path, "the table lacks it")
 	}
 
 	const hosts = 2 + gpuCases
@@ -48,13 +48,13 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	w.lab.Data.Put(datacentre.Pools, "lab", nil)
 
 	paths := slices.Sorted(maps.Keys(cases))
-	program := map[string]declared{}
+	program := map[string]declaration{}
 
 	var entries []string
 
 	for i := range hosts {
 		host := fmt.Sprintf("pve%d", i+1)
-		program["image of "+host] = image(host)
+		program["image of "+host] = talosISO(host)
 		entries = append(entries, "id=10de:27b0,node="+host+",path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa")
 	}
 
@@ -66,20 +66,20 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 
 	for _, vmid := range []int{900, 901} {
 		source := merged(
-			bootable(vmid),
+			bootableVM(vmid),
 			object{"template": true, "started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}},
 		)
-		program[fmt.Sprint("template ", vmid)] = declared{token: vmToken, inputs: source, ignore: []string{"disks[0].speed"}}
+		program[fmt.Sprint("template ", vmid)] = declaration{token: vmToken, inputs: source, ignore: []string{"disks[0].speed"}}
 	}
 
 	for i, path := range paths {
-		inputs := changed(merged(bootable(2000+i), cases[path].with), path, cases[path].from)
+		inputs := changed(merged(bootableVM(2000+i), cases[path].with), path, cases[path].from)
 		after := []string{"template 900", "template 901", "image of " + inputs["nodeName"].(string)}
-		program[path] = declared{token: vmToken, inputs: inputs, after: after, ignore: []string{"disks[0].speed"}}
+		program[path] = declaration{token: vmToken, inputs: inputs, after: after, ignore: []string{"disks[0].speed"}}
 	}
 
-	_, err := w.run(program)
-	require.NoError(t, err, w.said())
+	_, err := w.runProgram(program)
+	require.NoError(t, err, w.output())
 
 	before := map[string]int{}
 
@@ -90,10 +90,10 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 		program[path] = d
 	}
 
-	done, _ := w.run(program, optup.ContinueOnError())
+	done, _ := w.runProgram(program, optup.ContinueOnError())
 
 	for i, path := range paths {
-		got := observed(done["VirtualMachine "+path], w.tasksOf(2000 + i)[before[path]:])
+		got := observedEffect(done["VirtualMachine "+path], w.tasksOf(2000 + i)[before[path]:])
 		want := cases[path].want
 
 		if want == "" {
@@ -104,12 +104,12 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	}
 
 	if t.Failed() {
-		t.Log(w.said())
+		t.Log(w.output())
 	}
 }
 
-// observed is what became of a VM: by the engine's step and Proxmox' tasks.
-func observed(step string, tasks []string) proxmoxve.Effect {
+// observedEffect derives the effect on a VM from the engine's step and Proxmox' tasks.
+func observedEffect(step string, tasks []string) proxmoxve.Effect {
 	switch {
 	case step == opFailed:
 		return proxmoxve.Refused
@@ -129,8 +129,8 @@ func observed(step string, tasks []string) proxmoxve.Effect {
 // gpuCases is how many hosts with a GPU the cases need, from pve3 on.
 const gpuCases = 4
 
-// untried are the properties that no case changes, and why.
-var untried = map[string]string{
+// untested are the properties that no case changes, and why.
+var untested = map[string]string{
 	"disks[].pathInDatastore": "chosen by Proxmox",
 	"macAddresses":            "read from the network devices",
 	"memory.shared":           "always 0",

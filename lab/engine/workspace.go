@@ -14,16 +14,16 @@ import (
 const (
 	stateFolder    = "state"      // Pulumi's file backend
 	homeFolder     = "pulumi"     // PULUMI_HOME, so that nothing of the user's own Pulumi is touched
-	workFolder     = "work"       // the copied project and stack files, which the run's configuration goes into
+	workFolder     = "work"       // copies of the project and stack files, with the run's configuration
 	passphraseFile = "passphrase" // of the stack's secrets provider
 )
 
-// prepare makes the folders of a run and the passphrase, and copies the project file to the work folder, so that the
-// committed ones stay as they are.
+// prepare creates the folders of a run and the passphrase, and copies the project file to the work folder, so that the
+// committed files stay unchanged.
 func (e *Engine) prepare() error {
 	for _, folder := range []string{stateFolder, homeFolder, workFolder} {
 		if err := os.MkdirAll(filepath.Join(e.o.Dir, folder), 0o700); err != nil {
-			return fmt.Errorf("unable to make the lab's folder: %w", err)
+			return fmt.Errorf("unable to create the lab's folder: %w", err)
 		}
 	}
 
@@ -47,9 +47,9 @@ func (e *Engine) prepare() error {
 	return nil
 }
 
-// stopLogging puts a file where the CLI would make the folder of its logs. It would write every property that passes
-// through it to a log of each run, which takes two fifths of a preview's processor time (3.259) and has no switch;
-// where the folder cannot be made it goes without.
+// stopLogging puts a file where the CLI would create its folder of logs. Otherwise it logs every property of each run,
+// which takes two fifths of a preview's processor time (3.259) and has no switch; if it cannot create the folder, it
+// does not log.
 func (e *Engine) stopLogging() error {
 	path := filepath.Join(e.o.Dir, homeFolder, "logs")
 
@@ -78,7 +78,7 @@ func (e *Engine) makePassphrase() error {
 
 	random := make([]byte, 32)
 	if _, err := rand.Read(random); err != nil {
-		return fmt.Errorf("unable to make a passphrase: %w", err)
+		return fmt.Errorf("unable to generate a passphrase: %w", err)
 	}
 
 	if err := os.WriteFile(path, []byte(hex.EncodeToString(random)), 0o600); err != nil {

@@ -1,5 +1,5 @@
-// Package factory is the lab's Image Factory: the HTTP interface of the public one, whose images hold an operating
-// system in name only.
+// Package factory is the lab's Image Factory: it has the HTTP interface of the public one, and its images only describe
+// an operating system.
 package factory
 
 import (
@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// Factory keeps schematics and builds images of them. All methods are safe for concurrent use.
+// Factory keeps schematics and builds images from them. All methods are safe for concurrent use.
 type Factory struct {
 	path string
 
@@ -24,8 +24,8 @@ type Factory struct {
 	schematics map[string]string
 }
 
-// New opens the factory whose schematics are kept in the file at path; an empty path keeps them in memory. Plain Talos
-// is always known.
+// New opens the factory with the schematics in the file at path; an empty path keeps them in memory. Plain Talos is
+// always known.
 func New(path string) (*Factory, error) {
 	f := &Factory{path: path, schematics: map[string]string{}}
 
@@ -44,15 +44,15 @@ func New(path string) (*Factory, error) {
 		}
 	}
 
-	if _, err := f.put(document{}); err != nil {
+	if _, err := f.register(document{}); err != nil {
 		return nil, err
 	}
 
 	return f, nil
 }
 
-// put registers a schematic and returns its id; the same schematic always has the same id.
-func (f *Factory) put(d document) (string, error) {
+// register adds a schematic and returns its id; the same schematic always has the same id.
+func (f *Factory) register(d document) (string, error) {
 	text, id, err := d.canonical()
 	if err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func (f *Factory) save() error {
 		return fmt.Errorf("save schematics: %w", err)
 	}
 
-	// Written beside and renamed, so that a killed process leaves the old file or the new one.
+	// The rename is atomic: a killed process leaves the old file or the new one.
 	next := f.path + ".next"
 	if err := os.WriteFile(next, text, 0o600); err != nil {
 		return fmt.Errorf("save schematics: %w", err)
@@ -127,7 +127,8 @@ func (f *Factory) Schematic(id string) (Schematic, bool) {
 	return d.schematic(id), true
 }
 
-// check says whether an image of the schematic can be built for the version: 404 and 400 of the HTTP interface.
+// check returns an error, with the status of the HTTP interface, if the schematic's image cannot be built for the
+// version.
 func (f *Factory) check(id, version string) error {
 	d, known := f.get(id)
 	if !known {
@@ -139,7 +140,7 @@ func (f *Factory) check(id, version string) error {
 		return notFound("Talos version %s not found: the factory builds %s", version, strings.Join(Versions(), ", "))
 	}
 
-	if name, isMissing := missing(r, version, d.Customization.Extensions.Official); isMissing {
+	if name, isMissing := firstMissing(r, version, d.Customization.Extensions.Official); isMissing {
 		return invalid(
 			"error enhancing profile from schematic: official extension %q is not available for Talos version %s", name, version,
 		)
@@ -148,9 +149,9 @@ func (f *Factory) check(id, version string) error {
 	return nil
 }
 
-// Resolve returns what an installer image puts on a disk: <any
+// Resolve returns the image that an installer writes to a disk: <any
 // host>/[<platform>-]installer[-secureboot]/<id>:<version>. Talos' own installer (…/siderolabs/installer:<version>) is
-// plain Talos, where the release has one outside of Image Factories. The error is what pulling the image would answer.
+// plain Talos, if the release publishes one outside of Image Factories. The error is that of pulling the image.
 func (f *Factory) Resolve(installer string) (image.Image, error) {
 	name, version, tagged := cutLast(installer, ":")
 	repository, id, _ := cutLast(name, "/")

@@ -97,7 +97,7 @@ func TestSchematicIDsAreThoseOfThePublicFactory(t *testing.T) {
 	}
 }
 
-// TestImages are compressed as their names say, and HEAD has their size without their body.
+// TestImages: images are compressed as their names say, and HEAD returns their size without their body.
 func TestImages(t *testing.T) {
 	t.Parallel()
 
@@ -130,7 +130,7 @@ func TestImages(t *testing.T) {
 			}, got)
 
 			_, err = image.Decode([]byte(body))
-			assert.Equal(t, format == "iso", err == nil, "nothing boots from a compressed image")
+			assert.Equal(t, format == "iso", err == nil, "a compressed image is not bootable")
 
 			response, empty := do(t, http.MethodHead, address, "")
 			assert.Empty(t, empty)
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 	image := func(version, name string) string { return "/image/" + plainID + "/" + version + "/" + name }
 
 	for name, test := range map[string]struct {
-		path, body string // a body is posted
+		path, body string // POST if there is a body
 		status     int
 		text       string
 	}{
@@ -177,14 +177,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestAnUnknownExtensionIsRefusedWhenAnImageIsMade(t *testing.T) {
+func TestImagesOfUnknownExtensionsAreRefused(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		extension, version string
 		refused            bool
 	}{
-		"one that there is":             {"siderolabs/qemu-guest-agent", "v1.12.6", false},
+		"an existing one":               {"siderolabs/qemu-guest-agent", "v1.12.6", false},
 		"by its former name":            {"siderolabs/i915-ucode", "v1.12.6", false},
 		"misspelt":                      {"siderolabs/qemu-gest-agent", "v1.12.6", true},
 		"without its name space":        {"qemu-guest-agent", "v1.12.6", true},
@@ -226,7 +226,7 @@ func TestVersionsAndExtensionsAreListed(t *testing.T) {
 	assert.Contains(t, versions, "v1.12.0")
 	assert.Contains(t, versions, "v1.13.9")
 	assert.Contains(t, versions, "v1.14.4")
-	assert.NotContains(t, strings.Join(versions, " "), "v1.11.", "it has ended")
+	assert.NotContains(t, strings.Join(versions, " "), "v1.11.", "its support has ended")
 
 	_, body = do(t, http.MethodGet, url+"/version/1.12.6/extensions/official", "")
 

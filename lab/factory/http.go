@@ -73,7 +73,7 @@ func (f *Factory) createSchematic(w http.ResponseWriter, r *http.Request) error 
 		return invalid("%s", err)
 	}
 
-	id, err := f.put(d)
+	id, err := f.register(d)
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,15 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// imageFile is what the name of an image file says: <platform>-<arch>.<format>.
+// imageFile is the parsed name of an image file: <platform>-<arch>.<format>.
 type imageFile struct {
 	platform, arch, format string
 }
 
-// Platforms of Talos that the lab's machines can boot.
+// platforms are the platforms of Talos that the lab's machines can boot.
 func platforms() []string { return []string{"nocloud", "metal"} }
 
-// Formats of images that the program and the builds of templates download.
+// formats are the image formats that the program and template builds download.
 func formats() []string { return []string{"iso", "raw.zst"} }
 
 func parseImageFile(name string) (imageFile, error) {

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Versions returns the Talos versions the factory builds, oldest first, each with its v: all patches of what is
-// supported, up to the newest that is known.
+// Versions returns the Talos versions that the factory builds, oldest first, with their v: all patches of supported
+// releases, up to the newest known one.
 func Versions() []string {
 	var list []string
 
@@ -44,7 +44,7 @@ func findRelease(version string) (talos.Release, bool) {
 	return r, err == nil
 }
 
-// extension is one row of the answer to /version/:version/extensions/official.
+// extension is an element of the response of /version/:version/extensions/official.
 type extension struct {
 	Name        string `json:"name"`
 	Ref         string `json:"ref"`
@@ -53,7 +53,7 @@ type extension struct {
 	Description string `json:"description"`
 }
 
-// available returns what is available for a version of the release, sorted by name.
+// available returns the extensions for a version of the release, sorted by name.
 func available(r talos.Release, version string) []extension {
 	names := talos.Extensions(version)
 	list := make([]extension, 0, len(names))
@@ -78,8 +78,8 @@ func tag(r talos.Release, version, name string) string {
 	return version
 }
 
-// tags are the versions of all extensions by Talos version and name: machines ask for theirs at each reading of their
-// resources.
+// tags caches the versions of all extensions by Talos version and name: machines look up theirs whenever their
+// resources are read.
 var tags = sync.OnceValue(func() map[string]map[string]string {
 	all := map[string]map[string]string{}
 
@@ -95,12 +95,12 @@ var tags = sync.OnceValue(func() map[string]map[string]string {
 	return all
 })
 
-// ExtensionVersion is the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's with the
-// driver's before it; empty when the factory does not build it.
+// ExtensionVersion returns the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's
+// extensions prefixed with the driver's; empty if the factory does not build it.
 func ExtensionVersion(talos, name string) string { return tags()[talos][name] }
 
-// missing returns the first of the names that a version of the release does not have.
-func missing(r talos.Release, version string, names []string) (string, bool) {
+// firstMissing returns the first name that a version of the release does not have.
+func firstMissing(r talos.Release, version string, names []string) (string, bool) {
 	known, renamed := available(r, version), talos.RenamedExtensions()
 
 	for _, name := range names {

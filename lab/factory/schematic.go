@@ -10,11 +10,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Schematic is what a machine needs to know of the schematic it was made of.
+// Schematic is what a machine knows about the schematic of its image.
 type Schematic struct {
 	// ID is the SHA-256 of the schematic's canonical YAML, in hexadecimal.
 	ID string
-	// Extensions are the official system extensions with their name space, in the order stated:
+	// Extensions are the official system extensions with their name space, in their order in the schematic:
 	// siderolabs/qemu-guest-agent.
 	Extensions []string
 	// KernelArgs are added to the kernel command line.
@@ -23,7 +23,7 @@ type Schematic struct {
 	META map[uint8]string
 }
 
-// document is a schematic as the Image Factory reads and writes it. The order of its fields decides the id.
+// document is a schematic as the Image Factory reads and writes it. The order of its fields determines the id.
 type document struct {
 	Overlay       overlay       `yaml:"overlay,omitempty"`
 	Customization customization `yaml:"customization"`
@@ -56,8 +56,7 @@ type secureBoot struct {
 	WellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty"`
 }
 
-// parseSchematic reads a schematic strictly: an unknown field is an error, an empty document is plain Talos only if it
-// says so.
+// parseSchematic reads a schematic strictly: unknown fields and empty documents are errors.
 func parseSchematic(text []byte) (document, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -70,7 +69,7 @@ func parseSchematic(text []byte) (document, error) {
 	return d, nil
 }
 
-// canonical returns the form that is hashed, stored and given out.
+// canonical returns the form that is hashed, stored and returned to clients.
 func (d document) canonical() (text []byte, id string, err error) {
 	text, err = yaml.Marshal(d)
 	if err != nil {

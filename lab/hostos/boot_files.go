@@ -20,20 +20,20 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// The boot loader's partition is not mounted on a running host; here it is a folder that no script knows.
+// The boot loader's partition is not mounted on a running host: in the lab it is a folder that no script knows.
 const esp = "var/lib/lab/esp/" + espID
 
 func initrd(kernel string) string { return "boot/initrd.img-" + kernel }
 
 func entry(kernel string) string { return esp + "/loader/entries/proxmox-" + kernel + ".conf" }
 
-// initramfs is what an initrd.img holds here: the configuration as it was when the image was made.
+// initramfs is the content of an initrd.img in the lab: the configuration at the time of its creation.
 type initramfs struct {
 	Modprobe string   `json:"modprobe"`
 	Modules  []string `json:"modules"`
 }
 
-// kernels are the releases that are installed, oldest first.
+// kernels returns the installed releases, oldest first.
 func (d disk) kernels() []string {
 	list, _ := filepath.Glob(d.path("boot/vmlinuz-*"))
 	for i, name := range list {
@@ -45,14 +45,14 @@ func (d disk) kernels() []string {
 	return list
 }
 
-// updateInitramfs makes the image of a kernel from the files as they are now.
+// updateInitramfs creates a kernel's image from the current files.
 func (d disk) updateInitramfs(kernel string) error {
-	modprobe, err := d.confs("etc/modprobe.d")
+	modprobe, err := d.readConfs("etc/modprobe.d")
 	if err != nil {
 		return err
 	}
 
-	image, err := json.Marshal(initramfs{Modprobe: modprobe, Modules: plain(d.text("etc/initramfs-tools/modules"))})
+	image, err := json.Marshal(initramfs{Modprobe: modprobe, Modules: configLines(d.text("etc/initramfs-tools/modules"))})
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func (d disk) updateInitramfs(kernel string) error {
 	return d.write(initrd(kernel), string(image)+"\n")
 }
 
-// confs are all *.conf files of a folder, in their order.
-func (d disk) confs(folder string) (string, error) {
+// readConfs returns all *.conf files of a folder, in order.
+func (d disk) readConfs(folder string) (string, error) {
 	names, err := filepath.Glob(d.path(folder + "/*.conf"))
 	if err != nil {
 		return "", err
@@ -81,10 +81,10 @@ func (d disk) confs(folder string) (string, error) {
 	return text.String(), nil
 }
 
-// updateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own, or where proxmox-boot-tool keeps the
-// loader, that of its partition.
+// updateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own or, if proxmox-boot-tool manages the
+// boot loader, the one on its partition.
 func (d disk) updateGRUB(h datacentre.Host) error {
-	words, err := d.grubWords()
+	parameters, err := d.grubCommandLine()
 	if err != nil {
 		return err
 	}
@@ -109,14 +109,14 @@ func (d disk) updateGRUB(h datacentre.Host) error {
 	return d.write(
 		name,
 		fmt.Sprintf(
-			"menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t%s %s ro %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", image, root, words,
+			"menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t%s %s ro %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", image, root, parameters,
 			kernel,
 		),
 	)
 }
 
-// grubWords are GRUB's words for the kernel. The files are shell scripts, which are run.
-func (d disk) grubWords() (string, error) {
+// grubCommandLine returns GRUB's kernel parameters. Its files are shell scripts, which are executed.
+func (d disk) grubCommandLine() (string, error) {
 	more, err := filepath.Glob(d.path("etc/default/grub.d/*.cfg"))
 	if err != nil {
 		return "", err
@@ -155,7 +155,7 @@ func (d disk) grubWords() (string, error) {
 	), nil
 }
 
-// refreshESP is what proxmox-boot-tool refresh does: kernels, images and configuration go to the boot loader's
+// refreshESP does what proxmox-boot-tool refresh does: it copies kernels, images and configuration to the boot loader's
 // partition.
 func (d disk) refreshESP(h datacentre.Host) error {
 	for _, kernel := range d.kernels() {
@@ -191,15 +191,15 @@ func (d disk) refreshESP(h datacentre.Host) error {
 	return nil
 }
 
-// Boot is what a host runs with after a boot from its disk.
+// Boot returns what a host runs after a boot from its disk.
 func (System) Boot(h datacentre.Host) (datacentre.Boot, error) {
 	f, err := disk(h.Root).bootFiles(h)
 
 	return f.boot(h.HostOptions), err
 }
 
-// bootFiles reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its
-// image as that loader finds it.
+// bootFiles reads what a boot would use: the newest kernel, its command line and its image, both as the active boot
+// loader has them.
 func (d disk) bootFiles(h datacentre.Host) (bootFiles, error) {
 	kernels := d.kernels()
 	if len(kernels) == 0 {
@@ -232,8 +232,8 @@ func (d disk) bootFiles(h datacentre.Host) (bootFiles, error) {
 
 	f.modprobe, f.early = image.Modprobe, image.Modules
 
-	late, err := d.confs("etc/modules-load.d")
-	f.late = append(plain(d.text("etc/modules")), plain(late)...)
+	late, err := d.readConfs("etc/modules-load.d")
+	f.late = append(configLines(d.text("etc/modules")), configLines(late)...)
 
 	return f, err
 }

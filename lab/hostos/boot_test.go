@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// reboot waits until the host is up again, or knows why it is not.
+// reboot waits until the host is up again, or has failed to boot.
 func (h *host) reboot(t *testing.T) datacentre.Host {
 	t.Helper()
 	require.NoError(t, h.dc.RebootHost("pve1"))
@@ -47,7 +47,7 @@ func TestAHostWithoutWhatABootNeedsStaysDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := furnished(t, test.host)
+			h := newHost(t, test.host)
 			h.bash(t, test.script)
 			assert.Contains(t, h.reboot(t).Problem, test.problem)
 		})
@@ -57,7 +57,7 @@ func TestAHostWithoutWhatABootNeedsStaysDown(t *testing.T) {
 func TestTheTreeFollowsTheHost(t *testing.T) {
 	t.Parallel()
 
-	h := furnished(t, zfsHost())
+	h := newHost(t, zfsHost())
 	off := false
 
 	require.NoError(t, h.dc.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:41:00"}}))
@@ -74,11 +74,11 @@ func TestTheTreeFollowsTheHost(t *testing.T) {
 func TestAKernelParameterBelongsToWhoeverWroteIt(t *testing.T) {
 	t.Parallel()
 
-	h := furnished(t, zfsHost())
+	h := newHost(t, zfsHost())
 	parameter := filepath.Join(h.root, "sys/module/zfs/parameters/zfs_arc_max")
 	require.NoError(t, os.WriteFile(parameter, []byte("5368709120\n"), 0o600))
 
-	// The host is shown again before the model has heard of it.
+	// The files are written again before the model knows the new value.
 	require.NoError(t, h.dc.ShowHost("pve1"))
 	assert.Equal(t, "5368709120\n", h.bash(t, "cat $root/sys/module/zfs/parameters/zfs_arc_max"))
 
@@ -87,7 +87,7 @@ func TestAKernelParameterBelongsToWhoeverWroteIt(t *testing.T) {
 	require.NoError(t, h.dc.SetARC("pve1", highest, lowest))
 	assert.Equal(t, "5368709120\n", h.bash(t, "awk '/^c_max/ {print $3}' $root/proc/spl/kstat/zfs/arcstats"))
 
-	// A limit that is not above the minimum, a 32th of the memory, counts for nothing.
+	// A limit below the minimum, 1/32 of the memory, is ignored.
 	require.NoError(t, h.dc.SetARC("pve1", 1<<30, 0))
 	assert.Equal(t, "102005473280\n", h.bash(t, "awk '/^c_max/ {print $3}' $root/proc/spl/kstat/zfs/arcstats"))
 

@@ -11,24 +11,23 @@ import (
 
 const vfio = "vfio_pci"
 
-// moduleRules are what modprobe.d and the command line say about modules. Names are with underscores, as the kernel has
-// them.
+// moduleRules are the rules of modprobe.d and the command line for modules. Names have underscores, as in the kernel.
 type moduleRules struct {
-	options  map[string]map[string]string
-	before   map[string][]string // softdep … pre:
-	refused  map[string]bool     // blacklisted: not loaded for a device, but by name
-	unusable map[string]bool     // install … /bin/false: not loaded at all
+	options     map[string]map[string]string
+	softdeps    map[string][]string // softdep … pre:
+	blacklisted map[string]bool     // not loaded for a device, but by name
+	disabled    map[string]bool     // install … /bin/false: never loaded
 }
 
 func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// parseModprobe reads configuration as modprobe does; lines that it would warn about are passed over.
+// parseModprobe reads configuration as modprobe does; it skips lines that modprobe would warn about.
 func parseModprobe(text string) moduleRules {
 	r := moduleRules{
-		options:  map[string]map[string]string{},
-		before:   map[string][]string{},
-		refused:  map[string]bool{},
-		unusable: map[string]bool{},
+		options:     map[string]map[string]string{},
+		softdeps:    map[string][]string{},
+		blacklisted: map[string]bool{},
+		disabled:    map[string]bool{},
 	}
 
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
@@ -41,7 +40,7 @@ func parseModprobe(text string) moduleRules {
 
 		switch words[0] {
 		case "blacklist":
-			r.refused[name] = true
+			r.blacklisted[name] = true
 		case "options":
 			r.addOptions(name, rest)
 		case "softdep":
@@ -51,11 +50,11 @@ func parseModprobe(text string) moduleRules {
 				if strings.HasSuffix(word, ":") {
 					pre = word == "pre:"
 				} else if pre {
-					r.before[name] = append(r.before[name], moduleName(word))
+					r.softdeps[name] = append(r.softdeps[name], moduleName(word))
 				}
 			}
 		case "install":
-			r.unusable[name] = len(rest) > 0 && (strings.HasSuffix(rest[0], "/false") || strings.HasSuffix(rest[0], "/true"))
+			r.disabled[name] = len(rest) > 0 && (strings.HasSuffix(rest[0], "/false") || strings.HasSuffix(rest[0], "/true"))
 		}
 	}
 
@@ -73,17 +72,17 @@ func (r moduleRules) addOptions(module string, options []string) {
 	}
 }
 
-// addWords adds what the kernel's command line says about modules: it has the last word.
-func (r moduleRules) addWords(words map[string]string) {
+// addCommandLine adds the kernel parameters about modules, which override the files.
+func (r moduleRules) addCommandLine(parameters map[string]string) {
 	for _, name := range []string{"modprobe.blacklist", "module_blacklist"} {
-		for module := range strings.SplitSeq(words[name], ",") {
-			r.refused[moduleName(module)] = true
+		for module := range strings.SplitSeq(parameters[name], ",") {
+			r.blacklisted[moduleName(module)] = true
 		}
 	}
 
-	for _, word := range slices.Sorted(maps.Keys(words)) {
+	for _, word := range slices.Sorted(maps.Keys(parameters)) {
 		if module, option, found := strings.Cut(word, "."); found && module != "modprobe" {
-			r.addOptions(moduleName(module), []string{option + "=" + words[word]})
+			r.addOptions(moduleName(module), []string{option + "=" + parameters[word]})
 		}
 	}
 }
@@ -97,8 +96,8 @@ func (r moduleRules) bytes(module, option string) int64 {
 	return n
 }
 
-// claims says that vfio-pci takes the device: its ids name it.
-func (r moduleRules) claims(p datacentre.PCIDevice) bool {
+// vfioClaims reports whether vfio-pci takes the device: its ids name it.
+func (r moduleRules) vfioClaims(p datacentre.PCIDevice) bool {
 	for id := range strings.SplitSeq(r.options[vfio]["ids"], ",") {
 		if id = strings.ToLower(id); id == p.IDs() || strings.HasPrefix(id, p.IDs()+":") &&
 			strings.Contains(id, p.SubsystemIDs()) {
@@ -109,17 +108,17 @@ func (r moduleRules) claims(p datacentre.PCIDevice) bool {
 	return false
 }
 
-// bind says which modules serve the devices after a boot, and which modules are loaded. A device belongs to the first
-// of its modules that is loaded: the initramfs' own list, then for each device what its softdeps put before its driver,
-// then the driver, and last modules-load.d.
-func bind(
+// bindDrivers returns the driver of each device after a boot, and the loaded modules. A device belongs to the first of
+// its modules that is loaded: the initramfs' own list, then for each device the softdeps of its driver and the driver,
+// and last modules-load.d.
+func bindDrivers(
 	h datacentre.HostOptions, iommu bool, r moduleRules, early, late []string,
 ) (drivers map[string]string, loaded []string) {
 	drivers = map[string]string{}
 
 	load := func(list []string) {
 		for _, name := range list {
-			if name = moduleName(name); r.unusable[name] || slices.Contains(loaded, name) {
+			if name = moduleName(name); r.disabled[name] || slices.Contains(loaded, name) {
 				continue
 			}
 
@@ -129,7 +128,7 @@ func bind(
 
 			// Without an IOMMU vfio-pci refuses every device.
 			for _, p := range h.PCI {
-				if drivers[p.Address] == "" && r.claims(p) && !p.Bridge() {
+				if drivers[p.Address] == "" && r.vfioClaims(p) && !p.Bridge() {
 					drivers[p.Address] = "vfio-pci"
 				}
 			}
@@ -140,11 +139,11 @@ func bind(
 
 	for _, p := range h.PCI {
 		name := moduleName(p.Driver)
-		if name == "" || r.refused[name] || r.unusable[name] {
+		if name == "" || r.blacklisted[name] || r.disabled[name] {
 			continue
 		}
 
-		load(r.before[name])
+		load(r.softdeps[name])
 
 		if drivers[p.Address] == "" {
 			drivers[p.Address] = p.Driver

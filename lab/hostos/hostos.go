@@ -1,6 +1,6 @@
 // Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.2, as far
-// as scripts look at it. It furnishes a root folder once, reads from it what a boot would run with, and shows below its
-// /proc and /sys what the kernel would.
+// as scripts read it. It installs a root folder once, reads from it what a boot would use, and writes to its /proc and
+// /sys what the kernel would show.
 package hostos
 
 import (
@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// Versions of the Proxmox VE that the lab is.
+// Versions of the lab's Proxmox VE.
 const (
 	Version = "9.2.6"
 	RepoID  = "42db4a6cf33dac83"
@@ -34,7 +34,7 @@ func (d disk) read(name string) (string, error) {
 	return string(b), err
 }
 
-// text is the content of a file, empty where there is none.
+// text returns the content of a file; empty if there is none.
 func (d disk) text(name string) string {
 	text, err := d.read(name)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d disk) exists(name string) bool {
 	return err == nil
 }
 
-// write replaces a file at once, so that no one reads half of it.
+// write replaces a file atomically.
 func (d disk) write(name, content string) error {
 	path := d.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -65,8 +65,8 @@ func (d disk) write(name, content string) error {
 	return os.Rename(temporary, path)
 }
 
-// plain are the lines of a configuration file without comments and blanks.
-func plain(text string) []string {
+// configLines returns the lines of a configuration file without comments and blank lines.
+func configLines(text string) []string {
 	var list []string
 
 	for line := range strings.Lines(text) {
@@ -79,7 +79,7 @@ func plain(text string) []string {
 	return list
 }
 
-// Furnish installs what is missing, and makes the boot images of a new disk.
+// Furnish installs what is missing, and creates the boot images of a new disk.
 func (System) Furnish(h datacentre.Host) error {
 	d := disk(h.Root)
 
@@ -94,8 +94,8 @@ func (System) Furnish(h datacentre.Host) error {
 	return nil
 }
 
-// Trust writes the certificate of the cluster's authority, which Proxmox has at this place on every host.
-func (System) Trust(h datacentre.Host, authority string) error {
+// WriteCA writes the certificate of the cluster's CA, where every Proxmox host has it.
+func (System) WriteCA(h datacentre.Host, authority string) error {
 	if err := disk(h.Root).write("etc/pve/pve-root-ca.pem", authority); err != nil {
 		return fmt.Errorf("write the certificate of the authority on host %s: %w", h.Name, err)
 	}
@@ -103,7 +103,7 @@ func (System) Trust(h datacentre.Host, authority string) error {
 	return nil
 }
 
-// mountCluster shows what of Proxmox' cluster file system scripts look at: which node the host is.
+// mountCluster shows the part of Proxmox' cluster file system that scripts read: which node the host is.
 func (d disk) mountCluster(host string) error {
 	if err := os.MkdirAll(d.path("etc/pve/nodes/"+host), 0o700); err != nil {
 		return err
@@ -112,10 +112,10 @@ func (d disk) mountCluster(host string) error {
 	return d.replaceLink("etc/pve/local", "nodes/"+host)
 }
 
-// install is done once; what scripts do to the files afterwards stays. The mark is written last.
+// install runs once: later changes by scripts stay. It writes the marker last.
 func (d disk) install(h datacentre.Host) error {
-	const mark = "var/lib/lab/installed"
-	if d.exists(mark) {
+	const marker = "var/lib/lab/installed"
+	if d.exists(marker) {
 		return nil
 	}
 
@@ -152,13 +152,13 @@ func (d disk) install(h datacentre.Host) error {
 		return err
 	}
 
-	return d.write(mark, Version+"\n")
+	return d.write(marker, Version+"\n")
 }
 
-// Kernels are the releases that a host has installed, oldest first.
+// Kernels returns the installed releases, oldest first.
 func (System) Kernels(h datacentre.Host) []string { return disk(h.Root).kernels() }
 
-// UpdateInitramfs makes the boot image of a kernel from the files as they are now.
+// UpdateInitramfs creates a kernel's boot image from the current files.
 func (System) UpdateInitramfs(h datacentre.Host, kernel string) error {
 	return disk(h.Root).updateInitramfs(kernel)
 }
@@ -166,10 +166,10 @@ func (System) UpdateInitramfs(h datacentre.Host, kernel string) error {
 // UpdateGRUB writes GRUB's configuration.
 func (System) UpdateGRUB(h datacentre.Host) error { return disk(h.Root).updateGRUB(h) }
 
-// RefreshESP is what proxmox-boot-tool refresh does.
+// RefreshESP does what proxmox-boot-tool refresh does.
 func (System) RefreshESP(h datacentre.Host) error { return disk(h.Root).refreshESP(h) }
 
-// BootPartitions are those that proxmox-boot-tool keeps: none where its list is missing.
+// BootPartitions returns the partitions that proxmox-boot-tool manages; none if its list is missing.
 func (System) BootPartitions(h datacentre.Host) []string {
-	return plain(disk(h.Root).text("etc/kernel/proxmox-boot-uuids"))
+	return configLines(disk(h.Root).text("etc/kernel/proxmox-boot-uuids"))
 }

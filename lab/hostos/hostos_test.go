@@ -44,7 +44,7 @@ type host struct {
 	root   string
 }
 
-func furnished(t *testing.T, o datacentre.HostOptions) *host {
+func newHost(t *testing.T, o datacentre.HostOptions) *host {
 	t.Helper()
 
 	h := &host{root: filepath.Join(t.TempDir(), "pve1")}
@@ -89,15 +89,15 @@ func (h *host) bash(t *testing.T, script string) string {
 	return string(out)
 }
 
-func TestADiskIsFurnishedOnce(t *testing.T) {
+func TestADiskIsInstalledOnce(t *testing.T) {
 	t.Parallel()
 
-	h := furnished(t, zfsHost())
+	h := newHost(t, zfsHost())
 	h.bash(t, `rm $root/etc/apt/sources.list.d/ceph.sources; echo changed >$root/etc/default/grub`)
 	require.NoError(t, h.system.Furnish(h.view(t)))
 	assert.Equal(t, "changed\n", h.bash(t, `ls $root/etc/apt/sources.list.d | grep ceph || cat $root/etc/default/grub`))
 
-	// A disk of a lab from before has some files: they stay.
+	// A disk of an older lab has some files, which stay.
 	old := filepath.Join(t.TempDir(), "old")
 	require.NoError(t, os.MkdirAll(filepath.Join(old, "etc/default"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(old, "etc/default/grub"), []byte("mine\n"), 0o600))

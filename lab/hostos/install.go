@@ -6,7 +6,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// espID is the file system of the boot loader's partition.
+// espID is the file system ID of the boot loader's partition.
 const espID = "C0D5-3F6A"
 
 func folders() []string {
@@ -18,7 +18,7 @@ func folders() []string {
 	}
 }
 
-// files are those of a fresh installation of Proxmox VE 9.2 that scripts read or change.
+// files are the files of a fresh installation of Proxmox VE 9.2 that scripts read or change.
 func files(h datacentre.Host) map[string]string {
 	list := map[string]string{
 		"boot/vmlinuz-" + h.Kernel: "Linux " + h.Kernel + "\n",
@@ -55,9 +55,9 @@ func source(uri, component string) string {
 }
 
 func grubDefaults(h datacentre.Host) string {
-	words := ""
+	parameters := ""
 	if pool := h.ZFSRoot(); pool != "" {
-		words = "root=ZFS=" + pool + "/ROOT/pve-1 boot=zfs"
+		parameters = "root=ZFS=" + pool + "/ROOT/pve-1 boot=zfs"
 	}
 
 	return `# If you change this file or any /etc/default/grub.d/*.cfg file,
@@ -69,7 +69,7 @@ GRUB_DEFAULT=0
 GRUB_TIMEOUT=5
 GRUB_DISTRIBUTOR="Proxmox Virtual Environment"
 GRUB_CMDLINE_LINUX_DEFAULT="quiet"
-GRUB_CMDLINE_LINUX="` + words + `"
+GRUB_CMDLINE_LINUX="` + parameters + `"
 
 # Uncomment to disable graphical terminal
 #GRUB_TERMINAL=console

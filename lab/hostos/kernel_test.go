@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
+func TestIOMMUActive(t *testing.T) {
 	t.Parallel()
 
 	const oldKernel, newKernel = "6.5.13-5-pve", "6.8.4-2-pve"
@@ -18,20 +18,20 @@ func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
 		firmware           datacentre.Firmware
 		active             bool
 	}{
-		"AMD has it by itself":          {cpu: "AMD EPYC", kernel: oldKernel, active: true},
-		"AMD can be told not to":        {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
-		"Intel must be told before 6.8": {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
-		"Intel is told": {
+		"AMD has it by default":              {cpu: "AMD EPYC", kernel: oldKernel, active: true},
+		"a parameter disables AMD's":         {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
+		"Intel needs a parameter before 6.8": {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
+		"a parameter enables Intel's": {
 			cpu: "Intel Xeon", kernel: oldKernel, words: "quiet intel_iommu=on iommu=pt", active: true,
 		},
-		"Intel is told with more": {
+		"a parameter with two values": {
 			cpu: "Intel Xeon", kernel: "5.15.158-2-pve", words: "intel_iommu=on,sm_on", active: true,
 		},
-		"Intel has it by itself since 6.8":  {cpu: "Intel Xeon", kernel: newKernel, active: true},
-		"Intel can be told not to":          {cpu: "Intel Xeon", kernel: datacentre.DefaultKernel, words: "intel_iommu=off"},
-		"AMD's word means nothing to Intel": {cpu: "Intel Xeon", kernel: oldKernel, words: "amd_iommu=on"},
-		"the kernel can be told not to":     {cpu: "AMD EPYC", kernel: newKernel, words: "iommu=off"},
-		"no word helps without firmware": {
+		"Intel has it by default since 6.8":      {cpu: "Intel Xeon", kernel: newKernel, active: true},
+		"a parameter disables Intel's":           {cpu: "Intel Xeon", kernel: datacentre.DefaultKernel, words: "intel_iommu=off"},
+		"AMD's parameter has no effect on Intel": {cpu: "Intel Xeon", kernel: oldKernel, words: "amd_iommu=on"},
+		"iommu=off":                              {cpu: "AMD EPYC", kernel: newKernel, words: "iommu=off"},
+		"no parameter helps without firmware": {
 			cpu:      "Intel Xeon",
 			kernel:   newKernel,
 			words:    "intel_iommu=on iommu=pt",
@@ -49,7 +49,7 @@ func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
 	}
 }
 
-func TestDriversFollowTheFiles(t *testing.T) {
+func TestDriverBinding(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -64,8 +64,8 @@ func TestDriversFollowTheFiles(t *testing.T) {
 		off             bool
 		gpu, audio      string
 	}{
-		"by themselves they are the kernel's": {gpu: "nouveau", audio: "snd_hda_intel"},
-		"a blacklist leaves the GPU without":  {modprobe: "blacklist nouveau\n", audio: "snd_hda_intel"},
+		"the kernel's drivers are the default": {gpu: "nouveau", audio: "snd_hda_intel"},
+		"a blacklist leaves the GPU without":   {modprobe: "blacklist nouveau\n", audio: "snd_hda_intel"},
 		"ids alone come too late": {
 			modprobe: ids, late: []string{"vfio_pci"}, gpu: "nouveau", audio: "snd_hda_intel",
 		},
@@ -85,11 +85,11 @@ func TestDriversFollowTheFiles(t *testing.T) {
 		"the command line names ids": {
 			words: "vfio-pci.ids=10de:27b0", modprobe: softdeps, gpu: "vfio-pci", audio: "snd_hda_intel",
 		},
-		"comments are none": {
+		"comments are ignored": {
 			modprobe: "# blacklist nouveau\n#softdep nouveau pre: vfio-pci\n" + ids, gpu: "nouveau", audio: "snd_hda_intel",
 		},
 		"without IOMMU vfio takes nothing": {modprobe: ids + softdeps, off: true, gpu: "nouveau", audio: "snd_hda_intel"},
-		"the subsystem may be named too": {
+		"ids may name the subsystem": {
 			modprobe: "options vfio-pci ids=10de:27b0:10de:16fa\n" + softdeps, gpu: "vfio-pci", audio: "snd_hda_intel",
 		},
 		"another subsystem is another device": {

@@ -13,16 +13,16 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// shown are the folders that belong to the kernel: what is not in the tree is removed from them.
-var shown = []string{"proc", "sys"}
+// kernelFolders belong to the kernel: files that are not in the tree are removed from them.
+var kernelFolders = []string{"proc", "sys"}
 
-// tree is what the kernel shows: path to content, of symbolic links after an arrow.
+// tree is what the kernel shows: content by path; for symbolic links the target after an arrow.
 type tree map[string]string
 
 const (
 	arrow = "-> "
-	// kept is the content of a file that stays as it is.
-	kept = "\x00"
+	// unchanged is the content of a file that stays as it is.
+	unchanged = "\x00"
 )
 
 func (t tree) link(name, to string) {
@@ -34,7 +34,7 @@ func (t tree) link(name, to string) {
 	t[name] = arrow + rel
 }
 
-// Show writes /proc and /sys. Only what differs is touched, so that a script that reads meanwhile sees a whole tree.
+// Show writes /proc and /sys. It touches only what differs, so that a concurrent script sees a complete tree.
 func (System) Show(h datacentre.Host) error {
 	d := disk(h.Root)
 	t := tree{}
@@ -43,11 +43,11 @@ func (System) Show(h datacentre.Host) error {
 	t.addPCI(h)
 	t.addZFS(h)
 
-	// Parameters are set at a boot; what is written afterwards stays.
+	// Parameters are set at boot; later writes stay.
 	if d.text(bootID) == t[bootID] {
 		for _, name := range []string{arcParameter("max"), arcParameter("min")} {
 			if _, known := t[name]; known && d.exists(name) {
-				t[name] = kept
+				t[name] = unchanged
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (d disk) apply(t tree) error {
 		target, isLink := strings.CutPrefix(content, arrow)
 
 		switch {
-		case content == kept:
+		case content == unchanged:
 		case isLink:
 			if now, err := os.Readlink(d.path(name)); err == nil && now == target {
 				continue
@@ -76,7 +76,7 @@ func (d disk) apply(t tree) error {
 		}
 	}
 
-	for _, folder := range shown {
+	for _, folder := range kernelFolders {
 		if err := d.prune(t, folder); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (d disk) replaceLink(name, target string) error {
 	return os.Rename(temporary, d.path(name))
 }
 
-// prune removes what is no longer there, and folders that are empty by that.
+// prune removes files that are no longer there, and folders that become empty.
 func (d disk) prune(t tree, folder string) error {
 	entries, err := os.ReadDir(d.path(folder))
 	if err != nil {
@@ -115,7 +115,7 @@ func (d disk) prune(t tree, folder string) error {
 				return err
 			}
 
-			_ = os.Remove(d.path(name)) // fails where something is left in it
+			_ = os.Remove(d.path(name)) // fails unless it is empty
 		default:
 			if err := os.Remove(d.path(name)); err != nil {
 				return err
@@ -148,15 +148,15 @@ func (t tree) addProc(h datacentre.Host) {
 
 const bootID = "proc/sys/kernel/random/boot_id"
 
-// hostMemoryMiB is what Proxmox itself uses.
+// hostMemoryMiB is Proxmox' own memory.
 const hostMemoryMiB = 1024
 
-// KernelBuild is the version that uname -v prints.
+// KernelBuild returns what uname -v prints.
 func KernelBuild(h datacentre.Host) string {
 	return "#1 SMP PREEMPT_DYNAMIC PMX " + strings.TrimSuffix(h.Boot.Kernel, "-pve") + " (2025-10-21T11:55Z)"
 }
 
-// secureBootVariable is what firmware calls its Secure Boot state: four bytes of attributes, then 1 or 0.
+// secureBootVariable is the EFI variable of Secure Boot: four bytes of attributes, then 1 or 0.
 const secureBootVariable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 func (t tree) addFirmware(h datacentre.Host) {
@@ -190,7 +190,7 @@ func (t tree) addZFS(h datacentre.Host) {
 
 func arcParameter(name string) string { return "sys/module/zfs/parameters/zfs_arc_" + name }
 
-// arcLimits are what ZFS makes of its parameters: without any, all memory but a GiB, and a 32th of it.
+// arcLimits are the limits that ZFS derives from its parameters: by default all memory but a GiB, and 1/32 of it.
 func arcLimits(h datacentre.Host) (highest, lowest int64) {
 	memory := int64(h.MemoryMiB) << 20
 	if highest, lowest = memory-datacentre.GiB, memory/32; h.Boot.ARCMin > 0 {
@@ -205,7 +205,7 @@ func arcLimits(h datacentre.Host) (highest, lowest int64) {
 	return highest, lowest
 }
 
-// ReadARC returns ZFS' limits as scripts have written them below /sys; false where the host has no ZFS.
+// ReadARC returns ZFS' limits as scripts have written them below /sys; false if the host has no ZFS.
 func (System) ReadARC(h datacentre.Host) (highest, lowest int64, ok bool) {
 	d := disk(h.Root)
 

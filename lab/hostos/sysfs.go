@@ -7,11 +7,11 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// home is a device's folder below /sys/devices: within that of the bridge above it.
-func home(h datacentre.Host, p datacentre.PCIDevice) string {
+// deviceFolder is a device's folder below /sys/devices: in that of the bridge above it.
+func deviceFolder(h datacentre.Host, p datacentre.PCIDevice) string {
 	for _, bridge := range h.PCI {
 		if p.Bus != "" && bridge.Address == p.Bus {
-			return home(h, bridge) + "/" + p.Address
+			return deviceFolder(h, bridge) + "/" + p.Address
 		}
 	}
 
@@ -20,7 +20,7 @@ func home(h datacentre.Host, p datacentre.PCIDevice) string {
 
 func (t tree) addPCI(h datacentre.Host) {
 	for _, p := range h.PCI {
-		folder := home(h, p)
+		folder := deviceFolder(h, p)
 		t.link("sys/bus/pci/devices/"+p.Address, folder)
 		t.addAttributes(p, folder)
 

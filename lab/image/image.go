@@ -1,5 +1,5 @@
-// Package image describes what lies on a disk, an ISO or an image file of the lab: an operating system that is not
-// there in bits, only in name, and the state its machine has written.
+// Package image describes the content of a disk, an ISO or an image file of the lab: an operating system, by name only,
+// and the state that its machine has written.
 package image
 
 import (
@@ -7,25 +7,25 @@ import (
 	"fmt"
 )
 
-// Image is the content of a volume. The Image Factory serves it as the body of its downloads (compressed where the name
-// says so), the datacentre copies it from file to disk and from template to clone, and the machine that boots from it
-// reads and rewrites it.
+// Image is the content of a volume. The Image Factory serves it as the body of its downloads, compressed if the name
+// says so; the data centre copies it from file to disk and from template to clone; the machine that boots from it reads
+// and rewrites it.
 type Image struct {
 	// OS is "talos", another system's name such as "debian", or empty for a blank disk.
 	OS string `json:"os,omitempty"`
 	// Version is the release with its "v", such as "v1.12.6".
 	Version string `json:"version,omitempty"`
-	// Schematic is the id of the Image Factory schematic the image was made of.
+	// Schematic is the id of the image's schematic in the Image Factory.
 	Schematic string `json:"schematic,omitempty"`
 	// Platform is Talos' platform: "nocloud" or "metal".
 	Platform string `json:"platform,omitempty"`
 	// Arch is "amd64" or "arm64".
 	Arch string `json:"arch,omitempty"`
-	// Agent says that a system other than Talos has the QEMU guest agent; Talos' is an extension.
+	// Agent is set if a system other than Talos has the QEMU guest agent; Talos' is an extension.
 	Agent bool `json:"agent,omitempty"`
-	// Live says that the image is an ISO, which runs without being installed.
+	// Live is set if the image is an ISO, which runs without being installed.
 	Live bool `json:"live,omitempty"`
-	// State is what the machine keeps on the disk (configuration, etcd, META), in the machine's own form.
+	// State is what the machine stores on the disk (configuration, etcd, META), in the machine's own format.
 	State json.RawMessage `json:"state,omitempty"`
 }
 
@@ -39,8 +39,7 @@ func (i Image) Encode() []byte {
 	return b
 }
 
-// Decode reads an image. Bytes that are not an image (a compressed file that no one decompressed, for one) are an
-// error: nothing boots from them.
+// Decode reads an image. Other bytes, such as a compressed file, are an error: they are not bootable.
 func Decode(b []byte) (Image, error) {
 	var i Image
 	if len(b) == 0 {

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// What a qcow2 file begins with (docs/interop/qcow2.txt of QEMU), as far as a file without data has it.
+// Header of a qcow2 file without data (docs/interop/qcow2.txt of QEMU).
 const (
 	qcow2Magic       = "QFI\xfb"
 	qcow2Version     = 3
 	qcow2ClusterBits = 16
 	qcow2Header      = 104
-	// qcow2Sector is where the image's description begins, behind the header.
+	// qcow2Sector is the offset of the image's description, after the header.
 	qcow2Sector = 512
-	// Clusters of the tables, which lie behind the file's end: nothing is allocated.
+	// Clusters of the tables, beyond the end of the file: nothing is allocated.
 	qcow2L1, qcow2Refcounts = 2, 1
 )
 
-// EncodeQCOW2 returns the image as a qcow2 file of a disk of this size: a real header, of which qemu-img tells the
-// format and the size, and the image's description behind it.
+// EncodeQCOW2 returns the image as a qcow2 file of a disk of this size: a real header, from which qemu-img reads the
+// format and the size, and the image's description after it.
 func (i Image) EncodeQCOW2(size int64) []byte {
 	const cluster = 1 << qcow2ClusterBits
 
@@ -43,8 +43,7 @@ func (i Image) EncodeQCOW2(size int64) []byte {
 	return slices.Concat(header, i.Encode())
 }
 
-// VirtualSize returns the size of the disk that a qcow2 file holds; false for any other file, and for one that needs
-// another file beneath it.
+// VirtualSize returns the size of the disk in a qcow2 file; false for any other file, and for one with a backing file.
 func VirtualSize(b []byte) (int64, bool) {
 	big := binary.BigEndian
 	if len(b) < qcow2Sector || string(b[:4]) != qcow2Magic || big.Uint64(b[8:]) != 0 {

@@ -1,6 +1,6 @@
 // Command labkube is etcd, Kubernetes' control plane and kubectl in one binary, for the lab's machines. The first
-// argument chooses the part, or the name that the binary is called by. A part reports the version that --as states, so
-// that one build serves every cluster whose version it can emulate.
+// argument, or the name of the binary, selects the part. A part reports the version of --as, so that one build serves
+// every cluster whose version it can emulate.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	os.Exit(parts[call.part].run())
 }
 
-// call is a command line: which part, as which version, with which arguments.
+// call is a parsed command line.
 type call struct {
 	part, version string
 	args          []string
@@ -50,7 +50,7 @@ func parse(args []string) (call, error) {
 
 	if len(args) > 0 && args[0] == "--as" {
 		if len(args) < 2 {
-			return c, fmt.Errorf("--as needs a version, such as --as %s", built())
+			return c, fmt.Errorf("--as needs a version, such as --as %s", buildVersion())
 		}
 
 		c.version, args = args[1], args[2:]

@@ -15,7 +15,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 )
 
-// asLabkube is set where the tests have started their own binary as labkube.
+// asLabkube is set if the tests have started their own binary as labkube.
 const asLabkube = "TEST_AS_LABKUBE"
 
 func TestMain(m *testing.M) {
@@ -74,7 +74,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestVersions is not parallel: the version is the process's.
+// TestVersions is not parallel: the version is global to the process.
 func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 	for name, text := range map[string]string{ //nolint:paralleltest // see above
 		"the next minor":     "v1.38.0",
@@ -88,7 +88,7 @@ func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 		})
 	}
 
-	assert.EqualError(t, reportKubernetes("v1.38.0"), "this build cannot be Kubernetes v1.38.0: it is "+built()+
+	assert.EqualError(t, reportKubernetes("v1.38.0"), "this build cannot be Kubernetes v1.38.0: it is "+buildVersion()+
 		" and reports minors from v1.34 to v1.37; use one of these, or run the lab's model (--kubernetes=model)")
 
 	for text, minor := range map[string]string{
@@ -97,7 +97,7 @@ func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 		require.NoError(t, reportKubernetes(text))
 		assert.Equal(t, text, componentversion.Get().GitVersion)
 
-		// What the parts ask, not what a new version would be.
+		// What the parts use, not what a new version would be.
 		effective := compatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor(
 			basecompatibility.DefaultKubeComponent)
 		assert.Equal(t, minor, effective.EmulationVersion().String(), text)
@@ -107,7 +107,7 @@ func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 	}
 }
 
-// TestEtcdVersions is not parallel: the version is the process's.
+// TestEtcdVersions is not parallel: the version is global to the process.
 func TestEtcdVersions(t *testing.T) { //nolint:paralleltest // see above
 	build, api := etcdversion.Version, etcdversion.APIVersion
 

@@ -17,7 +17,7 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-// part is one of the programs: how it runs with os.Args, and how the version that it reports is set.
+// part is one of the programs: run runs it with os.Args, and report sets the version that it reports.
 type part struct {
 	run    func() int
 	report func(version string) error
@@ -39,22 +39,21 @@ func partNames(separator string) string {
 	return strings.Join(slices.Sorted(maps.Keys(parts)), separator)
 }
 
-// component runs a server of Kubernetes. The command is made only now, as it looks at the version that the binary
-// reports.
+// component runs a server of Kubernetes. It creates the command only now, since that reads the reported version.
 func component(command func() *cobra.Command) func() int {
 	return func() int { return cli.Run(command()) }
 }
 
 func runKubectl() int {
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err) // ends the process
+		kubectlutil.CheckErr(err) // exits
 	}
 
 	return 0
 }
 
 func runEtcd() int {
-	etcdmain.Main(os.Args) // ends the process where it fails
+	etcdmain.Main(os.Args) // exits on failure
 
 	return 0
 }

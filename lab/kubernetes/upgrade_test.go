@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// command is labkube with arguments; it ends with the test, and with the process of the tests.
+// command returns labkube with arguments; it ends with the test, and with the test process.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 
@@ -37,7 +37,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-// server is a part that runs. Its log is shown where the test fails.
+// server is a running part. Its log is printed if the test fails.
 type server struct {
 	cmd   *exec.Cmd
 	log   string
@@ -65,33 +65,33 @@ func serve(t *testing.T, args ...string) *server {
 		s.kill()
 
 		if t.Failed() {
-			t.Logf("%v:\n%s", args, s.said(t))
+			t.Logf("%v:\n%s", args, s.output(t))
 		}
 	})
 
 	return s
 }
 
-// kill ends a part as a power cut does.
+// kill kills a part, as a power cut does.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
 }
 
-// until waits for something that the part does in the end, for as long as it runs.
-func (s *server) until(t *testing.T, what string, done func() bool) {
+// waitFor waits for a condition, as long as the part runs.
+func (s *server) waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 
 	for !done() {
 		select {
 		case <-s.ended:
-			t.Fatalf("the part has ended before this: %s", what)
+			t.Fatalf("the part has ended before: %s", what)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-func (s *server) said(t *testing.T) string {
+func (s *server) output(t *testing.T) string {
 	t.Helper()
 
 	text, err := os.ReadFile(s.log)
@@ -110,7 +110,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// member is one of etcd's.
+// member is a member of etcd.
 type member struct {
 	name, dir, peer, client string
 
@@ -123,7 +123,7 @@ func newMember(t *testing.T, name string) *member {
 	return &member{name: name, dir: t.TempDir(), peer: "http://" + freeAddress(t), client: "http://" + freeAddress(t)}
 }
 
-// start runs the member as a version; cluster names the members of a new cluster.
+// start runs the member as a version; cluster are the members of a new cluster.
 func (m *member) start(t *testing.T, version string, cluster ...*member) {
 	t.Helper()
 
@@ -145,7 +145,7 @@ func (m *member) start(t *testing.T, version string, cluster ...*member) {
 	m.server = serve(t, args...)
 }
 
-// connect is a client of this member alone.
+// connect returns a client of this member only.
 func (m *member) connect(t *testing.T) *clientv3.Client {
 	t.Helper()
 
@@ -156,13 +156,13 @@ func (m *member) connect(t *testing.T) *clientv3.Client {
 	return c
 }
 
-// put writes a key as soon as the member takes it.
+// put writes a key as soon as the member accepts it.
 func (m *member) put(t *testing.T, key string) {
 	t.Helper()
 
 	c := m.connect(t)
 
-	m.until(t, m.name+" takes "+key, func() bool {
+	m.waitFor(t, m.name+" accepts "+key, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 
@@ -172,7 +172,7 @@ func (m *member) put(t *testing.T, key string) {
 	})
 }
 
-// keys are what the member itself has.
+// keys returns the member's own keys.
 func (m *member) keys(t *testing.T) []string {
 	t.Helper()
 
@@ -188,7 +188,7 @@ func (m *member) keys(t *testing.T) []string {
 	return keys
 }
 
-// versions are the member's own, and those that it knows of the cluster and its storage; zero while it does not answer.
+// versions returns the member's version, and those of the cluster and its storage; zero while it does not answer.
 func (m *member) versions(t *testing.T) etcdversion.Versions {
 	t.Helper()
 
@@ -206,10 +206,10 @@ func (m *member) versions(t *testing.T) etcdversion.Versions {
 	return v
 }
 
-func (m *member) becomes(t *testing.T, want etcdversion.Versions) {
+func (m *member) waitVersions(t *testing.T, want etcdversion.Versions) {
 	t.Helper()
 
-	m.until(t, fmt.Sprintf("%s is %+v", m.name, want), func() bool { return m.versions(t) == want })
+	m.waitFor(t, fmt.Sprintf("%s is %+v", m.name, want), func() bool { return m.versions(t) == want })
 }
 
 // snapshot saves the member's database.
@@ -229,8 +229,8 @@ func (m *member) snapshot(t *testing.T) string {
 	return file.Name()
 }
 
-// restored is a new cluster of one member, from a snapshot.
-func restored(t *testing.T, snapshot string) *member {
+// restoreSnapshot creates a new cluster of one member from a snapshot.
+func restoreSnapshot(t *testing.T, snapshot string) *member {
 	t.Helper()
 
 	m := newMember(t, "restored")
@@ -249,7 +249,7 @@ func restored(t *testing.T, snapshot string) *member {
 	return m
 }
 
-// TestEtcdUpgrade restarts three members one by one as the next minor, over the same data.
+// TestEtcdUpgrade restarts three members one by one as the next minor, with the same data.
 func TestEtcdUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -263,7 +263,7 @@ func TestEtcdUpgrade(t *testing.T) {
 	}
 
 	for _, m := range members {
-		m.becomes(t, before)
+		m.waitVersions(t, before)
 	}
 
 	members[0].put(t, "before")
@@ -282,37 +282,37 @@ func TestEtcdUpgrade(t *testing.T) {
 		keys = append(keys, key)
 
 		if i < len(members)-1 {
-			m.becomes(t, mixed)
+			m.waitVersions(t, mixed)
 		}
 	}
 
 	for _, m := range members {
-		m.becomes(t, build)
+		m.waitVersions(t, build)
 		assert.ElementsMatch(t, keys, m.keys(t))
 	}
 
 	newer := members[0].snapshot(t)
 
 	t.Run("a snapshot is restored", func(t *testing.T) {
-		m := restored(t, newer)
+		m := restoreSnapshot(t, newer)
 		m.start(t, build.Server)
 		m.put(t, "restored")
-		m.becomes(t, build)
+		m.waitVersions(t, build)
 		assert.ElementsMatch(t, append(keys, "restored"), m.keys(t))
 	})
 
 	for _, version := range []etcdversion.Versions{before, build} {
 		t.Run("a snapshot of the minor before is restored as "+version.Server, func(t *testing.T) {
-			m := restored(t, old)
+			m := restoreSnapshot(t, old)
 			m.start(t, version.Server)
 			m.put(t, "restored")
-			m.becomes(t, version)
+			m.waitVersions(t, version)
 			assert.Equal(t, []string{"before", "restored"}, m.keys(t))
 		})
 	}
 
-	for name, m := range map[string]*member{"a member": members[2], "a snapshot": restored(t, newer)} {
-		t.Run(name+" does not go back", func(t *testing.T) {
+	for name, m := range map[string]*member{"a member": members[2], "a snapshot": restoreSnapshot(t, newer)} {
+		t.Run(name+" is not downgraded", func(t *testing.T) {
 			if m.server != nil {
 				m.kill()
 			}
@@ -320,7 +320,7 @@ func TestEtcdUpgrade(t *testing.T) {
 			m.start(t, before.Server)
 			<-m.ended
 			assert.False(t, m.cmd.ProcessState.Success())
-			assert.Contains(t, m.said(t), "invalid downgrade; server version is lower than determined cluster version")
+			assert.Contains(t, m.output(t), "invalid downgrade; server version is lower than determined cluster version")
 
 			m.start(t, build.Server)
 			m.put(t, "refused")
@@ -329,7 +329,7 @@ func TestEtcdUpgrade(t *testing.T) {
 	}
 }
 
-// TestKubernetesUpgrade runs an API server as one minor after another, over the same etcd.
+// TestKubernetesUpgrade runs an API server as one minor after another, on the same etcd.
 func TestKubernetesUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -350,7 +350,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 		{"v1.34.9", "34", nil},
 		{"v1.35.4", "35", nil},
 		{"v1.36.1", "36", []string{"mutatingadmissionpolicies"}},
-		{built(), "37", []string{"mutatingadmissionpolicies", "podcertificaterequests"}},
+		{buildVersion(), "37", []string{"mutatingadmissionpolicies", "podcertificaterequests"}},
 	} {
 		address := freeAddress(t)
 		_, port, _ := net.SplitHostPort(address)
@@ -369,7 +369,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 			return string(out), err
 		}
 
-		server.until(t, test.version+" is ready", func() bool {
+		server.waitFor(t, test.version+" is ready", func() bool {
 			_, err := kubectl("get", "--raw", "/readyz")
 
 			return err == nil

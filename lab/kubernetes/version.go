@@ -14,21 +14,21 @@ import (
 	componentversion "k8s.io/component-base/version"
 )
 
-// gitVersion is what every part of Kubernetes takes for the version that it was built from. component-base lets a
-// program change it only within a patch release.
+// gitVersion is the build version of every part of Kubernetes. component-base lets a program change it only within a
+// patch release.
 //
 //go:linkname gitVersion k8s.io/component-base/version.gitVersion
 var gitVersion string
 
-// How many minors before its own a build can be. Kubernetes emulates three. A member of etcd works in a cluster of the
-// minor before.
+// How many minors before its own a build can report. Kubernetes emulates three. A member of etcd works in a cluster of
+// the previous minor.
 const (
-	kubernetesBack = 3
-	etcdBack       = 1
+	kubernetesMinors = 3
+	etcdMinors       = 1
 )
 
-// built is the version of Kubernetes that this binary was built from.
-func built() string {
+// buildVersion returns the version of Kubernetes that this binary was built from.
+func buildVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
 			if m.Path == "k8s.io/kubernetes" {
@@ -40,23 +40,24 @@ func built() string {
 	return "v" + componentversion.DefaultKubeBinaryVersion + ".0"
 }
 
-// reportBuild makes Kubernetes report what it was built from: a module carries no version of its own.
+// reportBuild makes Kubernetes report its build version: a module has no version of its own.
 func reportBuild() {
-	if err := reportKubernetes(built()); err != nil {
-		panic(err) // a build can always be itself
+	if err := reportKubernetes(buildVersion()); err != nil {
+		panic(err) // a build can always report its own version
 	}
 }
 
 // reportKubernetes makes Kubernetes report a version, and behave as its minor does: the effective version, which
-// decides about features and API versions, follows from it. Not emulated are command lines: the flags are those of the
-// build, and feature gates that it has removed are unknown.
+// determines features and API versions, derives from it. Command lines are not emulated: flags are the build's, and
+// feature gates that it has removed are unknown.
 func reportKubernetes(text string) error {
 	wanted, err := version.ParseSemantic(text)
 	if err != nil || !strings.HasPrefix(text, "v") {
-		return fmt.Errorf("%q is not a version of Kubernetes; use one such as %s", text, built())
+		return fmt.Errorf("%q is not a version of Kubernetes; use one such as %s", text, buildVersion())
 	}
 
-	if err := allow("Kubernetes", wanted, version.MustParseSemantic(built()), kubernetesBack); err != nil {
+	own := version.MustParseSemantic(buildVersion())
+	if err := checkMinor("Kubernetes", wanted, own, kubernetesMinors); err != nil {
 		return err
 	}
 
@@ -66,7 +67,7 @@ func reportKubernetes(text string) error {
 		return err
 	}
 
-	// The registry has taken the build's version before main, and no part has asked it yet.
+	// The registry read the build's version before main, and no part has used it yet.
 	registry := compatibility.DefaultComponentGlobalsRegistry
 	registry.Reset()
 
@@ -74,10 +75,10 @@ func reportKubernetes(text string) error {
 		compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultMutableFeatureGate)
 }
 
-// reportEtcd makes etcd report a release of its own minor or of the one before. What members agree on follows from what
-// they report: the version of the cluster and of its storage, which is the lowest of its members' and does not fall
-// again, and that lower members and snapshots of higher ones are refused. So a cluster is upgraded one member at a
-// time, as with two builds. All else is not emulated: flags, calls, defaults and the format of files are the build's.
+// reportEtcd makes etcd report a release of its own minor or of the previous one. Members negotiate with the reported
+// versions: the version of the cluster and of its storage is the lowest of the members' and never falls; older members
+// and snapshots of newer ones are refused. So a cluster is upgraded one member at a time, as with two builds. Nothing
+// else is emulated: flags, calls, defaults and file formats are the build's.
 func reportEtcd(text string) error {
 	own := version.MustParseSemantic(etcdversion.Version)
 
@@ -86,7 +87,7 @@ func reportEtcd(text string) error {
 		return fmt.Errorf("%q is not a version of etcd; use one such as v%s", text, own)
 	}
 
-	if err := allow("etcd", wanted, own, etcdBack); err != nil {
+	if err := checkMinor("etcd", wanted, own, etcdMinors); err != nil {
 		return err
 	}
 
@@ -96,8 +97,8 @@ func reportEtcd(text string) error {
 	return nil
 }
 
-// allow refuses versions outside of a build's own minor and so many before it.
-func allow(program string, wanted, own *version.Version, back uint) error {
+// checkMinor refuses versions outside of a build's own minor and so many before it.
+func checkMinor(program string, wanted, own *version.Version, back uint) error {
 	newest := version.MajorMinor(own.Major(), own.Minor())
 	oldest := newest.SubtractMinor(back)
 

@@ -1,5 +1,5 @@
-// Package loopback keeps the lab's clients on this computer: whatever a stack file, the environment or a state says,
-// nothing else is dialled.
+// Package loopback keeps the lab's clients on this computer: they dial no other address, whatever a stack file, the
+// environment or a state contains.
 package loopback
 
 import (
@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// Dial connects as a [net.Dialer] does, and refuses every address that is not this computer's own before a packet is
-// sent.
+// Dial connects as a [net.Dialer] does, and refuses addresses of other computers before it sends a packet.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second, Control: refuse}
 
 	return dialer.DialContext(ctx, network, address)
 }
 
-// refuse sees the address after its name was looked up.
+// refuse gets the address after name resolution.
 func refuse(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !to.Addr().Unmap().IsLoopback() {
@@ -32,7 +31,7 @@ func refuse(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Transport returns HTTP's default transport with [Dial] in place of the dialer, and without proxies.
+// Transport returns HTTP's default transport with [Dial], and without proxies.
 func Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext, t.Proxy = Dial, nil

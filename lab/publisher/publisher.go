@@ -1,5 +1,5 @@
-// Package publisher is the lab's part of the web where operating systems other than Talos publish cloud images: a few
-// builds of each release, their checksums beside them, and nothing else. Real publishers remove old builds, too.
+// Package publisher stands in for the web sites that publish cloud images of operating systems other than Talos: it has
+// a few builds of each release and their checksums. Real publishers remove old builds, too.
 package publisher
 
 import (
@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// builds are those that are published, by system.
+// builds are the published builds by system.
 func builds() map[systems.Name][]string {
 	return map[systems.Name][]string{
 		systems.Debian: {"20260712-2537", "20260811-2566"},
@@ -31,7 +31,7 @@ func diskBytes() map[systems.Name]int64 {
 	return map[systems.Name]int64{systems.Debian: 3 * gib, systems.Ubuntu: 3*gib + gib/2, systems.Arch: 2 * gib}
 }
 
-// Publishes says whether an address is one of a publisher's, whatever it has there.
+// Publishes reports whether an address is on a publisher's site, even if there is no file.
 func Publishes(address *url.URL) bool {
 	return slices.ContainsFunc(systems.All(), func(s systems.System) bool {
 		return slices.ContainsFunc(s.Releases, func(r systems.Release) bool {
@@ -42,16 +42,16 @@ func Publishes(address *url.URL) bool {
 	})
 }
 
-// Get returns the file at an address; false where the publisher has none.
+// Get returns the file at an address; false if there is none.
 func Get(address *url.URL) ([]byte, bool) {
 	for _, system := range systems.All() {
 		for _, release := range system.Releases {
 			for _, build := range builds()[system.Name] {
 				switch address.String() {
 				case release.URL(build):
-					return file(system, release, build), true
+					return cloudImage(system, release, build), true
 				case release.SumsURL(build):
-					return sums(system, release, build), true
+					return checksumFile(system, release, build), true
 				}
 			}
 		}
@@ -60,16 +60,16 @@ func Get(address *url.URL) ([]byte, bool) {
 	return nil, false
 }
 
-// file is an image: Arch Linux' has the guest agent, the others' have not.
-func file(system systems.System, release systems.Release, build string) []byte {
+// cloudImage is an image: only Arch Linux' has the guest agent.
+func cloudImage(system systems.System, release systems.Release, build string) []byte {
 	return image.Image{
 		OS: string(system.Name), Version: release.Name + "-" + build, Arch: "amd64", Agent: system.Name == systems.Arch,
 	}.EncodeQCOW2(diskBytes()[system.Name])
 }
 
-// Checksum returns the checksum of an image as its publisher states it, with its algorithm: sha512:….
+// Checksum returns the published checksum of an image, with its algorithm: sha512:….
 func Checksum(system systems.System, release systems.Release, build string) string {
-	content := file(system, release, build)
+	content := cloudImage(system, release, build)
 	if release.Algorithm == "sha512" {
 		return fmt.Sprintf("sha512:%x", sha512.Sum512(content))
 	}
@@ -77,8 +77,8 @@ func Checksum(system systems.System, release systems.Release, build string) stri
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 }
 
-// sums is the publisher's list of checksums, as sha256sum and its kin write it.
-func sums(system systems.System, release systems.Release, build string) []byte {
+// checksumFile is the publisher's list of checksums, in the format of sha256sum.
+func checksumFile(system systems.System, release systems.Release, build string) []byte {
 	_, digest, _ := strings.Cut(Checksum(system, release, build), ":")
 
 	return fmt.Appendf(nil, "%s  %s\n", digest, path.Base(release.URL(build)))

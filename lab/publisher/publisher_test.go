@@ -70,16 +70,16 @@ func TestPublishersHaveSomeBuildsWithTheirChecksums(t *testing.T) {
 
 	program, err := exec.LookPath("qemu-img")
 	if err != nil {
-		t.Skip("qemu-img is not installed (apt-get install qemu-utils): the image's header is not read by it")
+		t.Skip("qemu-img is not installed (apt-get install qemu-utils): it cannot check the image's header")
 	}
 
 	file := filepath.Join(t.TempDir(), "image.qcow2")
 	require.NoError(t, os.WriteFile(file, content, 0o600))
 
-	said, err := exec.CommandContext(t.Context(), program, "info", "--output=json", file).CombinedOutput()
-	require.NoError(t, err, string(said))
-	assert.Regexp(t, `"format": "qcow2"`, string(said))
-	assert.Regexp(t, `"virtual-size": 3221225472`, string(said))
+	output, err := exec.CommandContext(t.Context(), program, "info", "--output=json", file).CombinedOutput()
+	require.NoError(t, err, string(output))
+	assert.Regexp(t, `"format": "qcow2"`, string(output))
+	assert.Regexp(t, `"virtual-size": 3221225472`, string(output))
 }
 
 func TestTheCommittedStackHasTheChecksumOfTheLabsImage(t *testing.T) {

@@ -19,19 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// project is the repository's root, and schemaFile what the plugin serves.
+// project is the repository's root, and schemaFile the schema that the plugin serves.
 const (
 	project    = "../.."
 	schemaFile = "cmd/pulumi-resource-talos-proxmox/schema.json"
 )
 
-// npm says whether tests may install packages from npm's registry.
-var npm = flag.Bool("npm", false, "run what installs packages from npm's registry")
+// npm allows tests to install packages from npm's registry.
+var npm = flag.Bool("npm", false, "run tests that install packages from npm's registry")
 
 // references would load the schemas of other packages. The served components refer to none.
 type references struct{ schema.ReferenceLoader }
 
-// generate writes the SDK of a language as Pulumi's language host of it does for `pulumi package add`.
+// generate writes the SDK of a language as Pulumi's language host does for `pulumi package add`.
 func generate(t *testing.T, language, folder string) {
 	t.Helper()
 
@@ -68,7 +68,7 @@ func generate(t *testing.T, language, folder string) {
 	}
 }
 
-// run runs a command in a folder and returns what it prints.
+// run runs a command in a folder and returns its output.
 func run(t *testing.T, folder string, command ...string) string {
 	t.Helper()
 
@@ -84,7 +84,7 @@ func run(t *testing.T, folder string, command ...string) string {
 	return string(printed)
 }
 
-// TestGo compiles the SDK for Go with the versions that the program has.
+// TestGo compiles the SDK for Go with the program's own versions of modules.
 //
 //nolint:paralleltest // the environment is the process's
 func TestGo(t *testing.T) {
@@ -109,7 +109,7 @@ func TestGo(t *testing.T) {
 	run(t, folder, "go", "build", "./...")
 }
 
-// TestPython compiles the SDK for Python where there is one. This finds mistakes of its syntax.
+// TestPython compiles the SDK for Python if Python is installed, which finds syntax errors.
 func TestPython(t *testing.T) {
 	t.Parallel()
 
@@ -117,7 +117,7 @@ func TestPython(t *testing.T) {
 	generate(t, "python", folder)
 
 	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("the SDK is generated, but not compiled: there is no python3")
+		t.Skip("the SDK is generated, but not compiled: python3 is not installed")
 	}
 
 	run(t, folder, "python3", "-m", "compileall", "-q", ".")
@@ -163,7 +163,7 @@ func TestTypeScript(t *testing.T) {
 	}, machine)
 }
 
-// copyFiles copies the files of a folder, but not the folders that npm and Pulumi write beside them.
+// copyFiles copies the files of a folder, without the folders that npm and Pulumi create.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
 

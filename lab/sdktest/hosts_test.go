@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGenSDK has the Pulumi CLI generate the SDKs for which it has a language host: its release brings them, a CLI that
-// was built from its Go module has none.
+// TestGenSDK lets the Pulumi CLI generate the SDKs for which it has a language host: its release has them, a CLI that
+// is built from its Go module has none.
 //
 //nolint:paralleltest // the environment is the process's
 func TestGenSDK(t *testing.T) {
 	t.Setenv("PULUMI_HOME", t.TempDir())
 	t.Setenv("PULUMI_SKIP_UPDATE_CHECK", "true")
 
-	cli, plugin := built(t, "pulumi"), built(t, "pulumi-resource-talos-proxmox")
+	cli, plugin := toolPath(t, "pulumi"), toolPath(t, "pulumi-resource-talos-proxmox")
 
 	for language, test := range map[string]struct{ source, cluster string }{
 		"nodejs": {plugin, "cluster/talosCluster.ts"},
@@ -41,8 +41,8 @@ func TestGenSDK(t *testing.T) {
 	}
 }
 
-// built is a program that make builds.
-func built(t *testing.T, name string) string {
+// toolPath is the path of a program that make builds.
+func toolPath(t *testing.T, name string) string {
 	t.Helper()
 
 	path, err := filepath.Abs(filepath.Join(project, ".bin", name))
@@ -52,7 +52,8 @@ func built(t *testing.T, name string) string {
 	return path
 }
 
-// withLogo is a file of the schema with a logo of this machine: the language host for .NET would download Pulumi's.
+// withLogo returns a copy of the schema with a logo on this machine: the language host for .NET would download
+// Pulumi's.
 func withLogo(t *testing.T) string {
 	t.Helper()
 

@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// TestOneAuthorityForAllHosts opens a lab twice: what trusted its hosts by address and name before still does.
+// TestOneAuthorityForAllHosts opens a lab twice: the CA of the first time still verifies all hosts by address and name.
 func TestOneAuthorityForAllHosts(t *testing.T) {
 	t.Parallel()
 
@@ -66,7 +66,7 @@ func TestOneAuthorityForAllHosts(t *testing.T) {
 			}
 		}
 
-		// README has its reader copy it from a host.
+		// The README tells users to copy it from a host.
 		for _, host := range connection.Hosts {
 			assert.Equal(t, string(ca), onHost(t, connection, host, "/etc/pve/pve-root-ca.pem"))
 		}

@@ -9,10 +9,10 @@ import (
 	"talos-proxmox/internal/permissions"
 )
 
-// Connection is what a user of the lab needs to reach it: the same things as for a real data centre.
+// Connection is what a user needs to reach the lab: the same as for a real data centre.
 type Connection struct {
 	Endpoint   string // of the Proxmox API
-	CA         string // that signed the hosts' certificates: path of a PEM file
+	CA         string // path of the CA of the hosts' certificates, PEM
 	APIToken   string // secret: user@realm!name=uuid
 	FactoryURL string
 	Charts     string // the Helm repository; empty without real Kubernetes
@@ -27,7 +27,7 @@ type HostConnection struct {
 	HostKey       string // authorized_keys form
 }
 
-// Connection returns how the lab is reached.
+// Connection returns how to reach the lab.
 func (s *Server) Connection() (Connection, error) {
 	c := Connection{
 		CA:         s.id.caPath(),

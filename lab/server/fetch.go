@@ -12,13 +12,15 @@ import (
 	"talos-proxmox/lab/publisher"
 )
 
-// publicFactory is the name under which the lab's hosts reach the lab's factory, as real ones reach the public one.
+// publicFactory is the name by which the lab's hosts reach the lab's factory, as real hosts reach the public one.
 const publicFactory = "factory.talos.dev"
 
 // maxDownload bounds a download; the lab's images are descriptions of a few hundred bytes.
 const maxDownload = 1 << 20
 
-func fetchFrom(ctx context.Context, factory netip.AddrPort, address string) ([]byte, error) {
+// fetch downloads a file for a host. The lab's hosts reach only the lab's own Image Factory, which also answers for the
+// public one's name.
+func (s *Server) fetch(ctx context.Context, address string) ([]byte, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the address: %w", err)
@@ -34,6 +36,7 @@ func fetchFrom(ctx context.Context, factory netip.AddrPort, address string) ([]b
 	}
 
 	if u.Hostname() == publicFactory {
+		factory := netip.AddrPortFrom(nth(s.network.hosts, 2), uint16(s.id.Ports["factory"]))
 		u.Scheme, u.Host = "http", factory.String()
 	}
 
@@ -43,18 +46,18 @@ func fetchFrom(ctx context.Context, factory netip.AddrPort, address string) ([]b
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("unable to ask for %s: %w", u, err)
+		return nil, fmt.Errorf("unable to request %s: %w", u, err)
 	}
 
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("unable to get %s: %w", u, err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
 
-	return io.ReadAll(io.LimitReader(answer.Body, maxDownload))
+	return io.ReadAll(io.LimitReader(response.Body, maxDownload))
 }

@@ -9,19 +9,19 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-// HostListener is a listener of a host, which is shut while the host is away: clients are refused then, as by a
-// machine that nothing listens on, and connections break.
+// HostListener is a host's listener, which is shut while the host is off: connections are refused, as by a machine
+// without a server, and existing ones break.
 type HostListener struct {
 	mu     sync.Mutex
 	ln     net.Listener
 	conns  map[*net.TCPConn]bool
 	addr   net.Addr
-	opened chan struct{} // closed when there is a listener again
+	opened chan struct{} // closed when the listener is open again
 	closed chan struct{}
 	once   sync.Once
 }
 
-// reopenPoll is how often a listener is tried whose port someone else has taken meanwhile.
+// reopenPoll is how often a listener whose port another program has taken meanwhile is tried again.
 const reopenPoll = 50 * time.Millisecond
 
 // NewHostListener returns the listener of a host that is on.
@@ -31,7 +31,7 @@ func NewHostListener(ln net.Listener) *HostListener {
 	}
 }
 
-// Accept waits for the next client, over any time that the listener is shut.
+// Accept waits for the next client, also while the listener is shut.
 func (l *HostListener) Accept() (net.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -56,25 +56,25 @@ func (l *HostListener) Accept() (net.Conn, error) {
 			l.conns[tcp] = true
 			l.mu.Unlock()
 
-			return guest{tcp, l}, nil
+			return trackedConn{tcp, l}, nil
 		}
 		l.mu.Unlock()
 
-		if same { // not because it was shut
+		if same { // it was not shut
 			return nil, err
 		}
 	}
 }
 
-// guest is a connection that is forgotten when it is closed.
-type guest struct {
+// trackedConn is a connection that the listener forgets when it is closed.
+type trackedConn struct {
 	*net.TCPConn
 
 	listener *HostListener
 }
 
-// Close ends the connection.
-func (g guest) Close() error {
+// Close closes the connection.
+func (g trackedConn) Close() error {
 	g.listener.mu.Lock()
 	delete(g.listener.conns, g.TCPConn)
 	g.listener.mu.Unlock()
@@ -82,10 +82,10 @@ func (g guest) Close() error {
 	return g.TCPConn.Close()
 }
 
-// Addr is the same all the time.
+// Addr returns the address, which never changes.
 func (l *HostListener) Addr() net.Addr { return l.addr }
 
-// Close shuts the listener forever.
+// Close shuts the listener for good.
 func (l *HostListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	l.shut()
@@ -103,7 +103,7 @@ func (l *HostListener) shut() {
 	}
 }
 
-// open listens again, as soon as the port can be had.
+// open listens again, as soon as the port is free.
 func (l *HostListener) open() {
 	for {
 		ln, err := net.Listen(l.addr.Network(), l.addr.String())
@@ -146,7 +146,7 @@ func (l *HostListener) isClosed() bool {
 	}
 }
 
-// Power follows the host.
+// Power shuts the listener when the host goes off, and reopens it when it comes on.
 func (l *HostListener) Power(on bool) {
 	if on {
 		l.open()
@@ -162,23 +162,23 @@ func (l *HostListener) Power(on bool) {
 	conns := l.conns
 	l.conns = map[*net.TCPConn]bool{}
 
-	time.AfterFunc(lastWords, func() {
+	time.AfterFunc(connectionGrace, func() {
 		for conn := range conns {
 			proxmox.Reset(conn)
 		}
 	})
 }
 
-// lastWords is how long connections last at a shut listener, so that who asked for a reboot gets an answer.
-const lastWords = 100 * time.Millisecond
+// connectionGrace is how long connections to a shut listener last, so that a request to reboot gets its answer.
+const connectionGrace = 100 * time.Millisecond
 
-// hostServer is what answers at a host's listener.
+// hostServer is a server on a host's listener.
 type hostServer interface {
 	Serve(ln net.Listener) error
 	Close() error
 }
 
-// serveHost serves at a listener that is shut while the host is off.
+// serveHost serves on a listener that is shut while the host is off.
 func (s *Server) serveHost(host string, ln net.Listener, server hostServer) {
 	l := NewHostListener(ln)
 

@@ -25,7 +25,7 @@ func dial(t *testing.T, address string) error {
 	return err
 }
 
-func TestAHostListenerIsShutAndOpened(t *testing.T) {
+func TestHostListenerFollowsPower(t *testing.T) {
 	t.Parallel()
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func TestAHostListenerIsShutAndOpened(t *testing.T) {
 	require.NoError(t, d.Close())
 	require.ErrorIs(t, <-accepted, net.ErrClosed)
 	d.open()
-	assert.ErrorIs(t, dial(t, d.Addr().String()), syscall.ECONNREFUSED, "what is closed stays closed")
+	assert.ErrorIs(t, dial(t, d.Addr().String()), syscall.ECONNREFUSED, "a closed listener stays closed")
 }
 
 func TestAHostRebootsWithItsListeners(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAHostRebootsWithItsListeners(t *testing.T) {
 	require.NoError(t, dial(t, "127.183.0.12:8006"), "the other host continues")
 	require.NoError(t, lab.Close())
 
-	// The lab starts again with the host on its way up.
+	// The lab starts again while the host boots.
 	again, err := Open(o)
 	require.NoError(t, err)
 
@@ -113,7 +113,7 @@ func TestTheShellTakesPort22WhereItIsFree(t *testing.T) {
 	// Another program's server on one of the hosts' addresses.
 	taken, err := net.Listen("tcp", net.JoinHostPort(second, "22"))
 	if err != nil {
-		t.Skipf("no one here may listen on port 22: %v", err)
+		t.Skipf("listening on port 22 is not allowed here: %v", err)
 	}
 
 	t.Cleanup(func() { _ = taken.Close() })
@@ -130,7 +130,7 @@ func TestTheShellTakesPort22WhereItIsFree(t *testing.T) {
 	assert.NotEqual(t, 22, before.Hosts[1].Port)
 	require.NoError(t, lab.Close())
 
-	// It is found where it was, although the port is free now.
+	// It keeps its former port, although port 22 is free now.
 	require.NoError(t, taken.Close())
 
 	lab, err = Open(o)

@@ -6,8 +6,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// hostOptions are the lab's hosts: pve1 is the GPU machine with ZFS, pve2 an Intel one without either, further ones are
-// like pve1 on ext4.
+// hostOptions are the lab's hosts: pve1 has a GPU, an AMD board and ZFS, pve2 an Intel board and neither, further ones
+// are like pve1 on ext4.
 func hostOptions(n network, names, datastores []string) []datacentre.HostOptions {
 	list := make([]datacentre.HostOptions, 0, len(names))
 
@@ -48,7 +48,7 @@ func hostOptions(n network, names, datastores []string) []datacentre.HostOptions
 	return list
 }
 
-// device is a PCI device without subsystem.
+// device is a PCI device without a subsystem.
 func device(address, bus, class, ids, driver string, group int, vendor, name string) datacentre.PCIDevice {
 	return datacentre.PCIDevice{
 		Address:    "0000:" + address,
@@ -87,7 +87,7 @@ const (
 	pcieport = "pcieport"
 )
 
-// gpu is an NVIDIA RTX 4000 SFF Ada with its audio function, in its own group.
+// gpu is an NVIDIA RTX 4000 SFF Ada with its audio function, in its own IOMMU group.
 func gpu() []datacentre.PCIDevice {
 	return []datacentre.PCIDevice{
 		subsystem(

@@ -19,21 +19,20 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-// identity is what a lab keeps from start to start besides its data centre: credentials, keys and the ports it was
-// given. The file is its owner's only.
+// identity is what a lab keeps between runs besides its data centre: credentials, keys and ports. Only its owner can
+// read the file.
 type identity struct {
 	RootPassword string            `json:"rootPassword"`
 	TokenSecret  string            `json:"tokenSecret"`
 	ClientKey    string            `json:"clientKey"` // OpenSSH PEM
 	HostKeys     map[string]string `json:"hostKeys"`  // by host name, OpenSSH PEM
-	CA           string            `json:"ca"`        // that signs the hosts' certificates, PEM
+	CA           string            `json:"ca"`        // of the hosts' certificates, PEM
 	CAKey        string            `json:"caKey"`     // PEM
 	// Hosts are the names of the hosts in the order of their addresses.
 	Hosts []string `json:"hosts"`
-	// Kubernetes is what the machines' clusters run on: KubernetesModel or KubernetesReal.
+	// Kubernetes is KubernetesModel or KubernetesReal.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Ports by server ("pve1/api", "pve1/ssh", "factory", "charts"), so that a lab that starts again is found where
-	// it was.
+	// Ports by server ("pve1/api", "pve1/ssh", "factory", "charts"), so that a restarted lab has the same addresses.
 	Ports map[string]int `json:"ports"`
 
 	path string
@@ -79,10 +78,10 @@ func (id *identity) save() error {
 	return nil
 }
 
-// caFile is where clients find the certificate of the lab's CA, in the lab's folder.
+// caFile is the certificate of the lab's CA in the lab's folder, for clients.
 const caFile = "ca.pem"
 
-// authority returns the lab's CA. Like a Proxmox cluster's it is made once, and what trusts it trusts every host.
+// authority returns the lab's CA. Like a Proxmox cluster's, it is created once and signs the certificates of all hosts.
 func (id *identity) authority() (*tls.Certificate, error) {
 	if id.CA == "" {
 		certificate, key, err := proxmox.NewCA()
@@ -107,8 +106,8 @@ func (id *identity) authority() (*tls.Certificate, error) {
 
 func (id *identity) caPath() string { return filepath.Join(filepath.Dir(id.path), caFile) }
 
-// hosts notes and returns the names of the lab's hosts: those it had, then those that the options add.
-func (id *identity) hosts(o Options) []string {
+// addHosts returns the names of the lab's hosts: the existing ones, then those that the options add.
+func (id *identity) addHosts(o Options) []string {
 	var names []string
 
 	for i := range o.Hosts {
@@ -154,12 +153,12 @@ func (id *identity) clientPublicKey() (ssh.PublicKey, error) {
 func newKey() (string, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return "", fmt.Errorf("unable to make an SSH key: %w", err)
+		return "", fmt.Errorf("unable to generate an SSH key: %w", err)
 	}
 
 	block, err := ssh.MarshalPrivateKey(private, "lab")
 	if err != nil {
-		return "", fmt.Errorf("unable to make an SSH key: %w", err)
+		return "", fmt.Errorf("unable to generate an SSH key: %w", err)
 	}
 
 	return string(pem.EncodeToMemory(block)), nil

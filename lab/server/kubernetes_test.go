@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestALabKeepsItsKubernetes opens one lab again and again: what its machines have data of stays what they run on.
+// TestALabKeepsItsKubernetes opens one lab repeatedly: once its machines have data, the kind of Kubernetes stays.
 func TestALabKeepsItsKubernetes(t *testing.T) {
 	t.Parallel()
 
@@ -25,10 +25,10 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 		return Open(o)
 	}
 
-	kind := func(stated string) string {
+	kind := func(setting string) string {
 		t.Helper()
 
-		lab, err := open(stated)
+		lab, err := open(setting)
 		require.NoError(t, err)
 		require.NoError(t, lab.Close())
 
@@ -46,8 +46,8 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 	scripttest.Program(t, o.Labkube, "")
 
 	assert.Equal(t, KubernetesModel, kind(""))
-	assert.Equal(t, KubernetesReal, kind(KubernetesReal), "without machines another kind is chosen freely")
-	assert.Equal(t, KubernetesReal, kind(""), "what is not set is as it was")
+	assert.Equal(t, KubernetesReal, kind(KubernetesReal), "without machines the kind may change")
+	assert.Equal(t, KubernetesReal, kind(""), "without a setting the kind stays")
 
 	lab, err := open("")
 	require.NoError(t, err)

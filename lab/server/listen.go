@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Ports that the servers take when they are free; otherwise any.
+// Ports of the servers, if they are free; otherwise any.
 const (
 	apiPort     = 8006
 	sshPort     = 22
@@ -24,14 +24,14 @@ const (
 	kubernetesPort = 6443
 )
 
-// patience is how long a lab waits in all for ports that are taken: those of a lab that has just closed stay with
-// processes that it was starting meanwhile, until these have become other programs.
-const patience = time.Second
+// listenTimeout is how long a lab waits in all for ports that are taken: processes that a closed lab was starting keep
+// its ports until they execute another program.
+const listenTimeout = time.Second
 
-// patient listens at a port as soon as it is free, until a moment has come.
-type patient struct{ until time.Time }
+// listenRetry retries to listen on a taken port, until a point in time.
+type listenRetry struct{ until time.Time }
 
-func (p patient) listen(address netip.Addr, port int) (net.Listener, error) {
+func (p listenRetry) listen(address netip.Addr, port int) (net.Listener, error) {
 	for {
 		ln, err := net.Listen("tcp", netip.AddrPortFrom(address, uint16(port)).String())
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(p.until) {
@@ -42,17 +42,17 @@ func (p patient) listen(address netip.Addr, port int) (net.Listener, error) {
 	}
 }
 
-// listen listens for a server of this name: at the port of the last start, else at the usual one, else at any.
+// listen listens for a server: on its former port, else on the usual one, else on any.
 func (id *identity) listen(name string, address netip.Addr, usual int) (net.Listener, error) {
-	wait := patient{}
+	retry := listenRetry{}
 	if id.Ports[name] != 0 {
-		wait.until = time.Now().Add(patience)
+		retry.until = time.Now().Add(listenTimeout)
 	}
 
 	var failure error
 
 	for _, port := range []int{cmp.Or(id.Ports[name], usual), 0} {
-		ln, err := wait.listen(address, port)
+		ln, err := retry.listen(address, port)
 		if err == nil {
 			id.Ports[name] = ln.Addr().(*net.TCPAddr).Port
 
@@ -65,11 +65,11 @@ func (id *identity) listen(name string, address netip.Addr, usual int) (net.List
 	return nil, fmt.Errorf("unable to listen for %s on %s: %w", name, address, failure)
 }
 
-// ErrTaken is returned when another lab or program uses the lab's addresses.
+// ErrTaken is returned if another lab or program uses the lab's addresses.
 var ErrTaken = errors.New("another lab or program uses them: stop it, or choose another network with --network")
 
-// claim keeps the network for this lab, as long as the listener is open: machines open their ports only when they boot.
-func (p patient) claim(address netip.Addr) (net.Listener, error) {
+// claim reserves the network for this lab while the listener is open: machines open their ports only when they boot.
+func (p listenRetry) claim(address netip.Addr) (net.Listener, error) {
 	ln, err := p.listen(address, talosPort)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the lab's addresses around %s are taken: %w", address, ErrTaken)
@@ -82,9 +82,9 @@ func (p patient) claim(address netip.Addr) (net.Listener, error) {
 	return ln, nil
 }
 
-// checkFree makes sure that the addresses of machines are free, before anything is started: a taken one would show only
-// when its machine boots.
-func (p patient) checkFree(machines netip.Prefix) error {
+// checkFree checks that the addresses of machines are free before anything starts: otherwise only the boot of a machine
+// would show that one is taken.
+func (p listenRetry) checkFree(machines netip.Prefix) error {
 	var taken []string
 
 	for address := machines.Addr().Next(); machines.Contains(address); address = address.Next() {

@@ -12,14 +12,14 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// registry gives machines installer images, as the Image Factory does: a fault over requests may keep them away.
+// registry serves installer images to machines, as the Image Factory does: a fault of requests may withhold them.
 type registry struct {
 	data    *datacentre.Datacentre
 	factory *factory.Factory
 }
 
-// Resolve implements machine.Resolver. The request that a fault may hit is the one by which a registry's client begins:
-// HEAD /v2/<kind>/<schematic>/manifests/<version>.
+// Resolve implements machine.Resolver. A fault applies to the first request of a registry's client: HEAD
+// /v2/<kind>/<schematic>/manifests/<version>.
 func (r registry) Resolve(installer string) (image.Image, error) {
 	host, repository, _ := strings.Cut(installer, "/")
 	name, version, _ := strings.Cut(repository, ":")

@@ -8,8 +8,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// GrantProgram makes the roles, the user and the separated token that the program works with, as docs/permissions.md
-// tells an administrator to.
+// GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes.
 func GrantProgram(data *datacentre.Datacentre, secret string) error {
 	data.Put(datacentre.Users, permissions.User, datacentre.Config{"comment": "talos-proxmox"})
 	data.Put(datacentre.Tokens, permissions.Token, datacentre.Config{"value": secret})
@@ -20,11 +19,11 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 
 	for _, role := range slices.Concat(permissions.Roles(), permissions.KubernetesRoles()) {
 		if err := data.PutRole(role.ID, role.PrivilegesOn(data.Release())...); err != nil {
-			return fmt.Errorf("unable to make the role %s: %w", role.ID, err)
+			return fmt.Errorf("unable to create the role %s: %w", role.ID, err)
 		}
 
 		if slices.ContainsFunc(permissions.KubernetesRoles(), func(k permissions.Role) bool { return k.ID == role.ID }) {
-			continue // the program gives it to others
+			continue // the program assigns it to accounts of its clusters
 		}
 
 		for _, path := range role.Paths() {

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestPermissionsDocument fails when docs/permissions.md is older than the table it is made from.
+// TestPermissionsDocument fails if docs/permissions.md is older than the table that it is rendered from.
 func TestPermissionsDocument(t *testing.T) {
 	t.Parallel()
 
@@ -24,7 +24,7 @@ func TestPermissionsDocument(t *testing.T) {
 	}, template.FuncMap{
 		"join":    strings.Join,
 		"escaped": func(text string) string { return strings.ReplaceAll(text, "|", `\|`) },
-		// A list leaves out what an account may not see.
+		// Lists omit what an account may not see.
 		"hidden": func(refusal string) bool { return strings.HasSuffix(refusal, "failed") },
 	})
 }

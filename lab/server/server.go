@@ -3,7 +3,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,30 +31,30 @@ const (
 	DefaultHosts   = 2
 )
 
-// Options say what a lab consists of.
+// Options are the parts of a lab.
 type Options struct {
-	// Dir is the lab's folder, made if it is missing, for its owner only.
+	// Dir is the lab's folder, created if it is missing, for its owner only.
 	Dir string
 	// Network is the first half of the lab's addresses, such as "127.20": hosts are <network>.0.11 and up, machines
 	// <network>.1.0/24.
 	Network string
-	// Hosts is the least number of Proxmox hosts: pve1, pve2, ….
+	// Hosts is the minimum number of Proxmox hosts: pve1, pve2, ….
 	Hosts int
-	// HostNames are hosts that there are as well. A host that the lab once had stays, with its address.
+	// HostNames are additional hosts. A host that the lab once had stays, with its address.
 	HostNames []string
-	// Datastores are storages that every host has; what is not there by itself is made of LVM thin.
+	// Datastores are storages of every host; those that a host does not have are created as LVM thin pools.
 	Datastores []string
-	// Speed is how many modelled seconds pass in a real one.
+	// Speed is the number of modelled seconds in a real one.
 	Speed float64
-	// Durations of the modelled work; the zero value is DefaultDurations.
+	// Durations are those of the modelled work; the zero value is DefaultDurations.
 	Durations datacentre.Durations
-	// Kubernetes is KubernetesModel or KubernetesReal; empty is what the lab had, and the model for a new one.
+	// Kubernetes is KubernetesModel or KubernetesReal; empty is the lab's former kind, and the model for a new lab.
 	Kubernetes string
-	// Labkube is the binary that real etcd and Kubernetes run from.
+	// Labkube is the binary for real etcd and Kubernetes.
 	Labkube string
-	// Storages are what a host has beside its own ones; nil = nothing.
+	// Storages are a host's storages beside its own ones; nil = none.
 	Storages func(host string) []datacentre.StorageOptions
-	// Release of Proxmox VE, as its API has it: datacentre.PVE8, or PVE9, the default.
+	// Release of Proxmox VE: datacentre.PVE8 or PVE9, the default.
 	Release int
 	Log     *slog.Logger
 }
@@ -65,7 +64,7 @@ type Server struct {
 	Data     *datacentre.Datacentre
 	Machines *machine.Machines
 	Factory  *factory.Factory
-	// Requests counts those to the Proxmox API, of all hosts.
+	// Requests counts the requests to the Proxmox API of all hosts.
 	Requests *proxmox.Stats
 
 	o       Options
@@ -123,7 +122,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Open starts a lab, or starts the one in Options.Dir again with everything it had. Close it.
+// Open starts a lab, or restarts the one in Options.Dir with its state. The caller closes it.
 func Open(o Options) (_ *Server, err error) {
 	o = o.withDefaults()
 	s := &Server{o: o, Requests: proxmox.NewStats()}
@@ -133,12 +132,12 @@ func Open(o Options) (_ *Server, err error) {
 	}
 
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
+		return nil, fmt.Errorf("unable to create the lab's folder: %w", err)
 	}
 
-	wait := patient{until: time.Now().Add(patience)}
+	retry := listenRetry{until: time.Now().Add(listenTimeout)}
 
-	claimed, err := wait.claim(nth(s.network.hosts, 1))
+	claimed, err := retry.claim(nth(s.network.hosts, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +150,7 @@ func Open(o Options) (_ *Server, err error) {
 		}
 	}()
 
-	if err := wait.checkFree(s.network.machines); err != nil {
+	if err := retry.checkFree(s.network.machines); err != nil {
 		return nil, err
 	}
 
@@ -195,7 +194,7 @@ func Open(o Options) (_ *Server, err error) {
 	s.Data.SetGuests(s.Machines)
 	s.closers = append(s.closers, s.Machines.Close)
 
-	// Only now may hosts come up that were rebooting: their VMs start.
+	// Hosts that were rebooting come up only now: their VMs start.
 	if err := s.Data.SetHostSystem(hostos.System{}); err != nil {
 		return nil, err
 	}
@@ -204,9 +203,9 @@ func Open(o Options) (_ *Server, err error) {
 }
 
 func (s *Server) openModel() error {
-	names := s.id.hosts(s.o)
-	if len(names) > mostHosts {
-		return fmt.Errorf("%d hosts: the lab has addresses for %d", len(names), mostHosts)
+	names := s.id.addHosts(s.o)
+	if len(names) > maxHosts {
+		return fmt.Errorf("%d hosts: the lab has addresses for %d", len(names), maxHosts)
 	}
 
 	hosts := hostOptions(s.network, names, s.o.Datastores)
@@ -242,7 +241,7 @@ func (s *Server) openModel() error {
 	s.closers = append(s.closers, data.Close)
 
 	data.Put(datacentre.Users, rootUser, datacentre.Config{"password": s.id.RootPassword})
-	data.Delete(datacentre.Tokens, rootUser+"!lab") // of labs made before the program had its own account
+	data.Delete(datacentre.Tokens, rootUser+"!lab") // of labs from before the program had its own account
 
 	return GrantProgram(data, s.id.TokenSecret)
 }
@@ -250,12 +249,12 @@ func (s *Server) openModel() error {
 // Last bytes of the hosts' addresses.
 const (
 	firstHost = 11
-	mostHosts = 254 - firstHost + 1
+	maxHosts  = 254 - firstHost + 1
 )
 
 const rootUser = "root@pam"
 
-// installHosts gives the hosts their disks, and boots those that never ran.
+// installHosts installs the hosts' disks.
 func (s *Server) installHosts() error {
 	if _, err := s.id.authority(); err != nil {
 		return err
@@ -266,7 +265,7 @@ func (s *Server) installHosts() error {
 			return err
 		}
 
-		if err := (hostos.System{}).Trust(host, s.id.CA); err != nil {
+		if err := (hostos.System{}).WriteCA(host, s.id.CA); err != nil {
 			return err
 		}
 	}
@@ -282,25 +281,21 @@ func (s *Server) openFactory() error {
 
 	s.Factory = f
 
-	ln, err := s.id.listen("factory", nth(s.network.hosts, 2), factoryPort)
-	if err != nil {
-		return err
-	}
-
-	server := &http.Server{Handler: f.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	s.serve(func() error { return server.Serve(ln) }, server.Close)
-
-	return nil
+	return s.serveHTTP("factory", nth(s.network.hosts, 2), factoryPort, f.Handler())
 }
 
-// openCharts serves the charts that were packed beside labkube, for clusters without the Internet.
+// openCharts serves the charts beside labkube, for clusters without Internet access.
 func (s *Server) openCharts(folder string) error {
-	ln, err := s.id.listen("charts", nth(s.network.hosts, 4), chartsPort)
+	return s.serveHTTP("charts", nth(s.network.hosts, 4), chartsPort, charts.Handler(folder))
+}
+
+func (s *Server) serveHTTP(name string, address netip.Addr, port int, handler http.Handler) error {
+	ln, err := s.id.listen(name, address, port)
 	if err != nil {
 		return err
 	}
 
-	server := &http.Server{Handler: charts.Handler(folder), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	s.serve(func() error { return server.Serve(ln) }, server.Close)
 
 	return nil
@@ -363,7 +358,7 @@ func (s *Server) serve(run, stop func() error) {
 	}()
 }
 
-// Close stops everything, in the reverse order of its start; the lab's folder keeps the world for the next Open.
+// Close stops everything, in the reverse order of its start; the lab's folder keeps the state for the next Open.
 func (s *Server) Close() error {
 	var errs []error
 
@@ -376,13 +371,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// fetch gets what a host downloads. The lab's hosts reach nothing but the lab's own Image Factory, which also answers
-// for the public one's name.
-func (s *Server) fetch(ctx context.Context, address string) ([]byte, error) {
-	return fetchFrom(ctx, netip.AddrPortFrom(nth(s.network.hosts, 2), uint16(s.id.Ports["factory"])), address)
-}
-
-// schematic tells machines what their image was made of.
+// schematic returns what a machine's image was made of.
 func (s *Server) schematic(id string) (machine.Schematic, bool) {
 	found, ok := s.Factory.Schematic(id)
 

@@ -1,5 +1,5 @@
 // Chart packs a Helm chart of Flux' operator for the lab, from the manifests in the operator's own module: the official
-// chart is in a registry that a lab without the Internet does not reach.
+// chart is in a registry, which a lab without Internet access does not reach.
 //
 //	chart <folder of the module> <version> <archive>
 package main
@@ -17,12 +17,12 @@ import (
 
 const (
 	name = "flux-operator"
-	// image is the one that the manifests leave open, repository where releases have it.
+	// image is the placeholder in the manifests, repository its value in releases.
 	image      = "image: flux-operator:latest"
 	repository = "image: ghcr.io/controlplaneio-fluxcd/flux-operator:"
 )
 
-// manifests are what `config/default` of the module consists of, but the namespace, which is the release's.
+// manifests are the parts of the module's `config/default`, without the namespace, which is the release's.
 var manifests = []string{"crd/bases/*.yaml", "default/rbac.yaml", "manager/account.yaml", "manager/deployment.yaml", "manager/service.yaml"}
 
 func main() {
@@ -45,7 +45,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// pack returns the archive, the same for the same module.
+// pack returns the archive, which is reproducible.
 func pack(module, version string) ([]byte, error) {
 	var packed bytes.Buffer
 
@@ -83,9 +83,9 @@ func pack(module, version string) ([]byte, error) {
 			}
 
 			text = bytes.ReplaceAll(text, []byte("{{"), []byte(`{{ "{{" }}`))
-			stated := strings.ReplaceAll(string(text), image, repository+"v"+version)
+			manifest := strings.ReplaceAll(string(text), image, repository+"v"+version)
 
-			if err := add(path.Join("templates", filepath.Base(file)), stated); err != nil {
+			if err := add(path.Join("templates", filepath.Base(file)), manifest); err != nil {
 				return nil, err
 			}
 		}

@@ -24,13 +24,13 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// apartVariable has a test's binary be the program, for a language host of the tests.
-const apartVariable = "LAB_PROGRAM_TALOSOPS"
+// programVariable makes a test binary run as the program, for a language host of the tests.
+const programVariable = "LAB_PROGRAM_TALOSOPS"
 
-// runAsProgram ends this process as the program would, where it was started as that.
+// runAsProgram runs the program if this process was started for it, and exits.
 func runAsProgram() {
-	path, asked := os.LookupEnv(apartVariable)
-	if !asked {
+	path, ok := os.LookupEnv(programVariable)
+	if !ok {
 		return
 	}
 
@@ -38,11 +38,11 @@ func runAsProgram() {
 	os.Exit(0)
 }
 
-// languagePlugin is the name by which engines find the language host of a program in Go.
+// languagePlugin is the name by which engines find the language host for Go.
 const languagePlugin = "pulumi-language-go"
 
-// runAsLanguageHost serves one that has no program to run, where the test's binary has its name: `pulumi import` loads
-// the language host of a project, and asks nothing of it.
+// runAsLanguageHost serves a language host without a program, if the test binary has its name: `pulumi import` loads
+// the language host of a project, and does not call it.
 func runAsLanguageHost() {
 	if filepath.Base(os.Args[0]) != languagePlugin {
 		return
@@ -63,8 +63,8 @@ func runAsLanguageHost() {
 	os.Exit(1)
 }
 
-// languageHostOnPath has the user's own commands find a language host.
-func (w *world) languageHostOnPath() {
+// putLanguageHostOnPath makes a language host available to the user's own commands.
+func (w *world) putLanguageHostOnPath() {
 	w.t.Helper()
 
 	program, err := os.Executable()
@@ -75,7 +75,7 @@ func (w *world) languageHostOnPath() {
 	w.path = folder + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
 
-// languageHost runs the program as a process of its own, as Pulumi's language host for Go does: it can be killed.
+// languageHost runs the program in its own process, as Pulumi's language host for Go does: it can be killed.
 type languageHost struct {
 	pulumirpc.UnimplementedLanguageRuntimeServer
 
@@ -87,8 +87,8 @@ type languageHost struct {
 	program *os.Process
 }
 
-// languageHost begins one for a world.
-func (w *world) languageHost() *languageHost {
+// newLanguageHost starts a language host for a world.
+func (w *world) newLanguageHost() *languageHost {
 	w.t.Helper()
 
 	connection, err := w.lab.Connection()
@@ -108,8 +108,8 @@ func (w *world) languageHost() *languageHost {
 	return h
 }
 
-// use has the runs of the world start their program as a process, until the returned function is called.
-func (h *languageHost) use() (unused func()) {
+// use makes the runs of the world start their program as a process, until the returned function is called.
+func (h *languageHost) use() (reset func()) {
 	h.w.t.Helper()
 
 	cli := h.w.options.CLI
@@ -148,7 +148,7 @@ func (h *languageHost) Run(ctx context.Context, in *pulumirpc.RunRequest) (*pulu
 
 	cmd := exec.CommandContext(ctx, self) //nolint:gosec // this test
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(h.w.dir, "work"), h.w, h.w
-	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+h.ca, apartVariable+"="+h.w.options.TalosOps,
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+h.ca, programVariable+"="+h.w.options.TalosOps,
 		pulumi.EnvMonitor+"="+in.GetMonitorAddress(), pulumi.EnvEngine+"="+in.GetArgs()[0],
 		pulumi.EnvOrganization+"="+in.GetOrganization(), pulumi.EnvProject+"="+in.GetProject(),
 		pulumi.EnvStack+"="+in.GetStack(), pulumi.EnvConfig+"="+string(config),
@@ -177,7 +177,7 @@ func (h *languageHost) Run(ctx context.Context, in *pulumirpc.RunRequest) (*pulu
 	return &pulumirpc.RunResponse{}, nil
 }
 
-// kill ends the program without a chance to clean up; false where it does not run.
+// kill kills the program; false if it does not run.
 func (h *languageHost) kill() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

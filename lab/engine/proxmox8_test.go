@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// TestProxmox8 brings a cluster up with the role of Proxmox VE 8, and says what is missing of it.
+// TestProxmox8 brings a cluster up with the role of Proxmox VE 8, and checks the error if privileges are missing.
 func TestProxmox8(t *testing.T) {
 	t.Parallel()
 
@@ -22,7 +22,7 @@ func TestProxmox8(t *testing.T) {
 		t, w.lab.Data.PutRole(role.ID, role.Privileges()...), "invalid privilege 'VM.GuestAgent.Audit'",
 	)
 
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	w.up(s.yaml(t))
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
@@ -31,5 +31,5 @@ func TestProxmox8(t *testing.T) {
 
 	_, err := w.preview(s.yaml(t))
 	require.Error(t, err)
-	assert.Contains(t, w.said(), "VM.Monitor, VM.PowerMgmt on /vms/2000")
+	assert.Contains(t, w.output(), "VM.Monitor, VM.PowerMgmt on /vms/2000")
 }

@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/internal/talosopsexec"
 )
 
-// TestTalosopsOfTheSources: a run without TALOSOPS builds talosops, which is a module of its own, and calls it by what
-// the states of stacks have as their commands.
-func TestTalosopsOfTheSources(t *testing.T) {
+// TestTalosopsFromSource runs the command that the states of stacks have: without TALOSOPS it builds talosops, which is
+// a module of its own.
+func TestTalosopsFromSource(t *testing.T) {
 	t.Parallel()
 
 	command := exec.CommandContext(t.Context(), "sh", "-c", talosopsexec.FromSources+"versions")

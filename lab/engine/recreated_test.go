@@ -12,30 +12,28 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestMachinesThatAreNotWhatTheyWere deletes machines manually, and rolls one back: what comes back gets its
-// configuration again, and the cluster is judged by it.
-func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
+// TestRecreatedMachines deletes machines manually, and rolls one back: a recreated machine gets its configuration
+// again, and the health gate checks it.
+func TestRecreatedMachines(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s := w.stack(3, 1)
 	w.up(s.yaml(t))
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 
 	for _, name := range []string{"one-cp-2", "one-general-1"} {
-		vm, _ := w.lab.Data.VM(w.machines()[name])
-		w.remove(vm.Host, vm.ID)
+		w.removeVM(w.vm(name).ID)
 	}
 
 	done := w.up(s.yaml(t), optup.Refresh())
-	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-1-vm"}, vms(done.named("create")))
+	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-1-vm"}, vms(done.withOp("create")))
 	assert.Equal(
 		t,
 		[]string{
@@ -47,12 +45,14 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	w.requireMembers(3)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 
-	// A roll back to a snapshot, like a restored backup, gives the machine a new generation; a preview shows what follows.
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
-	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
+	// A rollback to a snapshot, like a restored backup, gives the machine a new generation; a preview shows what follows.
+	worker := w.vm("one-general-1")
+	w.stopVM(worker.ID)
 	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"vmgenid": "1"}))
-	w.do(w.lab.Data.Start(labRoot, worker.Host, worker.ID))
-	require.Eventually(t, func() bool { return w.stage("one-general-1") == "running" }, within, 100*time.Millisecond)
+	w.startVM(worker.ID)
+	require.Eventually(t, func() bool {
+		return w.machineStatus("one-general-1").Stage == "running"
+	}, within, 100*time.Millisecond)
 
 	again := []string{"Command one-healthy", "ConfigurationApply one-general-1-configuration"}
 	_, err = w.preview(s.yaml(t), optpreview.ExpectNoChanges())
@@ -60,11 +60,11 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 
 	done = w.up(s.yaml(t))
 	assert.Equal(t, again, replaced(done))
-	assert.Empty(t, vms(done.named("update")))
+	assert.Empty(t, vms(done.withOp("update")))
 
-	// A machine that was moved is the same machine.
+	// A migrated machine is the same machine.
 	target := map[string]string{"pve1": "pve2", "pve2": "pve1"}[worker.Host]
-	w.do(
+	w.requireTask(
 		w.lab.Data.Migrate(
 			labRoot, worker.Host, worker.ID, datacentre.Config{"target": target, "online": "1", "with-local-disks": "1"},
 		),
@@ -73,28 +73,27 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	w.requireRunning(4)
 }
 
-// TestAClusterThatLostItsControlPlanes starts again only where the stack file says so, and once for each time that it
-// says so: nothing of it is left but the workers, whose kubelets register their nodes when they start.
-func TestAClusterThatLostItsControlPlanes(t *testing.T) {
+// TestLostControlPlanes: a cluster without control planes is bootstrapped again only if the stack file says so, and
+// once for each value. Only the workers are left, whose kubelets register their nodes when they start.
+func TestLostControlPlanes(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	w.up(s.yaml(t))
 
 	lose := func() {
-		vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
-		w.remove(vm.Host, vm.ID)
+		w.removeVM(w.vm("one-cp-1").ID)
 	}
 	refused := func(why string) {
-		said := w.since(func() {
+		output := w.outputOf(func() {
 			_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 			require.Error(t, err)
 		})
-		assert.Contains(t, said, "none of its control planes (one-cp-1) has etcd data")
-		assert.Contains(t, said, why)
+		assert.Contains(t, output, "none of its control planes (one-cp-1) has etcd data")
+		assert.Contains(t, output, why)
 		w.requireMembers(0)
 	}
 
@@ -103,15 +102,15 @@ func TestAClusterThatLostItsControlPlanes(t *testing.T) {
 	refused("such as the day: set one")
 
 	s.Clusters[0].BootstrapEmpty = "first"
-	// The gate passes where the worker has restarted by itself, as it does without a CNI after a while.
+	// The gate passes if the worker has restarted by itself, as it does after a while without a CNI.
 	if _, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh()); err != nil {
-		assert.Contains(t, w.said(), "one-general-1: node: is not registered")
+		assert.Contains(t, w.output(), "one-general-1: node: is not registered")
 	}
 
 	w.requireMembers(1)
 
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
-	w.do(w.lab.Data.Reset(labRoot, worker.Host, worker.ID))
+	worker := w.vm("one-general-1")
+	w.requireTask(w.lab.Data.Reset(labRoot, worker.Host, worker.ID))
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
@@ -120,83 +119,81 @@ func TestAClusterThatLostItsControlPlanes(t *testing.T) {
 	refused(`"first" was used for that already: set another one`)
 }
 
-// replaced are the resources that a run replaced: the last that is heard of one is that its former self is deleted.
-func replaced(done steps) []string { return done.named("delete-replaced") }
+// replaced returns the resources that a run replaced: the last event about one is the deletion of the former one.
+func replaced(done steps) []string { return done.withOp("delete-replaced") }
 
-// TestAnUpAfterOneThatFailed never says that all is done while it is not: the state has what was asked for. What a user
-// of the lab calls reads the machines by itself.
-func TestAnUpAfterOneThatFailed(t *testing.T) {
+// TestUpAfterAFailedUp: the next up does not succeed while the change is missing: the state has the requested values.
+// The lab's Resume refreshes by itself.
+func TestUpAfterAFailedUp(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	s.Clusters[0].WorkerMemory = 2048
 	w.up(s.yaml(t))
 
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	worker := w.vm("one-general-1")
 	s.Clusters[0].WorkerMemory = 3072
-	clear := fault(
-		func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} },
-	)(w, &s, newestWorker(w, s))
+	unlock := w.addFault(datacentre.Fault{Lock: "backup", VMID: worker.ID})
 
 	e := w.engine(s.yaml(t))
 	defer e.Close()
 
 	require.Error(t, e.Resume(t.Context()))
-	clear()
+	unlock()
 
-	said := w.fails(s.yaml(t))
-	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB.")
-	assert.Contains(t, said, "`pulumi up --refresh` fixes it")
+	output := w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB.")
+	assert.Contains(t, output, "`pulumi up --refresh` fixes it")
 
-	require.NoError(t, e.Resume(t.Context()), w.said())
+	require.NoError(t, e.Resume(t.Context()), w.output())
 
 	worker, _ = w.lab.Data.VM(worker.ID)
 	assert.Equal(t, "3072", worker.Config["memory"])
-	assert.Contains(t, w.said(), "The last up failed")
+	assert.Contains(t, w.output(), "The last up failed")
 
-	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
+	w.stopVM(worker.ID)
 
 	_, err := w.preview(s.yaml(t))
 	require.NoError(t, err)
-	assert.Contains(t, w.said(), "is stopped: `pulumi up --refresh` starts it")
-	assert.Contains(t, w.fails(s.yaml(t)), "is not as planned: it is stopped.")
+	assert.Contains(t, w.output(), "is stopped: `pulumi up --refresh` starts it")
+	assert.Contains(t, w.failedUp(s.yaml(t)), "is not as planned: it is stopped.")
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 }
 
-// TestAChangeWhoseRestartFailed is made by the next run, although the configuration has the change already, so that a
-// refresh finds nothing to do.
+// TestAChangeWhoseRestartFailed: the next run restarts the machine, although its configuration already has the change,
+// so that a refresh finds no difference.
 func TestAChangeWhoseRestartFailed(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	s := w.stack(1, 2)
 	s.Clusters[0].WorkerMemory = 2048
 	w.up(s.yaml(t))
 
-	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	worker := w.vm("one-general-1")
 	s.Clusters[0].WorkerMemory = 3072
-	clear := fault(always(datacentre.Fault{
+	removeFault := w.addFault(datacentre.Fault{
 		Path: "/qemu/3000/status/reboot$", Method: "POST", Status: 500, Message: "VM is paused - cannot shutdown",
-	}))(w, &s, newestWorker(w, s))
+	})
 
-	said := w.fails(s.yaml(t))
-	assert.Contains(t, said, "VM is paused - cannot shutdown")
-	assert.Contains(t, said, "What to do: VM 3000 is paused: `qm status 3000 --verbose` on "+worker.Host)
+	output := w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "VM is paused - cannot shutdown")
+	assert.Contains(t, output, "What to do: VM 3000 is paused: `qm status 3000 --verbose` on "+worker.Host)
 
 	_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 	require.Error(t, err)
-	assert.Contains(t, w.said(), "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB. "+
+	assert.Contains(t, w.output(), "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB. "+
 		"Its configuration has it, and its restart failed: Proxmox answers 500 VM is paused - cannot shutdown")
-	clear()
+	removeFault()
 
 	const restarts = "one-general-1 (VM 3000 on host %s) is restarted for what an earlier update left: memory 2048 → 3072 MiB"
 
 	_, err = w.preview(s.yaml(t))
 	require.NoError(t, err)
-	assert.Contains(t, w.said(), fmt.Sprintf(restarts, worker.Host))
+	assert.Contains(t, w.output(), fmt.Sprintf(restarts, worker.Host))
 
 	before := w.tasksOf(worker.ID)
 
@@ -206,15 +203,15 @@ func TestAChangeWhoseRestartFailed(t *testing.T) {
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 }
 
-// TestAReplacedMachineIsClonedOnItsHost: a running machine never follows its template, for which changes of clone are
-// ignored; the engine takes the program's inputs for a replacement nevertheless, and so does one that is asked for.
+// TestAReplacedMachineIsClonedOnItsHost: a running machine ignores changes of clone, since it never follows its
+// template; the engine nevertheless uses the program's inputs for a replacement, also for a requested one.
 func TestAReplacedMachineIsClonedOnItsHost(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 	on := func(host string, vmid int) string {
-		s.Clusters[0].Pins = fmt.Sprintf(`nodes: {"1": {host: %s, vmid: %d}}`, host, vmid)
+		s.Clusters[0].WorkerYAML = fmt.Sprintf(`nodes: {"1": {host: %s, vmid: %d}}`, host, vmid)
 
 		return s.yaml(t)
 	}
@@ -240,7 +237,7 @@ func TestAReplacedMachineIsClonedOnItsHost(t *testing.T) {
 	clonedOn("pve2", 3050)
 
 	file := on("pve1", 3050)
-	done = w.up(file, optup.Replace([]string{w.urn(file, "one-general-1-vm")}))
+	done = w.up(file, optup.Replace([]string{w.urnOf(file, "one-general-1-vm")}))
 	assert.Equal(t, "create-replacement", done["VirtualMachine one-general-1-vm"])
 	clonedOn("pve1", 3050)
 }

@@ -17,19 +17,18 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// refusedPreview previews what must not be gone into, and returns what was said of it.
-func (w *world) refusedPreview(stack string) string {
+// failedPreview runs a preview that has to fail, and returns its output.
+func (w *world) failedPreview(stack string) string {
 	w.t.Helper()
 
-	before := len(w.said())
-	_, err := w.preview(stack)
-	require.Error(w.t, err, w.said()[before:])
-
-	return w.said()[before:]
+	return w.outputOf(func() {
+		_, err := w.preview(stack)
+		require.Error(w.t, err)
+	})
 }
 
-// lackOf takes privileges from the program's role.
-func (w *world) lackOf(privileges ...string) {
+// removePrivileges removes privileges from the program's role.
+func (w *world) removePrivileges(privileges ...string) {
 	w.t.Helper()
 
 	role := permissions.Roles()[0]
@@ -45,14 +44,14 @@ func (w *world) lackOf(privileges ...string) {
 	require.NoError(w.t, w.lab.Data.PutRole(role.ID, rest...))
 }
 
-// TestAPreviewSaysAllThatAnUpWouldFailOn has one data centre with many things wrong, each of which an up met in its
-// middle: in Proxmox's words, one after the other.
-func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
+// TestPreviewReportsAllProblems has a data centre with many problems. Without the preview's checks, an up would meet
+// them one after the other, in Proxmox's words.
+func TestPreviewReportsAllProblems(t *testing.T) {
 	t.Parallel()
 
-	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3, Storages: oddStorages})
-	s := stack{Network: w.network, Version: "v1.14.99", Clusters: []cluster{one(1, 3)}}
-	s.Clusters[0].Pins = `datastore: retired
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3, Storages: specialStorages})
+	s := stack{Network: w.network, Version: "v1.14.99", Clusters: []cluster{clusterOne(1, 3)}}
+	s.Clusters[0].WorkerYAML = `datastore: retired
           resourcePool: nowhere
           startupOrder: 3
           extraDisks: [{sizeGiB: 1, datastore: nothing}, {sizeGiB: 1, datastore: local}]
@@ -65,12 +64,12 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	for i, config := range []datacentre.Config{
 		{"name": "database"}, {"name": "prod-general-1", "description": others}, {"name": nodes[2].Name, "description": ours},
 	} {
-		w.do(w.lab.Data.CreateVM(labRoot, "pve1", nodes[i].VMID, config))
+		w.requireTask(w.lab.Data.CreateVM(labRoot, "pve1", nodes[i].VMID, config))
 	}
 
-	w.do(w.lab.Data.CreateVM(labRoot, "pve2", 901, datacentre.Config{"name": "router"}))
-	w.do(w.lab.Data.CreateVM(labRoot, "pve2", 123, datacentre.Config{"name": nodes[3].Name}))
-	w.lackOf("VM.Clone", "Sys.AccessNetwork")
+	w.requireTask(w.lab.Data.CreateVM(labRoot, "pve2", 901, datacentre.Config{"name": "router"}))
+	w.requireTask(w.lab.Data.CreateVM(labRoot, "pve2", 123, datacentre.Config{"name": nodes[3].Name}))
+	w.removePrivileges("VM.Clone", "Sys.AccessNetwork")
 	require.NoError(
 		t,
 		w.lab.Data.DeleteACL(
@@ -79,11 +78,10 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	)
 
 	for _, f := range []datacentre.Fault{{Offline: true, Host: "pve2"}, {Full: "local", Host: "pve1"}} {
-		_, err := w.lab.Data.AddFault(f)
-		require.NoError(t, err)
+		w.addFault(f)
 	}
 
-	said := w.refusedPreview(s.yaml(t))
+	output := w.failedPreview(s.yaml(t))
 	for _, want := range []string{
 		"Proxmox or the Image Factory does not have what is planned, nothing was changed:",
 		`templates.talos.version: "v1.14.99" is not a release that the Image Factory at http://`,
@@ -112,29 +110,28 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
 		"which resource pools there are cannot be asked for, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
 	} {
-		assert.Contains(t, said, want)
+		assert.Contains(t, output, want)
 	}
 
 	assert.NotContains(t, w.state(s.yaml(t)), "VirtualMachine", "nothing was registered")
 
-	// What Proxmox has meanwhile, a preview goes into.
-	w.lackOf()
+	// Once the problems are fixed, a preview passes.
+	w.removePrivileges()
 	require.NoError(t, w.lab.Data.ClearFaults())
 
 	for _, vmid := range []int{nodes[0].VMID, nodes[1].VMID, nodes[2].VMID, 901, 123} {
 		vm, _ := w.lab.Data.VM(vmid)
-		w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, nil))
+		w.requireTask(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, nil))
 	}
 
-	s.Version, s.Clusters[0].Pins = "", ""
-	before := len(w.said())
-	_, err := w.preview(s.yaml(t))
-	require.NoError(t, err, w.said()[before:])
-	assert.NotContains(t, w.said()[before:], "not compared with the plan")
+	s.Version, s.Clusters[0].WorkerYAML = "", ""
+	output = w.previewOutput(s.yaml(t))
+	assert.NotContains(t, output, "not compared with the plan")
 }
 
-// TestAPreviewOfWhatRunsAsksLittle counts the questions of a stack that is up, and has it warn of a host that is away.
-func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
+// TestPreviewMakesFewRequests counts the requests of a preview of a running stack, and checks its warning about an
+// offline host.
+func TestPreviewMakesFewRequests(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 1, 2)
@@ -142,7 +139,7 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 	w.lab.Requests.Reset()
 
 	_, err := w.preview(s.yaml(t))
-	require.NoError(t, err, w.said())
+	require.NoError(t, err, w.output())
 
 	routes := w.lab.Requests.Routes()
 	for route, want := range map[string]int{
@@ -157,65 +154,60 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 		assert.Equal(t, want, routes[route], route)
 	}
 
-	_, err = w.lab.Data.AddFault(datacentre.Fault{NoQuorum: true})
-	require.NoError(t, err)
+	w.addFault(datacentre.Fault{NoQuorum: true})
 
-	before := len(w.said())
-	_, err = w.preview(s.yaml(t))
-	require.NoError(t, err, w.said()[before:])
+	output := w.previewOutput(s.yaml(t))
 	assert.Contains(
-		t, w.said()[before:], `hosts[1].name: "pve2" is offline: what is on it can neither be read nor changed`,
+		t, output, `hosts[1].name: "pve2" is offline: what is on it can neither be read nor changed`,
 	)
 	assert.Contains(
-		t, w.said()[before:], "1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum",
+		t, output, "1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum",
 	)
 
-	// An up asks nothing of this.
+	// An up makes none of these requests.
 	require.NoError(t, w.lab.Data.ClearFaults())
 	w.lab.Requests.Reset()
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Zero(t, w.lab.Requests.Routes()["GET /access/permissions"])
 }
 
-// TestAPreviewWithoutAnAnswer has a token that Proxmox does not know, and then no one who answers at all.
-func TestAPreviewWithoutAnAnswer(t *testing.T) {
+// TestPreviewWithoutProxmox has a token that Proxmox refuses, and then a Proxmox that does not answer.
+func TestPreviewWithoutProxmox(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 
 	w.configure = func(c *engine.Config) {
 		c.Secrets["proxmoxve:apiToken"] = "pulumi@pve!old=947e717a-ab18-4ee2-8123-6adba4f62f9a"
 	}
-	said := w.refusedPreview(s.yaml(t))
-	assert.Contains(t, said, "proxmoxve:apiToken: is refused (Proxmox answers 401 Authentication failed!): compare its id, its secret and its expiry")
+	output := w.failedPreview(s.yaml(t))
+	assert.Contains(t, output, "proxmoxve:apiToken: is refused (Proxmox answers 401 Authentication failed!): compare its id, its secret and its expiry")
 
 	endpoint := fmt.Sprintf("https://%s.0.99:8006/", w.network)
 	w.configure = func(c *engine.Config) {
 		c.Values["proxmoxve:endpoint"] = endpoint
 		c.Values["talos:imageFactoryUrl"] = fmt.Sprintf("http://%s.0.99:1", w.network)
 	}
-	before := len(w.said())
-	_, err := w.preview(s.yaml(t))
-	require.NoError(t, err, w.said()[before:])
+	output = w.previewOutput(s.yaml(t))
 	assert.Contains(
-		t, w.said()[before:],
+		t, output,
 		"Proxmox at "+endpoint+
 			" does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: ",
 	)
 	assert.Contains(
-		t, w.said()[before:], "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has cannot be asked for",
+		t, output, "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has cannot be asked for",
 	)
-	assert.LessOrEqual(t, strings.Count(w.said()[before:], "does not answer, so that"), 2, "as it happens, and at the end")
+	assert.LessOrEqual(t, strings.Count(output, "does not answer, so that"), 2, "when it happens, and at the end")
 }
 
-// check is what `talos-proxmox check` says of a stack file, and its error.
-func (w *world) check(file string) (string, error) {
+// runCheck returns the output of `talos-proxmox check` on a stack file, and its error.
+func (w *world) runCheck(file string) (string, error) {
 	w.t.Helper()
 
 	w.engine(file).Close() // writes the files that the command reads
 
-	text, failed, status := w.program("check", w.options.Stack)
+	text, failed, status := w.commandOutput("check", w.options.Stack)
 	if status != 0 {
 		return text, errors.New(failed)
 	}
@@ -223,22 +215,21 @@ func (w *world) check(file string) (string, error) {
 	return text, nil
 }
 
-// TestCheckReadsAndChangesNothing has the report that `talos-proxmox check` prints, while someone else holds the
-// stack's lock.
+// TestCheckReadsAndChangesNothing checks the report of `talos-proxmox check`, and that it changes nothing.
 func TestCheckReadsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s := w.stack(1, 1)
 
-	text, err := w.check(s.yaml(t))
+	text, err := w.runCheck(s.yaml(t))
 	require.NoError(t, err)
 	assert.Contains(t, text, "storage local-lvm: 900.0 GiB free, at most 60.0 GiB for what is new")
 
 	w.up(s.yaml(t))
 
 	before := w.state(s.yaml(t))
-	text, err = w.check(s.yaml(t))
+	text, err = w.runCheck(s.yaml(t))
 	require.NoError(t, err)
 
 	for _, want := range []string{
@@ -252,16 +243,16 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	assert.NotContains(t, text, "Image Factory", "nothing is to be downloaded")
 	assert.NotContains(t, text, "PROBLEM")
 
-	s.Clusters[0].Pins = "datastore: nowhere"
-	text, err = w.check(s.yaml(t))
+	s.Clusters[0].WorkerYAML = "datastore: nowhere"
+	text, err = w.runCheck(s.yaml(t))
 	require.ErrorContains(t, err, "not everything is as the stack needs it")
 	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is not a storage of pve`)
 	assert.Regexp(t, `\n\d+ checks: \d problems?, 0 warnings\. Previews refuse the stack\.\n$`, text)
 
 	s.Clusters[0].WorkerMemory = 1
-	_, err = w.check(s.yaml(t))
+	_, err = w.runCheck(s.yaml(t))
 	require.ErrorContains(t, err, `the configuration of stack "lab" has problems:`)
 
-	s.Clusters[0].Pins, s.Clusters[0].WorkerMemory = "", 0
+	s.Clusters[0].WorkerYAML, s.Clusters[0].WorkerMemory = "", 0
 	assert.Equal(t, before, w.state(s.yaml(t)))
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOnePlanIsShown writes what the CLI says byte by byte, as pipes may.
-func TestOnePlanIsShown(t *testing.T) {
+// TestUpdateOutput writes the CLI's output byte by byte, as pipes may.
+func TestUpdateOutput(t *testing.T) {
 	t.Parallel()
 
 	const preview, update = "Previewing update (lab):\n + vm create\nResources:\n    + 1 to create\n\n", "Updating (lab):\n + vm created\n"
 
 	for name, test := range map[string]struct {
-		held bool
-		said string
-		want string
+		held   bool
+		output string
+		want   string
 	}{
 		"an update after its preview": {true, preview + update, update},
 		"a plan that is refused":      {true, preview + "error: preview failed\n", preview + "error: preview failed\n"},
@@ -31,10 +31,10 @@ func TestOnePlanIsShown(t *testing.T) {
 
 			var shown bytes.Buffer
 
-			w := &onePlan{to: &shown, held: test.held}
-			_, err := io.Copy(w, iotest.OneByteReader(bytes.NewBufferString(test.said)))
+			w := &updateOutput{to: &shown, holding: test.held}
+			_, err := io.Copy(w, iotest.OneByteReader(bytes.NewBufferString(test.output)))
 			require.NoError(t, err)
-			w.close()
+			w.flush()
 			assert.Equal(t, test.want, shown.String())
 		})
 	}

@@ -1,13 +1,11 @@
 package engine_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,8 +17,8 @@ import (
 // pluginName is the program that serves the components.
 const pluginName = "pulumi-resource-talos-proxmox"
 
-// remote is a component of a generated SDK, which knows nothing of this project but its schema.
-type remote struct {
+// remoteComponent is a component of a generated SDK, which knows only the project's schema.
+type remoteComponent struct {
 	pulumi.ResourceState
 
 	VMID        pulumi.IntOutput       `pulumi:"vmid"`
@@ -30,20 +28,20 @@ type remote struct {
 	Endpoint    pulumi.StringOutput    `pulumi:"endpoint"`
 }
 
-func newRemote(ctx *pulumi.Context, token, name string, inputs pulumi.Map) (*remote, error) {
-	made := &remote{}
+func newRemoteComponent(ctx *pulumi.Context, token, name string, inputs pulumi.Map) (*remoteComponent, error) {
+	component := &remoteComponent{}
 
-	return made, ctx.RegisterRemoteComponentResource(token, name, inputs, made, pulumi.Version(plugin.Version))
+	return component, ctx.RegisterRemoteComponentResource(token, name, inputs, component, pulumi.Version(plugin.Version))
 }
 
-// foreignProgram is a program that has the components from the plugin: a control plane and a worker.
+// foreignProgram uses the components from the plugin: a control plane and a worker.
 func foreignProgram(network string, host server.HostConnection, key string) pulumi.RunFunc {
 	talos := pulumi.Map{
 		"version": pulumi.String("v1.14.4"), "extensions": pulumi.StringArray{pulumi.String("qemu-guest-agent")},
 	}
 
 	return func(ctx *pulumi.Context) error {
-		image, err := newRemote(ctx, "talos-proxmox:image:TalosImage", "talos", pulumi.Map{
+		image, err := newRemoteComponent(ctx, "talos-proxmox:image:TalosImage", "talos", pulumi.Map{
 			"talos":  talos,
 			"stores": pulumi.Array{pulumi.Map{"node": pulumi.String(host.Name), "datastore": pulumi.String("local")}},
 		})
@@ -51,7 +49,7 @@ func foreignProgram(network string, host server.HostConnection, key string) pulu
 			return err
 		}
 
-		template, err := newRemote(ctx, "talos-proxmox:template:GoldenTemplate", "talos-pve1", pulumi.Map{
+		template, err := newRemoteComponent(ctx, "talos-proxmox:template:GoldenTemplate", "talos-pve1", pulumi.Map{
 			"node": pulumi.String(host.Name), "vmid": pulumi.Int(901), "talos": talos,
 			"image": image.VolumeIDs.MapIndex(pulumi.String(host.Name + "/local")),
 			"shell": pulumi.Map{
@@ -72,7 +70,7 @@ func foreignProgram(network string, host server.HostConnection, key string) pulu
 			}
 		}
 
-		cluster, err := newRemote(ctx, "talos-proxmox:cluster:TalosCluster", "one", pulumi.Map{
+		cluster, err := newRemoteComponent(ctx, "talos-proxmox:cluster:TalosCluster", "one", pulumi.Map{
 			"network": pulumi.Map{
 				"cidr": pulumi.String(network + ".1.0/24"), "gateway": pulumi.String(network + ".1.1"),
 				"dns": pulumi.StringArray{pulumi.String(network + ".1.1")},
@@ -94,47 +92,40 @@ func foreignProgram(network string, host server.HostConnection, key string) pulu
 	}
 }
 
-// TestServedComponents has a program of another language make a cluster: nothing of it comes from this project but the
-// plugin, which the engine starts.
+// TestServedComponents creates a cluster as a program in another language does: it uses only the plugin, which the
+// engine starts.
 func TestServedComponents(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.installServed()
+	w.installPlugin()
 
 	connection, err := w.lab.Connection()
 	require.NoError(t, err)
 
 	w.options.Program = foreignProgram(w.network, connection.Hosts[0], connection.PrivateKey)
 
-	const none = "config: {}\n"
-
-	done := w.up(none)
-	assert.Contains(t, done.named("create"), "TalosCluster one")
+	done := w.up(programStack)
+	assert.Contains(t, done.withOp("create"), "TalosCluster one")
 	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-worker-1": 3000}, w.machines())
 	w.requireRunning(2)
 	assert.Empty(t, w.outputs()["differences"].Value)
 	assert.Contains(t, w.outputs()["kubeconfig"].Value, "client-key-data")
 	assert.True(t, w.outputs()["kubeconfig"].Secret)
 
-	assert.Contains(t, w.dependenciesOf(none, "one-worker-1-vm"), "talos-pve1", "clones go before their template")
+	assert.Contains(t, w.dependenciesOf(programStack, "one-worker-1-vm"), "talos-pve1", "clones are deleted before their template")
 
-	assert.Empty(t, w.up(none, optup.ExpectNoChanges()))
+	assert.Empty(t, w.up(programStack, optup.ExpectNoChanges()))
 
-	w.destroy(none)
+	w.destroy(programStack)
 	w.requireEmpty()
 }
 
-// dependenciesOf are the names of the resources that a resource of the state depends on.
+// dependenciesOf returns the names of a resource's dependencies in the state.
 func (w *world) dependenciesOf(stack, name string) (names []string) {
 	w.t.Helper()
 
-	var document struct {
-		Deployment apitype.DeploymentV3 `json:"deployment"`
-	}
-	require.NoError(w.t, json.Unmarshal([]byte(w.state(stack)), &document))
-
-	for _, r := range document.Deployment.Resources {
+	for _, r := range w.deployment(stack).Resources {
 		if r.URN.Name() == name {
 			for _, dependency := range r.Dependencies {
 				names = append(names, dependency.Name())
@@ -145,13 +136,13 @@ func (w *world) dependenciesOf(stack, name string) (names []string) {
 	return names
 }
 
-// installServed installs the plugin where engines find it.
-func (w *world) installServed() {
+// installPlugin installs the plugin where engines find it.
+func (w *world) installPlugin() {
 	w.t.Helper()
 
-	require.FileExists(w.t, built(pluginName), "`make test` builds it")
+	require.FileExists(w.t, toolPath(pluginName), "`make test` builds it")
 
 	folder := filepath.Join(w.dir, "pulumi", "plugins", "resource-"+plugin.Name+"-v"+plugin.Version)
 	require.NoError(w.t, os.MkdirAll(folder, 0o700))
-	require.NoError(w.t, os.Symlink(built(pluginName), filepath.Join(folder, pluginName)))
+	require.NoError(w.t, os.Symlink(toolPath(pluginName), filepath.Join(folder, pluginName)))
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// taintsOf are a node's taints but those of its condition, as kubectl writes them.
+// taintsOf returns a node's taints except those of its condition, as kubectl writes them.
 func taintsOf(t *testing.T, client kubernetes.Interface, node string) []string {
 	t.Helper()
 
@@ -30,7 +30,7 @@ func taintsOf(t *testing.T, client kubernetes.Interface, node string) []string {
 	return taints
 }
 
-// labelsOf are a node's labels but those of Kubernetes and Talos.
+// labelsOf returns a node's labels except those of Kubernetes and Talos.
 func labelsOf(t *testing.T, client kubernetes.Interface, node string) map[string]string {
 	t.Helper()
 
@@ -49,12 +49,12 @@ func labelsOf(t *testing.T, client kubernetes.Interface, node string) map[string
 }
 
 // TestLabelsAndTaints: a GPU worker has its labels and taint from the start, and follows the stack file while it runs;
-// what others set stays.
+// other labels and taints stay.
 func TestLabelsAndTaints(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.gateWithin("60s")
+	w.setGateTimeout("60s")
 
 	s := gpuStack{
 		Network:      w.network,
@@ -62,10 +62,10 @@ func TestLabelsAndTaints(t *testing.T) {
 		ControlPlane: ", hosts: [pve2], taints: [\"etcd=only:NoSchedule\"], labels: {node-role.kubernetes.io/etcd: \"\"}",
 	}
 	w.up(s.yaml(t))
-	client := kubernetesOf(t, w.outputs())
+	client := w.kubeClient()
 	gpu := map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/device-plugin.config": "exclusive"}
 
-	assert.NotContains(t, w.said(), " set", "they registered with them")
+	assert.NotContains(t, w.output(), " set", "they registered with them")
 	assert.Equal(t, []string{"nvidia.com/gpu=present:NoSchedule"}, taintsOf(t, client, "one-gpu-1"))
 	assert.Equal(t, gpu, labelsOf(t, client, "one-gpu-1"))
 	assert.Equal(t, []string{"etcd=only:NoSchedule"}, taintsOf(t, client, "one-cp-1"))
@@ -74,7 +74,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, controlPlane.Labels, "node-role.kubernetes.io/etcd")
 
-	// Others put their marks on the node, and it is one that has come without its taint.
+	// Others label and taint the node, and its own taint and records are missing.
 	_, err = client.CoreV1().Nodes().Patch(t.Context(), "one-gpu-1", types.MergePatchType, []byte(`{
 		"metadata": {"labels": {"theirs": "1", "tier": "0"}, "annotations": {"talos-proxmox/labels": null, "talos-proxmox/taints": null}},
 		"spec": {"taints": [{"key": "theirs", "effect": "NoSchedule"}]}}`), metav1.PatchOptions{})
@@ -84,10 +84,10 @@ func TestLabelsAndTaints(t *testing.T) {
 	done := w.up(s.yaml(t))
 	assert.Equal(
 		t, []string{"Command one-healthy", "Command one-marked", "ConfigurationApply one-gpu-1-configuration"},
-		done.named("update"),
+		done.withOp("update"),
 	)
-	assert.Empty(t, vms(append(done.named("create"), done.named("replace")...)))
-	assert.Contains(t, w.said(), "one-gpu-1: labels and taints: 1 label set, 2 taints set")
+	assert.Empty(t, vms(append(done.withOp("create"), done.withOp("replace")...)))
+	assert.Contains(t, w.output(), "one-gpu-1: labels and taints: 1 label set, 2 taints set")
 	assert.ElementsMatch(
 		t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule", "dedicated=ai:NoSchedule"},
 		taintsOf(t, client, "one-gpu-1"),
@@ -108,7 +108,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	)
 	assert.Equal(t, "b", labelsOf(t, client, "one-gpu-1")["tier"])
 
-	// What is not set any more is gone, on workers and control planes; what others set is there.
+	// Removed ones are gone, on workers and control planes; those of others stay.
 	s.Labels, s.Taints, s.ControlPlane = "", "", ""
 	w.up(s.yaml(t))
 	assert.ElementsMatch(

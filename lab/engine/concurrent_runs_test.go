@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// elsewhere is another place that the stack is brought up from: its state was copied to a backend of its own.
-func (w *world) elsewhere() *world {
+// withOwnBackend returns a world on the same lab, with a copy of the stack's state in a backend of its own.
+func (w *world) withOwnBackend() *world {
 	w.t.Helper()
 
 	other := &world{t: w.t, dir: w.t.TempDir(), network: w.network, lab: w.lab, options: w.options}
@@ -32,8 +32,8 @@ func (w *world) elsewhere() *world {
 	return other
 }
 
-// begin runs an up that the test does not wait for.
-func (w *world) begin(stack string, opts ...optup.Option) <-chan error {
+// startUp runs an up in the background.
+func (w *world) startUp(stack string, opts ...optup.Option) <-chan error {
 	ended := make(chan error, 1)
 
 	go func() {
@@ -44,39 +44,38 @@ func (w *world) begin(stack string, opts ...optup.Option) <-chan error {
 	return ended
 }
 
-// TestARunFromElsewhereWaits: Pulumi's lock is of one backend. A run that meets another one's between two of its steps
-// is told who works since when, and changes nothing until that one is done.
-func TestARunFromElsewhereWaits(t *testing.T) {
+// TestConcurrentRunWaits: Pulumi locks one backend only. A run that meets another backend's run between two of its
+// steps prints who runs since when, and changes nothing until that run has ended.
+func TestConcurrentRunWaits(t *testing.T) {
 	t.Parallel()
 
 	laptop := newWorld(t, testSpeed)
-	s := stack{Network: laptop.network, Clusters: []cluster{one(1, 1)}}
+	s := laptop.stack(1, 1)
 	laptop.up(s.yaml(t))
 
-	pipeline := laptop.elsewhere()
+	pipeline := laptop.withOwnBackend()
 
-	// The laptop's run waits for a machine that does not come up: none of its steps changes anything that runs.
-	hang, err := laptop.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 3001})
-	require.NoError(t, err)
+	// The laptop's run waits for a machine that does not boot: none of its steps changes a running machine.
+	boot := laptop.addFault(datacentre.Fault{Hangs: true, VMID: 3001})
 
 	larger := s
-	larger.Clusters = []cluster{one(1, 2)}
-	first := laptop.begin(larger.yaml(t))
+	larger.Clusters = []cluster{clusterOne(1, 2)}
+	first := laptop.startUp(larger.yaml(t))
 
 	require.Eventually(t, func() bool {
-		return strings.Contains(laptop.said(), "waiting for one-general-2 (VM 3001 on ")
+		return strings.Contains(laptop.output(), "waiting for one-general-2 (VM 3001 on ")
 	}, within, 100*time.Millisecond)
 
 	changed := s
-	changed.Clusters = []cluster{one(1, 1)}
+	changed.Clusters = []cluster{clusterOne(1, 1)}
 	changed.Clusters[0].WorkerMemory = 5120
-	second := pipeline.begin(changed.yaml(t))
+	second := pipeline.startUp(changed.yaml(t))
 
 	require.Eventually(t, func() bool {
-		return strings.Contains(pipeline.said(), "waits: kube-system/talos-proxmox-run: lease: ") || len(second) > 0
+		return strings.Contains(pipeline.output(), "waits: kube-system/talos-proxmox-run: lease: ") || len(second) > 0
 	}, within, 100*time.Millisecond)
 	assert.Regexp(t, `lease: \S+@\S+ \(process \d+\) brings stack organization/talos-proxmox/lab up since \S+Z, renewed at`,
-		pipeline.said())
+		pipeline.output())
 
 	memory := func() string {
 		vm, found := laptop.lab.Data.VM(3000)
@@ -84,27 +83,27 @@ func TestARunFromElsewhereWaits(t *testing.T) {
 
 		return vm.Config["memory"]
 	}
-	assert.Equal(t, "4096", memory(), "nothing is changed while another run works")
+	assert.Equal(t, "4096", memory(), "nothing is changed during another run")
 
-	require.NoError(t, laptop.lab.Data.ClearFaults(hang))
-	require.NoError(t, <-first, laptop.said())
-	require.NoError(t, <-second, pipeline.said())
+	boot()
+	require.NoError(t, <-first, laptop.output())
+	require.NoError(t, <-second, pipeline.output())
 	assert.Equal(t, "5120", memory())
 	laptop.requireRunning(3)
 }
 
-// TestARunHoldsTheClusterUntilItsLastDeletion: the program is a process of its own, as the CLI runs it, and lives as
-// long.
+// TestARunHoldsTheClusterUntilItsLastDeletion runs the program in its own process, as the CLI does, which lives until
+// the run's last deletion.
 func TestARunHoldsTheClusterUntilItsLastDeletion(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	defer w.languageHost().use()()
+	defer w.newLanguageHost().use()()
 
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	s := w.stack(1, 2)
 	w.up(s.yaml(t))
 
-	leases := kubernetesOf(t, w.outputs()).CoordinationV1().Leases("kube-system")
+	leases := w.kubeClient().CoordinationV1().Leases("kube-system")
 	holder := func() string {
 		lease, err := leases.Get(t.Context(), "talos-proxmox-run", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
@@ -115,8 +114,8 @@ func TestARunHoldsTheClusterUntilItsLastDeletion(t *testing.T) {
 	}
 
 	s.Clusters[0].Workers = 1
-	ended := w.begin(s.yaml(t))
-	held := "" // while a machine is wiped that goes
+	ended := w.startUp(s.yaml(t))
+	held := "" // while the removed machine is wiped
 
 	for len(ended) == 0 {
 		if vm, found := w.lab.Data.VM(3001); found && !vm.Running && held == "" {
@@ -126,7 +125,7 @@ func TestARunHoldsTheClusterUntilItsLastDeletion(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 
-	require.NoError(t, <-ended, w.said())
+	require.NoError(t, <-ended, w.output())
 	assert.Contains(t, held, " brings stack organization/talos-proxmox/lab up")
 	require.Eventually(t, func() bool { return holder() == "" }, within, 50*time.Millisecond, "the program has ended")
 }
