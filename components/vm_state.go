@@ -7,46 +7,46 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// lookAt is known once the VM is made and updated, on the host that its resource says it is on.
-func lookAt(ctx *pulumi.Context, made *vm.VirtualMachine, look vmlookup.VM) pulumi.Output {
+// lookUpVM reads the VM from Proxmox after it was created or updated, on its current host.
+func lookUpVM(ctx *pulumi.Context, machine *vm.VirtualMachine, query vmlookup.VM) pulumi.Output {
 	run := vmlookup.Of(ctx)
 
 	return pulumi.All(
-		made.ID(), made.NodeName, made.Cpu, made.Memory, made.Disks,
-	).ApplyT(func(known []any) (vmlookup.Seen, error) {
-		look.Host = known[1].(string)
+		machine.ID(), machine.NodeName, machine.Cpu, machine.Memory, machine.Disks,
+	).ApplyT(func(values []any) (vmlookup.Seen, error) {
+		query.Host = values[1].(string)
 
-		return run.LookAt(ctx.Context(), look)
+		return run.LookAt(ctx.Context(), query)
 	})
 }
 
-// seenOf are the parts of what is known of a machine.
-func seenOf(seen pulumi.Output) (generation pulumi.StringPtrOutput, updates, remade pulumi.IntOutput) {
-	generation = seen.ApplyT(func(s any) *string {
+// lookupOutputs splits the result of [lookUpVM] into outputs.
+func lookupOutputs(result pulumi.Output) (generation pulumi.StringPtrOutput, updates, remade pulumi.IntOutput) {
+	generation = result.ApplyT(func(s any) *string {
 		if text := s.(vmlookup.Seen).Generation; text != "" {
 			return &text
 		}
 
 		return nil
 	}).(pulumi.StringPtrOutput)
-	updates = seen.ApplyT(func(s any) int { return s.(vmlookup.Seen).Updates }).(pulumi.IntOutput)
-	remade = seen.ApplyT(func(s any) int { return s.(vmlookup.Seen).Remade }).(pulumi.IntOutput)
+	updates = result.ApplyT(func(s any) int { return s.(vmlookup.Seen).Updates }).(pulumi.IntOutput)
+	remade = result.ApplyT(func(s any) int { return s.(vmlookup.Seen).Remade }).(pulumi.IntOutput)
 
 	return generation, updates, remade
 }
 
-// generations are those of the nodes' machines, known once the health gate has passed.
+// generations returns the generations of the nodes' machines after the health gate has passed.
 func (c *TalosCluster) generations(args TalosClusterArgs) pulumi.StringMapOutput {
 	all := pulumi.Map{}
 	for i, n := range args.nodes() {
 		all[n.Name] = c.nodes[i].Generation
 	}
 
-	return pulumi.All(c.gate.ID(), all).ApplyT(func(known []any) map[string]string {
+	return pulumi.All(c.gate.ID(), all).ApplyT(func(values []any) map[string]string {
 		generations := map[string]string{}
 
-		for name, generation := range known[1].(map[string]any) {
-			if text, asked := generation.(*string); asked && text != nil {
+		for name, generation := range values[1].(map[string]any) {
+			if text, ok := generation.(*string); ok && text != nil {
 				generations[name] = *text
 			}
 		}

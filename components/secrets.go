@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// secretText marks a text that follows from something stored encrypted.
+// secretText returns a text, as a secret if it is derived from something stored encrypted.
 func secretText(secret bool, text string) pulumi.StringInput {
 	if secret {
 		return pulumi.ToSecret(pulumi.String(text)).(pulumi.StringOutput)
@@ -16,8 +16,8 @@ func secretText(secret bool, text string) pulumi.StringInput {
 	return pulumi.String(text)
 }
 
-// secretTexts marks a list of which some follow from something stored encrypted. All of it is marked, since the engine
-// does so with every list that goes through a provider without secrets of its own, as bridged ones are.
+// secretTexts does the same for a list. All of it becomes secret: the engine does that with every list that passes a
+// provider without secrets of its own, such as bridged ones.
 func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayInput {
 	if secret {
 		return pulumi.ToSecret(texts).(pulumi.StringArrayOutput)
@@ -26,14 +26,14 @@ func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayI
 	return texts
 }
 
-// holdsSecrets says whether the machine configurations of a cluster hold something stored encrypted.
+// holdsSecrets reports whether the machine configurations of a cluster contain something stored encrypted.
 func holdsSecrets(a TalosClusterArgs) bool {
 	return a.Secret || a.CNI != nil && a.CNI.Secret ||
 		slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
 }
 
-// withoutDetails is an error about a node's machine configuration, which may quote it, as it may be shown.
-func withoutDetails(n ClusterNode, err error) error {
+// redactSecretError removes the details from an error about a node's machine configuration if they could quote secrets.
+func redactSecretError(n ClusterNode, err error) error {
 	if err == nil || !n.Secret {
 		return err
 	}
