@@ -210,7 +210,7 @@ func badProduction() map[string]badPlan {
 				Connection: shell.ConnectionArgs{Host: pulumi.String("127.0.0.1")}, Create: pulumi.String("true"),
 			})
 			d.note(err)
-		}, want: []string{"production-host-keys"}, says: "whatever key the host shows is accepted"},
+		}, want: []string{"production-host-keys"}, says: "any key of the host is accepted"},
 		"disks that anyone can read": {
 			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,
 			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, want: []string{"production-disk-encryption"},
