@@ -306,7 +306,7 @@ func fromFacts[T any](document string, of func(*hostfacts.Facts) T) (value T, er
 }
 
 func (a ProxmoxHostPrepArgs) request(owner string) request.Host {
-	return scripts.HostQuestion(owner, a.Shell.request(a.Node), a.host(), a.needs())
+	return scripts.HostRequest(owner, a.Shell.request(a.Node), a.host(), a.needs())
 }
 
 // host returns the host as the specification describes it.

@@ -104,7 +104,7 @@ func hostRequests(owner string, plan *spec.Plan, hosts []spec.Host) []request.Ho
 			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
 			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
 		}
-		list = append(list, scripts.HostQuestion(owner, shell, h, hostfacts.NeedsOf(plan, h.Name)))
+		list = append(list, scripts.HostRequest(owner, shell, h, hostfacts.NeedsOf(plan, h.Name)))
 	}
 
 	return list
