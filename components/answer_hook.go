@@ -63,7 +63,9 @@ func beforeCreateOrUpdate(hook *pulumi.ResourceHook) pulumi.ResourceOption {
 }
 
 // registerIdentityHook registers a hook that waits for a configured node and refuses any other machine at its address.
-func registerIdentityHook(ctx *pulumi.Context, name string, n ClusterNode, network Network) (pulumi.ResourceOption, error) {
+func registerIdentityHook(
+	ctx *pulumi.Context, name string, n ClusterNode, network Network,
+) (pulumi.ResourceOption, error) {
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
 		return awaitAnswer(ctx, called, probeTarget(n.Name, n.Machine, network), true, defaultAnswerTimeout)
 	}, nil)

@@ -68,7 +68,7 @@ type CloudMachine struct {
 	// How many runs updated the VM.
 	Updates pulumi.IntOutput `pulumi:"updates"`
 	// How many runs found a recreated machine.
-	Remade pulumi.IntOutput `pulumi:"remade"`
+	Recreations pulumi.IntOutput `pulumi:"remade"`
 }
 
 // How long the guest agent may take to answer. With DHCP, it reports the address.
@@ -111,7 +111,7 @@ func (c *CloudMachine) registerVM(ctx *pulumi.Context, name string, args CloudMa
 	c.VMID, c.VMName, c.Host = machine.VmId, machine.Name, machine.NodeName
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
 	c.Address = args.addressOutput(machine)
-	c.Generation, c.Updates, c.Remade = lookupOutputs(lookUpVM(ctx, machine, vmlookup.VM{
+	c.Generation, c.Updates, c.Recreations = lookupOutputs(lookUpVM(ctx, machine, vmlookup.VM{
 		Name: args.Name, VMID: args.Machine.VMID,
 	}))
 

@@ -67,7 +67,7 @@ type TalosClusterArgs struct {
 	// The URL of the Image Factory whose installer the nodes use, without a path. Default: https://factory.talos.dev.
 	FactoryURL string `pulumi:"factoryUrl,optional"`
 
-	planned *plannedPatches // set by [TalosClusterArgs.Checked]
+	planned *plannedPatches // set by [TalosClusterArgs.Validated]
 }
 
 // ClusterNode is a node of a cluster, with its VM.
@@ -116,8 +116,13 @@ func (n ClusterNode) prefix() netip.Prefix {
 }
 
 // controlPlanes and workers return the nodes by role, in order.
-func (a TalosClusterArgs) controlPlanes() []ClusterNode { return a.nodes()[:a.controlPlaneCount()] }
-func (a TalosClusterArgs) workers() []ClusterNode       { return a.nodes()[a.controlPlaneCount():] }
+func (a TalosClusterArgs) controlPlanes() []ClusterNode {
+	return slices.DeleteFunc(slices.Clone(a.Nodes), func(n ClusterNode) bool { return !n.isControlPlane() })
+}
+
+func (a TalosClusterArgs) workers() []ClusterNode {
+	return slices.DeleteFunc(slices.Clone(a.Nodes), ClusterNode.isControlPlane)
+}
 
 // withoutSkipped returns the cluster without skipped workers.
 func (a TalosClusterArgs) withoutSkipped() TalosClusterArgs {
@@ -127,29 +132,9 @@ func (a TalosClusterArgs) withoutSkipped() TalosClusterArgs {
 }
 
 // nodes returns the control planes, then the workers.
-func (a TalosClusterArgs) nodes() []ClusterNode {
-	sorted := slices.Clone(a.Nodes)
-	slices.SortStableFunc(sorted, func(x, y ClusterNode) int { return cmp.Compare(rank(x), rank(y)) })
+func (a TalosClusterArgs) nodes() []ClusterNode { return slices.Concat(a.controlPlanes(), a.workers()) }
 
-	return sorted
-}
-
-func rank(n ClusterNode) int {
-	if n.isControlPlane() {
-		return 0
-	}
-
-	return 1
-}
-
-func (a TalosClusterArgs) controlPlaneCount() int {
-	count := 0
-	for _, n := range a.Nodes {
-		count += 1 - rank(n)
-	}
-
-	return count
-}
+func (a TalosClusterArgs) controlPlaneCount() int { return len(a.controlPlanes()) }
 
 // GPUOperatorValues returns the values of NVIDIA's GPU Operator for a cluster that uses it; empty for others.
 func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
@@ -161,9 +146,9 @@ func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
 	return talos.GPUOperatorValues(*gpus)
 }
 
-// Checked returns the arguments with defaults and computed patches, or all their problems, without registering
+// Validated returns the arguments with defaults and computed patches, or all their problems, without registering
 // anything. Afterwards only templates, mappings and the readiness of hosts may be set on its nodes.
-func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
+func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 	if a.planned != nil {
 		return a, nil
 	}

@@ -88,7 +88,9 @@ func (c *TalosCluster) ignoredInputs(n ClusterNode) []string {
 
 // registerNode registers a node, as a GPU worker if it has GPUs. A control plane that gains or loses its GPUs stays the
 // same machine.
-func (c *TalosCluster) registerNode(ctx *pulumi.Context, n ClusterNode, args TalosNodeArgs, options clusterOptions) (*TalosNode, error) {
+func (c *TalosCluster) registerNode(
+	ctx *pulumi.Context, n ClusterNode, args TalosNodeArgs, options clusterOptions,
+) (*TalosNode, error) {
 	opts := []pulumi.ResourceOption{pulumi.Parent(c)}
 	if len(n.GPUs) > 0 {
 		worker, err := newGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver}, options, opts...)

@@ -115,7 +115,7 @@ func (c *TalosCluster) registerGitOps(ctx *pulumi.Context, name string, args Tal
 
 	var recreations []any
 	for _, node := range c.nodes[:args.controlPlaneCount()] {
-		recreations = append(recreations, node.Remade)
+		recreations = append(recreations, node.Recreations)
 	}
 
 	installed, err := talosopsCall{
@@ -132,8 +132,8 @@ func (c *TalosCluster) registerGitOps(ctx *pulumi.Context, name string, args Tal
 		return err
 	}
 
-	// A resource of its own: if Flux refuses what was installed, the state has it, and the next run can go back to what was
-	// there before.
+	// A resource of its own: if Flux refuses what was installed, the state has it, and the next run can restore what was
+	// installed before.
 	reconciled := request.Reconciled{Endpoints: req.Endpoints, Timeout: req.Timeout, Kind: g.Kind}
 	_, err = talosopsCall{
 		verb: "reconciled",

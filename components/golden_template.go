@@ -128,7 +128,9 @@ func (a GoldenTemplateArgs) contents() (schematic, version pulumi.StringOutput) 
 	return pulumi.String(a.Talos.SchematicID()).ToStringOutput(), pulumi.String(a.Talos.Version).ToStringOutput()
 }
 
-func (c *GoldenTemplate) registerBuild(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
+func (c *GoldenTemplate) registerBuild(
+	ctx *pulumi.Context, name string, args GoldenTemplateArgs,
+) (*remote.Command, error) {
 	r := newRecipe(args, stackPath(ctx))
 	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: vmlookup.Of(ctx).StackID})
 	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)

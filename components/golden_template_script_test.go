@@ -239,9 +239,8 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 
 			h := newHostWithTemplate(t)
 			if test.before != "" {
-				h.write(
-					"901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(newRecipe(test.template, owner).parameters)),
-				)
+				provenance := provenanceOf(newRecipe(test.template, owner).parameters)
+				h.write("901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenance))
 			}
 
 			before := h.read("901.conf")

@@ -57,7 +57,10 @@ func (c *TalosCluster) registerHealthGate(ctx *pulumi.Context, name string, args
 	c.gate, err = talosopsCall{
 		verb: "wait", request: waitWithCredentials(req), trigger: trigger,
 		talosconfig: c.nodesTalosconfig, kubeconfig: c.Kubeconfig, keepRequest: c.keepGateRequest(args),
-	}.register(ctx, name+tokens.OfGate, pulumi.Parent(c), pulumi.DependsOn(dependencies), pulumi.ReplaceWith(configurations))
+	}.register(
+		ctx, name+tokens.OfGate,
+		pulumi.Parent(c), pulumi.DependsOn(dependencies), pulumi.ReplaceWith(configurations),
+	)
 	c.runningVersions = c.queryRunningVersions(ctx, name, req)
 
 	return err

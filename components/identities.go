@@ -72,12 +72,15 @@ func (c *TalosCluster) registerAccount(
 	a := &account{name: name, tokenNumbers: i.Tokens}
 
 	var err error
-	if a.machinesRole, err = c.registerRole(ctx, a, name+"-machines", i.Account+"-machines", machines, existing); err != nil {
+
+	a.machinesRole, err = c.registerRole(ctx, a, name+"-machines", i.Account+"-machines", machines, existing)
+	if err != nil {
 		return nil, err
 	}
 
 	if storage != nil {
-		if a.storageRole, err = c.registerRole(ctx, a, name+"-storage", i.Account+"-storage", *storage, existing); err != nil {
+		a.storageRole, err = c.registerRole(ctx, a, name+"-storage", i.Account+"-storage", *storage, existing)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -151,8 +154,8 @@ func (a *account) grant(
 	}
 
 	for i, token := range a.tokens {
-		id := token.ID().ToStringOutput()
-		if err := registerACL(fmt.Sprintf("%s-token-%d", name, a.tokenNumbers[i]), proxmoxve.AclArgs{TokenId: id}); err != nil {
+		entry := fmt.Sprintf("%s-token-%d", name, a.tokenNumbers[i])
+		if err := registerACL(entry, proxmoxve.AclArgs{TokenId: token.ID().ToStringOutput()}); err != nil {
 			return err
 		}
 	}

@@ -292,7 +292,9 @@ func (c *ProxmoxHostPrep) setOutputs(ctx *pulumi.Context, args ProxmoxHostPrepAr
 		return fromFacts(document, (*hostfacts.Facts).RebootRequired)
 	}).(pulumi.BoolOutput)
 	c.Report = latest.ApplyT(func(document string) ([]string, error) {
-		return fromFacts(document, func(f *hostfacts.Facts) []string { return hostfacts.Report(f, args.host(), args.needs()) })
+		return fromFacts(document, func(f *hostfacts.Facts) []string {
+			return hostfacts.Report(f, args.host(), args.needs())
+		})
 	}).(pulumi.StringArrayOutput)
 }
 

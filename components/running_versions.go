@@ -75,11 +75,13 @@ func warnDifferences(
 func (c *TalosCluster) setVersionOutputs(args TalosClusterArgs) {
 	nodes, controlPlanes := nodeNames(args.nodes()), nodeNames(args.controlPlanes())
 	text := func(of func(talos.Running) string) pulumi.StringOutput {
-		return c.runningVersions.ApplyT(func(printed string) string { return of(parseRunning(printed)) }).(pulumi.StringOutput)
+		return c.runningVersions.ApplyT(func(printed string) string {
+			return of(parseRunning(printed))
+		}).(pulumi.StringOutput)
 	}
 	c.TalosVersion = text(func(r talos.Running) string { return r.Talos(nodes) })
 	c.KubernetesVersion = text(func(r talos.Running) string { return r.Kubernetes(controlPlanes) })
-	c.VersionsAsked = text(func(r talos.Running) string {
+	c.VersionsQueried = text(func(r talos.Running) string {
 		if r.Asked.IsZero() {
 			return talos.Unknown
 		}

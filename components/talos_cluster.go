@@ -54,7 +54,7 @@ type TalosCluster struct {
 	// The versions that the API servers reported, separated by commas; "unknown" for those that reported none.
 	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
 	// When the versions were queried.
-	VersionsAsked pulumi.StringOutput `pulumi:"versionsAsked"`
+	VersionsQueried pulumi.StringOutput `pulumi:"versionsAsked"`
 	// The Talos version that each node reported, by node; without nodes that reported none.
 	TalosVersions pulumi.StringMapOutput `pulumi:"talosVersions"`
 	// The schematic that each node reported, by node; without nodes that reported none.
@@ -86,7 +86,7 @@ type TalosCluster struct {
 func NewTalosCluster(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption,
 ) (*TalosCluster, error) {
-	args, err := args.Checked(name)
+	args, err := args.Validated(name)
 	if err := errors.Join(err, talosopsexec.Find(ctx)); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (c *TalosCluster) registerBootstrap(ctx *pulumi.Context, name string, args 
 
 	for _, node := range c.nodes[:args.controlPlaneCount()] {
 		configurations = append(configurations, node.configuration)
-		recreations = append(recreations, node.Remade)
+		recreations = append(recreations, node.Recreations)
 	}
 
 	common := request.Common{Interval: bootstrapInterval, ControlPlanes: requestNodes(args.controlPlanes())}
@@ -191,7 +191,10 @@ func (c *TalosCluster) registerBootstrap(ctx *pulumi.Context, name string, args 
 		passPreviousOutput: true,
 		trigger:            triggerWithCount("bootstrap", "machines recreated", recreations...),
 		talosconfig:        c.controlTalosconfig,
-	}.register(ctx, name+tokens.OfBootstrap, pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(configurations))
+	}.register(
+		ctx, name+tokens.OfBootstrap,
+		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(configurations),
+	)
 
 	return err
 }

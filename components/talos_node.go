@@ -113,7 +113,7 @@ type TalosNode struct {
 	// How many runs updated the VM; the health gate follows it.
 	Updates pulumi.IntOutput `pulumi:"updates"`
 	// How many runs found another machine than before; the bootstrap follows those of control planes.
-	Remade pulumi.IntOutput `pulumi:"remade"`
+	Recreations pulumi.IntOutput `pulumi:"remade"`
 
 	vm            *vm.VirtualMachine
 	lookup        pulumi.Output // a [vmlookup.Seen]
@@ -181,7 +181,7 @@ func (c *TalosNode) registerVM(
 	}
 
 	c.lookup = lookUpVM(ctx, c.vm, query)
-	c.Generation, c.Updates, c.Remade = lookupOutputs(c.lookup)
+	c.Generation, c.Updates, c.Recreations = lookupOutputs(c.lookup)
 	c.VMID, c.VMName, c.Host = c.vm.VmId, c.vm.Name, c.vm.NodeName
 	// From the plan: the provider would query the guest agent, which Talos may not have.
 	c.Address = args.address()

@@ -66,7 +66,7 @@ func TestUpgradeSettingsAreValidated(t *testing.T) {
 
 	cluster := plannedCluster(1, 0)
 	cluster.Upgrades, cluster.Backup = &TalosUpgrades{ParallelWorkers: -1}, &Backup{}
-	_, err := cluster.Checked("one")
+	_, err := cluster.Validated("one")
 	require.ErrorContains(t, err, "upgrades.parallelWorkers: -1 is not a number of workers; use 1 or more")
 	require.ErrorContains(t, err, "backup.directory: is missing; set the folder that snapshots are kept in")
 	require.ErrorContains(t, err, "backup.recipients: is empty; add the public key of age that snapshots are encrypted to")

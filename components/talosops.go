@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// Follows is the environment variable whose change repeats a command; talosops does not read it.
-const Follows = "FOLLOWS"
+// TriggerVariable is the environment variable whose change repeats a command; talosops does not read it.
+const TriggerVariable = "FOLLOWS"
 
 // talosopsCall is a command that calls talosops. Its request is its standard input, a secret.
 type talosopsCall struct {
@@ -31,7 +31,9 @@ type talosopsCall struct {
 	talosconfig, kubeconfig pulumi.StringInput // nil = the verb does not need it
 }
 
-func (t talosopsCall) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
+func (t talosopsCall) register(
+	ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption,
+) (*local.Command, error) {
 	if t.talosconfig == nil {
 		t.talosconfig = pulumi.String("")
 	}
@@ -56,7 +58,7 @@ func (t talosopsCall) register(ctx *pulumi.Context, name string, opts ...pulumi.
 		Logging:                local.LoggingStderr, // standard output is the result
 	}
 	if t.trigger != nil { // Triggers would replace the command, which the engine shows in six lines
-		args.Environment = pulumi.StringMap{Follows: t.trigger}
+		args.Environment = pulumi.StringMap{TriggerVariable: t.trigger}
 	}
 
 	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)

@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// ErrSite is the error of [Check] if a problem blocks a stack, or Proxmox does not answer.
-var ErrSite = errors.New("not everything is as the stack needs it, see above")
+// ErrCheck is the error of [Check] if a problem blocks a stack, or Proxmox does not answer.
+var ErrCheck = errors.New("not everything is as the stack needs it, see above")
 
 // Check makes the checks of previews without an engine: it reads a stack's configuration and state with the Pulumi CLI,
 // and compares the stack with Proxmox and the Image Factory. The text is for a terminal. It takes no lock and changes
@@ -77,7 +77,7 @@ func Check(
 
 	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", name, setting("endpoint"), preflight.Report(found), answer)
 	if blocked {
-		return text, ErrSite
+		return text, ErrCheck
 	}
 
 	return text, nil

@@ -156,7 +156,7 @@ func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, er
 	var problems []error
 
 	for _, cluster := range d.plan.Clusters {
-		args, err := d.clusterArgs(cluster).Checked(cluster.Name)
+		args, err := d.clusterArgs(cluster).Validated(cluster.Name)
 		checked[cluster.Name] = args
 
 		problems = append(problems, err)

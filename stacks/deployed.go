@@ -30,11 +30,13 @@ type Deployed struct {
 	// PrivateKey is the key for the hosts' shells, a secret; empty = the SSH agent.
 	PrivateKey string
 
-	setting proxmoxapi.Setting // the provider's settings
+	proxmoxSetting proxmoxapi.Setting // the provider's settings
 }
 
 // Proxmox returns a client for the stack's Proxmox, without a request.
-func (d Deployed) Proxmox() *proxmoxapi.Machines { return proxmoxapi.NewMachines(d.setting, nil) }
+func (d Deployed) Proxmox() *proxmoxapi.Machines {
+	return proxmoxapi.NewMachines(d.proxmoxSetting, nil)
+}
 
 // OffSite stores second copies of snapshots. It identifies them by address.
 type OffSite interface {
@@ -62,8 +64,8 @@ func ReadDeployed(
 
 	return Deployed{
 		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
-		PrivateKey: config[namespace+":"+keySSHPrivateKey],
-		setting:    proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
+		PrivateKey:     config[namespace+":"+keySSHPrivateKey],
+		proxmoxSetting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
 	}, nil
 }
 

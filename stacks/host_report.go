@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// ErrHosts is the error of [HostReport] if a host does not answer, or cannot take what is planned for it.
-var ErrHosts = errors.New("the plan does not fit every host, see above")
+// ErrHostReport is the error of [HostReport] if a host does not answer, or cannot take what is planned for it.
+var ErrHostReport = errors.New("the plan does not fit every host, see above")
 
 // HostReport reads the facts of the named hosts, or of all, and returns a report for a terminal. Nothing is changed.
 // Without a private key the SSH agent is used. The talosops argument is the program's path and its first arguments.
@@ -54,7 +54,7 @@ func HostReport(
 		if answer.Facts == nil {
 			fmt.Fprintf(&report, "%s: no answer: %v\n", h.Name, answer.Err)
 
-			err = ErrHosts
+			err = ErrHostReport
 
 			continue
 		}
@@ -63,7 +63,7 @@ func HostReport(
 		report.WriteString(hostfacts.Text(answer.Facts, h, hostfacts.NeedsOf(plan, h.Name), judgement))
 
 		if len(judgement.Found.Errors()) > 0 {
-			err = ErrHosts
+			err = ErrHostReport
 		}
 	}
 

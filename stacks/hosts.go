@@ -215,7 +215,8 @@ func (d *deployment) settled() pulumi.StringArray {
 
 func (d *deployment) shell(h spec.Host) components.HostShell {
 	return components.HostShell{
-		Address: addressText(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, PrivateKey: d.sshPrivateKey,
+		Address: addressText(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey,
+		PrivateKey: d.sshPrivateKey,
 	}
 }
 

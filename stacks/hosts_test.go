@@ -31,7 +31,9 @@ const hostsStack = `config:
       gpuWorkers: [{name: gpu, count: 1, gpu: rtx4000, memoryMiB: 8192}]
 `
 
-func deployHosts(t *testing.T, reboot string, preview bool, facts map[string]*hostfacts.Facts) (*enginetest.Recorder, error) {
+func deployHosts(
+	t *testing.T, reboot string, preview bool, facts map[string]*hostfacts.Facts,
+) (*enginetest.Recorder, error) {
 	t.Helper()
 	o := stackOptionsOf(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
 	o.Preview, o.Facts = preview, facts
@@ -203,7 +205,7 @@ func TestHostReport(t *testing.T) {
 				`},{"name":"pve2","error":"pve2 sleeps"},{"name":"pve3","error":"pve3 sleeps"}]}`,
 		)...,
 	)
-	require.ErrorIs(t, err, ErrHosts)
+	require.ErrorIs(t, err, ErrHostReport)
 	assert.Contains(t, text, "  In the way:\n    - hosts[1]: pve1 runs Proxmox VE 7.4; upgrade it to 8 or later")
 	assert.Contains(t, text, `is not a storage of pve1 (for images there are local): correct the name, or add it with `+"`pvesm add`")
 	assert.Contains(t, text, "pve2: no answer: pve2 sleeps\n")

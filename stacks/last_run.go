@@ -144,7 +144,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	case tokens.LocalCommand:
 		request, _ := outputs["stdin"].(string)
 		environment, _ := outputs["environment"].(map[string]any)
-		follows, _ := environment[components.Follows].(string)
+		follows, _ := environment[components.TriggerVariable].(string)
 		l.calls[resource] = vmlookup.Call{Request: request, Follows: follows}
 
 		if cluster, found := strings.CutSuffix(resource, tokens.OfGate); found {

@@ -45,7 +45,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 		versions[name] = pulumi.Map{
 			"talos":       cluster.TalosVersion,
 			"kubernetes":  cluster.KubernetesVersion,
-			"asked":       cluster.VersionsAsked,
+			"asked":       cluster.VersionsQueried,
 			"differences": cluster.Differences,
 			"contract":    cluster.Contract,
 		}

@@ -131,7 +131,7 @@ func resealDeployment(deployment object, exported map[string][]byte, now time.Ti
 
 		switch cluster, isSecrets := strings.CutSuffix(name, tokens.OfSecrets); {
 		case kind == tokens.Secrets && isSecrets:
-			// The published provider also stores how its values differ from Terraform's, including a secret; it does not need that.
+			// The published provider also stores how its values differ from Terraform's, including a secret; it is not needed.
 			r["outputs"] = withoutSecrets(r["outputs"])
 
 			if err := setMachineSecrets(r, cluster, exported, now); err != nil {

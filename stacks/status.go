@@ -161,7 +161,9 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 	var requests []request.Status
 
 	for _, c := range clusters {
-		req := request.Status{Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials}
+		req := request.Status{
+			Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials,
+		}
 		req.Talosconfig, req.Kubeconfig = state.talosconfigs[c.Name], state.kubeconfigs[c.Name]
 
 		if req.Talosconfig == "" || req.Kubeconfig == "" {

@@ -239,5 +239,8 @@ func TestApplyRemovesDisabledSettings(t *testing.T) {
 		assert.Equal(t, before["/"+file], host.snapshot(false)["/"+file], file)
 	}
 
-	assert.Empty(t, host.facts(m.specHost(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(0.0) })).Changes)
+	assert.Empty(t, host.facts(m.specHost(func(h *spec.Host) {
+		h.Prep.IOMMU = false
+		h.Prep.ZFSArcMaxGiB = new(0.0)
+	})).Changes)
 }

@@ -368,7 +368,7 @@ func TestRunsOnAHostAreSerialized(t *testing.T) {
 	)
 	release()
 	require.NoError(t, second.Wait(), stderr.String())
-	assert.Empty(t, parsePrep(t, result{stdout: stdout.String()}).Changes, "the second run waits and finds everything done")
+	assert.Empty(t, parsePrep(t, result{stdout: stdout.String()}).Changes, "the second run waits, then finds no changes")
 	require.NoError(t, first.Wait())
 }
 

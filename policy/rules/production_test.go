@@ -142,7 +142,9 @@ func TestProductionDiskEncryption(t *testing.T) {
 
 	runProductionCases(t, "production-disk-encryption", map[string]policyCase{
 		"both": {
-			plan: []resource{nodeConfiguration(state, ephemeral), nodeConfiguration(state + "---\n" + ephemeral), nodeConfiguration(old)},
+			plan: []resource{
+				nodeConfiguration(state, ephemeral), nodeConfiguration(state + "---\n" + ephemeral), nodeConfiguration(old),
+			},
 		},
 		"in the configuration": {
 			plan: []resource{
