@@ -20,9 +20,9 @@ const CloudMachineType = tokens.CloudMachine
 type CloudMachineArgs struct {
 	// The name of the VM, and the machine's host name. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// What the machine is, for the VM's description. Default: machine.
+	// The purpose of the machine, for the VM's description. Default: machine and its name.
 	About string `pulumi:"about,optional"`
-	// The VM. It needs a template; agent says whether the template has the guest agent.
+	// The VM. It needs a template; agent states whether the template has the guest agent.
 	Machine Machine `pulumi:"machine"`
 	// The VM's hardware, as the template's system needs it. Default: that of Linux cloud images.
 	Hardware *Hardware `pulumi:"hardware,optional"`
@@ -40,8 +40,8 @@ type CloudMachineArgs struct {
 	Password pulumi.StringInput `pulumi:"password,optional" provider:"secret"`
 	// Protect the VM against deletion. Default: false.
 	Protect bool `pulumi:"protect,optional"`
-	// The output vmid of the machine that has to be cloned before: Proxmox creates one volume on a datastore at a time.
-	// Default: nothing to wait for.
+	// The output vmid of a machine that is cloned before: Proxmox creates one volume on a datastore at a time. Default:
+	// none.
 	After pulumi.IntInput `pulumi:"after,optional"`
 }
 

@@ -73,7 +73,7 @@ type Machine struct {
 	// Passed-through devices of the host, in addition to the GPUs of a GPUWorker. Default: none.
 	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
 	// The output ready of the host's preparation, if the machine has devices of the host: it starts after that. Default:
-	// nothing to wait for.
+	// none.
 	HostReady pulumi.StringInput `pulumi:"hostReady,optional"`
 }
 

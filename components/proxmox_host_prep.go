@@ -57,7 +57,7 @@ type ProxmoxHostPrepArgs struct {
 	// The names of all clusters of the stack, sorted: a host reboots only if their machines on other hosts are running.
 	// Default: none.
 	Clusters []string `pulumi:"clusters,optional"`
-	// The output settled of the host that reboots before this one: hosts of a Proxmox cluster reboot one after the other.
+	// The output settled of the host that reboots before this one: hosts of a Proxmox cluster reboot one at a time.
 	// Default: none.
 	RebootAfter pulumi.StringInput `pulumi:"rebootAfter,optional"`
 	// The host's facts, as talosops facts prints them. Default: the host is queried while the program runs, also in

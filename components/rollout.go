@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
@@ -265,29 +266,20 @@ func (r *rollout) firstFailure() string {
 	return r.failedNode
 }
 
+// firstAddressPath is the path of a VM's first address in its inputs.
+var firstAddressPath = property.PathFromSegments(
+	property.NewSegment("initialization"), property.NewSegment("ipConfigs"), property.NewSegment(0),
+	property.NewSegment("ipv4"), property.NewSegment("address"),
+)
+
 // previousAddress returns the address of a VM that its update gives another one; empty = unchanged.
 func previousAddress(before resource.PropertyMap, target updateTarget) string {
-	initialization := unwrap(before["initialization"])
-	if !target.isVM || !initialization.IsObject() {
+	address, err := firstAddressPath.Get(property.New(resource.FromResourcePropertyMap(before)))
+	if err != nil || !target.isVM || !address.IsString() {
 		return ""
 	}
 
-	configs := unwrap(initialization.ObjectValue()["ipConfigs"])
-	if !configs.IsArray() || len(configs.ArrayValue()) == 0 {
-		return ""
-	}
-
-	first := unwrap(configs.ArrayValue()[0])
-	if !first.IsObject() {
-		return ""
-	}
-
-	ipv4 := unwrap(first.ObjectValue()["ipv4"])
-	if !ipv4.IsObject() {
-		return ""
-	}
-
-	prefix, err := netip.ParsePrefix(stringInput(ipv4.ObjectValue()["address"]))
+	prefix, err := netip.ParsePrefix(address.AsString())
 	if err != nil || prefix.Addr().String() == target.node.Address { // or the address is "dhcp"
 		return ""
 	}

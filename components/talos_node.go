@@ -110,9 +110,9 @@ type TalosNode struct {
 	// The machine's generation (vmgenid), which identifies recreated and restored machines; set only by the program that
 	// reads stack files.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
-	// How many runs updated the VM; the health gate follows it.
+	// How many runs updated the VM; an update runs the health gate again.
 	Updates pulumi.IntOutput `pulumi:"updates"`
-	// How many runs found another machine than before; the bootstrap follows those of control planes.
+	// How many runs found a recreated machine; for control planes, that runs the bootstrap again.
 	Recreations pulumi.IntOutput `pulumi:"remade"`
 
 	vm            *vm.VirtualMachine
