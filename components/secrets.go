@@ -38,6 +38,6 @@ func redactSecretError(n ClusterNode, err error) error {
 		return err
 	}
 
-	return fmt.Errorf("machine configuration of %q: cannot be made of its patches, labels and taints, "+
-		"and why is not said of encrypted ones: try them in plain text on the lab", n.Name)
+	return fmt.Errorf("machine configuration of %q: cannot be generated from its patches, labels and taints; the reason "+
+		"is hidden, because some are encrypted: try them in plain text on the lab", n.Name)
 }

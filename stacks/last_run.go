@@ -199,7 +199,7 @@ func (l *lastRun) isBootstrapped(cluster string) bool {
 // readLastRun reads the state, and the current hosts of machines from it. The error is that of an unreadable state.
 func (d *deployment) readLastRun(ctx *pulumi.Context) error {
 	last, err := loadLastRun(ctx)
-	// Without a record of this run, the stack must not get another id.
+	// If the record cannot be read, the stack must not get a new id.
 	if last.record != nil && last.stackID == "" {
 		last.stackID = d.newID()
 	}

@@ -62,7 +62,7 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 
 		return seen, m.failures.add(err)
 	case errors.Is(err, proxmoxapi.ErrGone):
-		gone := fmt.Errorf("%s (VM %d), which the last run left on host %s, is not there any more: `pulumi up --refresh` "+
+		gone := fmt.Errorf("%s (VM %d), which the last run left on host %s, no longer exists: `pulumi up --refresh` "+
 			"recreates it", vm.Name, vm.VMID, vm.Host)
 		if _, checked := m.planned[vm.VMID]; checked && !m.preview {
 			return seen, m.failures.add(gone)

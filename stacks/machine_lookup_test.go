@@ -149,14 +149,14 @@ func TestConfigurationsAreAppliedToRecreatedMachines(t *testing.T) {
 		"a machine that was removed": {
 			api:  &fakeProxmox{moved: map[string]string{"4000": ""}},
 			last: "former",
-			err: "one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+			err: "one-gpu-1 (VM 4000), which the last run left on host pve1, no longer exists: " +
 				"`pulumi up --refresh` recreates it",
 		},
 		"two machines that were removed": {
 			api: &fakeProxmox{moved: map[string]string{"2000": "", "4000": ""}},
-			err: "one-cp-1 (VM 2000), which the last run left on host pve3, is not there any more: " +
+			err: "one-cp-1 (VM 2000), which the last run left on host pve3, no longer exists: " +
 				"`pulumi up --refresh` recreates it\n" +
-				"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+				"one-gpu-1 (VM 4000), which the last run left on host pve1, no longer exists: " +
 				"`pulumi up --refresh` recreates it",
 		},
 		"no answer": {
@@ -215,7 +215,7 @@ func TestPreviewWarnsAboutAMissingMachine(t *testing.T) {
 	}
 	_, err := m.lookUp(t.Context(), vmlookup.VM{Name: "one-gpu-1", Host: "pve1", VMID: 4000})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+	assert.Equal(t, []string{"one-gpu-1 (VM 4000), which the last run left on host pve1, no longer exists: " +
 		"`pulumi up --refresh` recreates it"}, warnings)
 }
 
