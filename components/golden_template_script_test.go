@@ -238,8 +238,9 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 			t.Parallel()
 
 			h := newHostWithTemplate(t)
+			provenance := provenanceOf(newRecipe(test.template, owner).parameters)
+
 			if test.before != "" {
-				provenance := provenanceOf(newRecipe(test.template, owner).parameters)
 				h.write("901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenance))
 			}
 
@@ -262,9 +263,7 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 				return
 			}
 
-			assert.Contains(
-				t, h.read("901.conf"), "provenance="+provenanceOf(newRecipe(test.template, owner).parameters)+" state=ready",
-			)
+			assert.Contains(t, h.read("901.conf"), "provenance="+provenance+" state=ready")
 			assert.Contains(t, h.changes(), "destroy --purge 1")
 		})
 	}

@@ -27,7 +27,9 @@ func stateWithSecrets(t *testing.T) []byte {
 	ca, err := talos.OfTalos.New(time.Now())
 	require.NoError(t, err)
 
-	return []byte(strings.NewReplacer("CERTIFICATE", encodePEM(ca.Certificate), "KEY", encodePEM(ca.Key)).Replace(labState))
+	replacer := strings.NewReplacer("CERTIFICATE", encodePEM(ca.Certificate), "KEY", encodePEM(ca.Key))
+
+	return []byte(replacer.Replace(labState))
 }
 
 const labState = `{"version": 3, "deployment": {"resources": [

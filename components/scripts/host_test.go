@@ -199,7 +199,9 @@ func TestHostScriptApply(t *testing.T) {
 			calls: bootUpdateCalls,
 		},
 		"ids that are bound manually are bound with ours": {
-			machine: hostSpec{gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"}},
+			machine: hostSpec{
+				gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"},
+			},
 			files: map[string]string{
 				vfioFile: blockBegin +
 					"options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + blockEnd,
