@@ -16,13 +16,13 @@ import (
 // CloudMachineType is the type token of [CloudMachine].
 const CloudMachineType = tokens.CloudMachine
 
-// CloudMachineArgs describe a machine that cloud-init sets up when it starts first.
+// CloudMachineArgs describe a machine that cloud-init sets up at its first start.
 type CloudMachineArgs struct {
 	// The name of the VM, and the machine's host name. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// What the machine is, for the VM's description. Default: machine.
+	// The purpose of the machine, for the VM's description. Default: machine and its name.
 	About string `pulumi:"about,optional"`
-	// The VM. It needs a template; agent says whether the template has the guest agent.
+	// The VM. It needs a template; agent states whether the template has the guest agent.
 	Machine Machine `pulumi:"machine"`
 	// The VM's hardware, as the template's system needs it. Default: that of Linux cloud images.
 	Hardware *Hardware `pulumi:"hardware,optional"`
@@ -40,8 +40,8 @@ type CloudMachineArgs struct {
 	Password pulumi.StringInput `pulumi:"password,optional" provider:"secret"`
 	// Protect the VM against deletion. Default: false.
 	Protect bool `pulumi:"protect,optional"`
-	// The output vmid of the machine that has to be cloned before: Proxmox creates one volume on a datastore at a time.
-	// Default: nothing to wait for.
+	// The output vmid of a machine that is cloned before: Proxmox creates one volume on a datastore at a time. Default:
+	// none.
 	After pulumi.IntInput `pulumi:"after,optional"`
 }
 
@@ -68,17 +68,17 @@ type CloudMachine struct {
 	// How many runs updated the VM.
 	Updates pulumi.IntOutput `pulumi:"updates"`
 	// How many runs found a recreated machine.
-	Remade pulumi.IntOutput `pulumi:"remade"`
+	Recreations pulumi.IntOutput `pulumi:"remade"`
 }
 
-// How long an agent has to answer: it is waited for where it tells the address.
+// How long the guest agent may take to answer. With DHCP, it reports the address.
 const (
-	agentUnneeded = "2s"
-	agentNeeded   = "180s"
+	staticAgentTimeout = "2s"
+	dhcpAgentTimeout   = "180s"
 )
 
-// NewCloudMachine makes the VM. A change of its sizes is made in place. Neither a new template nor another user reaches
-// a machine that is there: cloud-init sets it up when it starts first.
+// NewCloudMachine creates the VM. Its sizes are changed in place. A new template or another user does not affect an
+// existing machine: cloud-init sets it up at its first start.
 func NewCloudMachine(
 	ctx *pulumi.Context, name string, args CloudMachineArgs, opts ...pulumi.ResourceOption,
 ) (*CloudMachine, error) {
@@ -90,42 +90,42 @@ func NewCloudMachine(
 	c := &CloudMachine{}
 
 	return register(ctx, CloudMachineType, "machine", name, c, opts, step{"the VM of ", func() error {
-		return c.makeVM(ctx, name, args)
+		return c.registerVM(ctx, name, args)
 	}})
 }
 
-func (c *CloudMachine) makeVM(ctx *pulumi.Context, name string, args CloudMachineArgs) error {
-	timeout := agentUnneeded
+func (c *CloudMachine) registerVM(ctx *pulumi.Context, name string, args CloudMachineArgs) error {
+	timeout := staticAgentTimeout
 	if args.Network.DHCP {
-		timeout = agentNeeded
+		timeout = dhcpAgentTimeout
 	}
 
-	made, err := newVM(ctx, name, virtual{
-		name: args.Name, about: args.About, machine: args.Machine, network: *args.Network, hardware: *args.Hardware,
+	machine, err := registerVM(ctx, name, vmSpec{
+		name: args.Name, description: args.About, machine: args.Machine, network: *args.Network, hardware: *args.Hardware,
 		agentTimeout: timeout, initialization: args.initialization(), protect: args.Protect,
 	}, []string{"initialization.userAccount"}, pulumi.Parent(c), waitFor(args.After))
 	if err != nil {
 		return err
 	}
 
-	c.VMID, c.VMName, c.Host = made.VmId, made.Name, made.NodeName
+	c.VMID, c.VMName, c.Host = machine.VmId, machine.Name, machine.NodeName
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
-	c.Address = args.addressOf(made)
-	c.Generation, c.Updates, c.Remade = seenOf(lookAt(ctx, made, vmlookup.VM{
+	c.Address = args.addressOutput(machine)
+	c.Generation, c.Updates, c.Recreations = lookupOutputs(lookUpVM(ctx, machine, vmlookup.VM{
 		Name: args.Name, VMID: args.Machine.VMID,
 	}))
 
 	return nil
 }
 
-// initialization is what Proxmox writes onto the cloud-init drive, of which the machine is set up. Packages are not
-// upgraded at the first start: the template says so, since the provider cannot.
+// initialization returns the contents of the cloud-init drive. The template disables package upgrades at the first
+// start, because the provider cannot.
 func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 	args := vm.VirtualMachineInitializationArgs{
 		DatastoreId: pulumi.String(a.Machine.DiskPool),
 		Interface:   pulumi.String(a.Hardware.CloudInitDrive),
 		IpConfigs: vm.VirtualMachineInitializationIpConfigArray{
-			vm.VirtualMachineInitializationIpConfigArgs{Ipv4: firstAddress(*a.Network, a.Address)},
+			vm.VirtualMachineInitializationIpConfigArgs{Ipv4: ipv4Config(*a.Network, a.Address)},
 		},
 	}
 
@@ -141,7 +141,7 @@ func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 
 	if len(a.Network.DNS) > 0 || a.SearchDomain != "" {
 		args.Dns = vm.VirtualMachineInitializationDnsArgs{
-			Servers: pulumi.ToStringArray(a.Network.DNS), Domain: optional(a.SearchDomain),
+			Servers: pulumi.ToStringArray(a.Network.DNS), Domain: optionalString(a.SearchDomain),
 		}
 	}
 
@@ -157,15 +157,15 @@ func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 	return args
 }
 
-// addressOf is the planned address, or the one that the agent tells of the first card.
-func (a CloudMachineArgs) addressOf(made *vm.VirtualMachine) pulumi.StringOutput {
+// addressOutput returns the planned address, or with DHCP the one that the guest agent reports for the first card.
+func (a CloudMachineArgs) addressOutput(machine *vm.VirtualMachine) pulumi.StringOutput {
 	if !a.Network.DHCP {
-		return addressAlone(a.Address)
+		return withoutPrefixLength(a.Address)
 	}
 
-	return pulumi.All(made.MacAddresses, made.Ipv4Addresses).ApplyT(func(told []any) string {
-		macs, _ := told[0].([]string)
-		addresses, _ := told[1].([][]string)
+	return pulumi.All(machine.MacAddresses, machine.Ipv4Addresses).ApplyT(func(values []any) string {
+		macs, _ := values[0].([]string)
+		addresses, _ := values[1].([][]string)
 
 		for i, mac := range macs {
 			if strings.EqualFold(mac, a.Machine.MAC) && i < len(addresses) && len(addresses[i]) > 0 {
@@ -181,9 +181,9 @@ func (a CloudMachineArgs) withDefaults(name string) CloudMachineArgs {
 	setDefault(&a.Name, name)
 	setDefault(&a.About, "machine "+a.Name)
 	a.Machine = a.Machine.withDefaults()
-	a.Network = new(pointed(a.Network).withDefaults())
+	a.Network = new(orZero(a.Network).withDefaults())
 	a.Network.DHCP = a.Network.DHCP || a.Address == nil
-	a.Hardware = new(hardwareWithDefaults(pointed(a.Hardware)))
+	a.Hardware = new(hardwareWithDefaults(orZero(a.Hardware)))
 
 	return a
 }
@@ -204,7 +204,7 @@ func (a CloudMachineArgs) validate(name string) error {
 
 	a.Machine.validate("machine.", found)
 	a.Network.validate("network.", found)
-	required(found, "user", a.User, "the user that cloud-init makes, such as debian")
+	required(found, "user", a.User, "the user that cloud-init creates, such as debian")
 
 	if a.Machine.Template == nil {
 		found.Add("machine.template", nil, "is missing; set the VMID of the template that the machine is cloned from")
@@ -217,7 +217,7 @@ func (a CloudMachineArgs) validate(name string) error {
 	for i, disk := range a.Machine.ExtraDisks {
 		if disk.Interface == a.Hardware.SystemDisk || disk.Interface == a.Hardware.CloudInitDrive {
 			found.Add(fmt.Sprintf("machine.extraDisks[%d].interface", i), disk.Interface,
-				"is the place of the system disk or of the cloud-init drive; choose another, such as virtio1")
+				"is the interface of the system disk or of the cloud-init drive; choose another, such as virtio1")
 		}
 	}
 

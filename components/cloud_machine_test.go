@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// TestThePasswordOfACloudMachineIsASecret: what else its VM is registered with is recorded (stacks/registered_test.go).
-func TestThePasswordOfACloudMachineIsASecret(t *testing.T) {
+// The other inputs of the VM are in the golden files of stacks/registered_test.go.
+func TestCloudMachinePasswordIsSecret(t *testing.T) {
 	t.Parallel()
 
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
@@ -27,7 +27,7 @@ func TestThePasswordOfACloudMachineIsASecret(t *testing.T) {
 	assert.True(t, r.Of(tokens.VirtualMachine)["web-1-vm"].Input("initialization.userAccount.password").IsSecret())
 }
 
-func TestCloudMachineTellsAllProblems(t *testing.T) {
+func TestCloudMachineReportsAllProblems(t *testing.T) {
 	t.Parallel()
 
 	args := CloudMachineArgs{

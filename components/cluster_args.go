@@ -14,7 +14,7 @@ import (
 )
 
 // TalosClusterArgs describe a cluster. Names, addresses and versions are plain values: configurations, certificates and
-// the order of its machines follow from them, and are checked before anything is registered.
+// the order of machines are derived from them, and checked before anything is registered.
 type TalosClusterArgs struct {
 	// The cluster's name in kubeconfig and talosconfig. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
@@ -67,7 +67,7 @@ type TalosClusterArgs struct {
 	// The URL of the Image Factory whose installer the nodes use, without a path. Default: https://factory.talos.dev.
 	FactoryURL string `pulumi:"factoryUrl,optional"`
 
-	planned *plannedPatches // of arguments that were checked
+	planned *plannedPatches // set by [TalosClusterArgs.Validated]
 }
 
 // ClusterNode is a node of a cluster, with its VM.
@@ -108,48 +108,33 @@ type ClusterNode struct {
 func (n ClusterNode) isControlPlane() bool { return n.Role == RoleControlPlane }
 func (n ClusterNode) isSkipped() bool      { return n.Skip && !n.isControlPlane() }
 
-// prefix is the node's address. It was validated.
+// prefix returns the node's address. The node was validated.
 func (n ClusterNode) prefix() netip.Prefix {
 	prefix, _ := netip.ParsePrefix(n.Address)
 
 	return prefix
 }
 
-// controlPlanes are the nodes with this role, in order, and workers the others.
-func (a TalosClusterArgs) controlPlanes() []ClusterNode { return a.nodes()[:a.count()] }
-func (a TalosClusterArgs) workers() []ClusterNode       { return a.nodes()[a.count():] }
+// controlPlanes and workers return the nodes by role, in order.
+func (a TalosClusterArgs) controlPlanes() []ClusterNode {
+	return slices.DeleteFunc(slices.Clone(a.Nodes), func(n ClusterNode) bool { return !n.isControlPlane() })
+}
 
-// cared is the cluster without workers that are skipped.
-func (a TalosClusterArgs) cared() TalosClusterArgs {
+func (a TalosClusterArgs) workers() []ClusterNode {
+	return slices.DeleteFunc(slices.Clone(a.Nodes), ClusterNode.isControlPlane)
+}
+
+// withoutSkipped returns the cluster without skipped workers.
+func (a TalosClusterArgs) withoutSkipped() TalosClusterArgs {
 	a.Nodes = slices.DeleteFunc(slices.Clone(a.Nodes), ClusterNode.isSkipped)
 
 	return a
 }
 
-// nodes are the control planes, then the workers.
-func (a TalosClusterArgs) nodes() []ClusterNode {
-	sorted := slices.Clone(a.Nodes)
-	slices.SortStableFunc(sorted, func(x, y ClusterNode) int { return cmp.Compare(rank(x), rank(y)) })
+// nodes returns the control planes, then the workers.
+func (a TalosClusterArgs) nodes() []ClusterNode { return slices.Concat(a.controlPlanes(), a.workers()) }
 
-	return sorted
-}
-
-func rank(n ClusterNode) int {
-	if n.isControlPlane() {
-		return 0
-	}
-
-	return 1
-}
-
-func (a TalosClusterArgs) count() int {
-	count := 0
-	for _, n := range a.Nodes {
-		count += 1 - rank(n)
-	}
-
-	return count
-}
+func (a TalosClusterArgs) controlPlaneCount() int { return len(a.controlPlanes()) }
 
 // GPUOperatorValues returns the values of NVIDIA's GPU Operator for a cluster that uses it; empty for others.
 func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
@@ -161,9 +146,9 @@ func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
 	return talos.GPUOperatorValues(*gpus)
 }
 
-// Checked returns the arguments with what their configurations follow from, or all their problems, without registering
-// anything. Templates, mappings and the readiness of hosts may be passed to its nodes afterwards, and nothing else.
-func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
+// Validated returns the arguments with defaults and computed patches, or all their problems, without registering
+// anything. Afterwards only templates, mappings and the readiness of hosts may be set on its nodes.
+func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 	if a.planned != nil {
 		return a, nil
 	}
@@ -202,11 +187,11 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	a.GitOps = a.GitOps.WithDefaults(a.Name)
 
 	if a.AllowSchedulingOnControlPlanes == nil {
-		alone := a.count() == len(a.Nodes)
+		alone := a.controlPlaneCount() == len(a.Nodes)
 		a.AllowSchedulingOnControlPlanes = &alone
 	}
 
-	if a.count() == 0 {
+	if a.controlPlaneCount() == 0 {
 		return a
 	}
 
@@ -226,7 +211,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 
 func (a TalosClusterArgs) validate(name string) error {
 	found := &problem.List{}
-	if a.count() == 0 {
+	if a.controlPlaneCount() == 0 {
 		found.Add("nodes", nil, "none is a control plane; add at least one with the role controlplane")
 	} else {
 		checkVersion(found, "talosVersion", a.TalosVersion)
@@ -247,7 +232,7 @@ func (a TalosClusterArgs) validate(name string) error {
 		found.Add("drainTimeoutSeconds", a.DrainTimeoutSeconds, "is not a number of seconds; use 1 or more")
 	}
 
-	if count := pointed(a.Upgrades).ParallelWorkers; count < 0 {
+	if count := orZero(a.Upgrades).ParallelWorkers; count < 0 {
 		found.Add("upgrades.parallelWorkers", count, "is not a number of workers; use 1 or more")
 	}
 
@@ -262,24 +247,24 @@ func (a TalosClusterArgs) validate(name string) error {
 	validateProxmox(a.Proxmox, "proxmox.", found)
 	validateGitOps(a.GitOps, found)
 
-	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
-		if own.value != "" {
-			checkNetwork(found, own.path, own.value)
+	for _, network := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
+		if network.value != "" {
+			checkNetwork(found, network.path, network.value)
 		}
 	}
 
-	taken := map[string]string{}
+	firstPaths := map[string]string{}
 
 	for i, n := range a.Nodes {
 		path := fmt.Sprintf("nodes[%d].", i)
 		n.validate(path, found)
 
 		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
-			if first, is := taken[key.field+key.value]; is && key.value != "" {
+			if first, exists := firstPaths[key.field+key.value]; exists && key.value != "" {
 				found.Add(path+key.field, key.value, "is already at %s; list each node once", first)
 			}
 
-			taken[key.field+key.value] = path + key.field
+			firstPaths[key.field+key.value] = path + key.field
 		}
 	}
 
@@ -315,7 +300,7 @@ func checkNetwork(found *problem.List, path, value string) {
 	}
 }
 
-func addressesOf(nodes []ClusterNode) pulumi.StringArray {
+func nodeAddresses(nodes []ClusterNode) pulumi.StringArray {
 	addresses := make(pulumi.StringArray, 0, len(nodes))
 	for _, n := range nodes {
 		addresses = append(addresses, pulumi.String(n.prefix().Addr().String()))

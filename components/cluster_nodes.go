@@ -6,56 +6,56 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// clonesAtOnce bounds clones on one datastore of one host. They share its throughput, and Proxmox makes one volume at a
-// time there, whose turn a clone awaits for ten seconds only: four clones of two disks fit into that even where a
+// clonesAtOnce limits parallel clones on one datastore of one host. They share its throughput, and Proxmox creates one
+// volume at a time there; a clone waits only ten seconds for its turn. Four clones of two disks fit into that even if a
 // volume takes a second.
 const clonesAtOnce = 4
 
-// makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are
-// configured in order: a configuration that the first one refuses does not reach the others. At first creation that
-// costs one call's time for each, since the machines boot and install in parallel.
+// registerNodes creates all VMs in parallel, within the limit for clones, and configures them as they come up. Control
+// planes are configured in order: a configuration that the first one refuses does not reach the others. At first
+// creation that costs only one call's time for each, because the machines boot and install in parallel.
 //
-// What runs is updated one node at a time, control planes first: workers that run wait for them without depending on
-// them, since a dependency would order deletions and first creation as well.
-func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+// Existing nodes are updated one at a time, control planes first. Existing workers wait for them without a dependency,
+// which would also order deletions and first creation.
+func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 
-	rollout, err := newRollout(ctx, name, args, c.all, &c.taken)
+	rollout, err := newRollout(ctx, name, args, c.nodesTalosconfig, &c.leaseLost)
 	if err != nil {
 		return err
 	}
 
 	var (
-		configured []pulumi.Resource // the control plane configured last
-		updated    []pulumi.Input    // the control planes
+		previous []pulumi.Resource // the configuration of the previous control plane
+		updated  []pulumi.Input    // the configurations of control planes, without dependencies
 	)
 
 	for _, n := range args.nodes() {
-		turn := turn{
-			madeAfter:    append(queue.before(n), c.afterUpgrades(ctx, n)...),
-			appliedAfter: []pulumi.Resource{c.kubernetes},
-			rollout:      rollout,
-			keeps:        c.keptInputs(n),
-			silent:       c.silent[n.Name],
-			client:       c.secrets.ClientConfiguration,
-			admitted:     func(node *TalosNode) ([]pulumi.Resource, error) { return c.admitNode(ctx, n, node) },
+		options := clusterOptions{
+			vmDependsOn:            append(queue.dependencies(n), c.upgradeDependencies(ctx, n)...),
+			configurationDependsOn: []pulumi.Resource{c.kubernetesUpgrade},
+			rollout:                rollout,
+			ignoreChanges:          c.ignoredInputs(n),
+			unreachable:            c.unreachable[n.Name],
+			client:                 c.secrets.ClientConfiguration,
+			grantAccess:            func(node *TalosNode) ([]pulumi.Resource, error) { return c.grantNodeAccess(ctx, n, node) },
 		}
 
 		switch {
 		case n.isControlPlane():
-			turn.appliedAfter = append(turn.appliedAfter, configured...)
+			options.configurationDependsOn = append(options.configurationDependsOn, previous...)
 		case vmlookup.Of(ctx).HasRun(n.Name):
-			turn.updatedAfter = updated
+			options.updateAfter = updated
 		}
 
-		node, err := c.makeNode(ctx, n, TalosNodeArgs{
+		node, err := c.registerNode(ctx, n, TalosNodeArgs{
 			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: &args.Network,
 			Address:       pulumi.String(n.Address),
 			Protect:       args.Protect && n.isControlPlane(),
 			Configuration: configurations[n.Role],
 			Patches:       nodePatches(args, n, c.secrets),
-		}, turn)
+		}, options)
 		if err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 		queue.add(n, node.vm)
 
 		if n.isControlPlane() {
-			configured = []pulumi.Resource{node.applied}
-			updated = append(updated, detached(ctx, node.applied.URN()))
+			previous = []pulumi.Resource{node.configuration}
+			updated = append(updated, detached(ctx, node.configuration.URN()))
 		}
 
 		c.nodes = append(c.nodes, node)
@@ -73,25 +73,27 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	return nil
 }
 
-// keptInputs are those of a node's configuration that stay as they were applied last: where it is skipped, all that
-// follow the cluster, and where it does not answer, the client, which no machine is to be configured for.
-func (c *TalosCluster) keptInputs(n ClusterNode) []string {
+// ignoredInputs returns the inputs of a node's configuration whose changes are not applied: everything for a skipped
+// node, and the client for one that does not answer, since a renewed client alone does not need the machine.
+func (c *TalosCluster) ignoredInputs(n ClusterNode) []string {
 	switch {
 	case n.isSkipped():
 		return []string{"machineConfigurationInput", "configPatches", "clientConfiguration"}
-	case c.silent[n.Name]:
+	case c.unreachable[n.Name]:
 		return []string{"clientConfiguration"}
 	default:
 		return nil
 	}
 }
 
-// makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same
-// machine.
-func (c *TalosCluster) makeNode(ctx *pulumi.Context, n ClusterNode, args TalosNodeArgs, turn turn) (*TalosNode, error) {
+// registerNode registers a node, as a GPU worker if it has GPUs. A control plane that gains or loses its GPUs stays the
+// same machine.
+func (c *TalosCluster) registerNode(
+	ctx *pulumi.Context, n ClusterNode, args TalosNodeArgs, options clusterOptions,
+) (*TalosNode, error) {
 	opts := []pulumi.ResourceOption{pulumi.Parent(c)}
 	if len(n.GPUs) > 0 {
-		worker, err := newGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver}, turn, opts...)
+		worker, err := newGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver}, options, opts...)
 		if err != nil {
 			return nil, err
 		}
@@ -107,21 +109,21 @@ func (c *TalosCluster) makeNode(ctx *pulumi.Context, n ClusterNode, args TalosNo
 		opts = append(opts, pulumi.Aliases([]pulumi.Alias{{ParentURN: worker}}))
 	}
 
-	return newTalosNode(ctx, n.Name, args, turn, opts...)
+	return newTalosNode(ctx, n.Name, args, options, opts...)
 }
 
-// cloneQueue bounds the clones under way at once by having each wait for the one clonesAtOnce before it on the same
-// datastore of the same host. It holds one cluster's machines only: a wait across clusters would bind one cluster's
-// removal to the other.
+// cloneQueue limits parallel clones: each waits for the one clonesAtOnce before it on the same datastore of the same
+// host. It holds the machines of one cluster only: a wait across clusters would make the removal of one depend on the
+// other.
 type cloneQueue map[ImageStore][]pulumi.Resource
 
-func (q cloneQueue) before(n ClusterNode) []pulumi.Resource {
-	made := q[storeOf(n)]
-	if n.Machine.Template == nil || len(made) < clonesAtOnce {
+func (q cloneQueue) dependencies(n ClusterNode) []pulumi.Resource {
+	clones := q[storeOf(n)]
+	if n.Machine.Template == nil || len(clones) < clonesAtOnce {
 		return nil
 	}
 
-	return []pulumi.Resource{made[len(made)-clonesAtOnce]}
+	return []pulumi.Resource{clones[len(clones)-clonesAtOnce]}
 }
 
 func (q cloneQueue) add(n ClusterNode, vm pulumi.Resource) {

@@ -21,13 +21,13 @@ import (
 type (
 	// CNI is the CNI of a cluster.
 	CNI = spec.CNI
-	// AddressRange is a range of addresses for its Services of type LoadBalancer.
+	// AddressRange is a range of addresses for Services of type LoadBalancer.
 	AddressRange = cilium.AddressRange
 )
 
 const ciliumRelease, ciliumNamespace = "cilium", "kube-system"
 
-// cniWithDefaults returns the CNI of a cluster with this version of Kubernetes.
+// cniWithDefaults sets the defaults for a version of Kubernetes.
 func cniWithDefaults(c *CNI, kubernetes string) *CNI {
 	if c == nil {
 		return nil
@@ -56,7 +56,7 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 		found.Add("cni.version", c.Version, "%v", err)
 	}
 
-	values, err := ownValues(c)
+	values, err := userValues(c)
 	if err != nil {
 		found.Add("cni.values", nil, "%v", err)
 	}
@@ -83,7 +83,7 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 	}
 }
 
-// patchesByPath are all patches of a cluster, by the arguments that have them.
+// patchesByPath returns all patches of a cluster by the path of their argument.
 func patchesByPath(a TalosClusterArgs) map[string][]string {
 	all := map[string][]string{"patches": a.Patches}
 	for i, n := range a.Nodes {
@@ -93,19 +93,19 @@ func patchesByPath(a TalosClusterArgs) map[string][]string {
 	return all
 }
 
-// ownValues are the user's values. The error does not repeat them: they may be secret.
-func ownValues(c *CNI) (map[string]any, error) {
+// userValues returns the user's values. The error does not quote them: they may be secret.
+func userValues(c *CNI) (map[string]any, error) {
 	var values map[string]any
 	if err := yaml.Unmarshal([]byte(c.Values), &values); err != nil {
-		return nil, errors.New("it is not a map in YAML; correct it")
+		return nil, errors.New("is not a map in YAML; correct it")
 	}
 
 	return values, nil
 }
 
-// releaseOf is what a cluster with this CNI has to have.
-func releaseOf(c *CNI, nodes int) (request.HelmRelease, error) {
-	own, err := ownValues(c)
+// ciliumHelmRelease returns the Helm release for a cluster with this CNI.
+func ciliumHelmRelease(c *CNI, nodes int) (request.HelmRelease, error) {
+	own, err := userValues(c)
 	if err != nil {
 		return request.HelmRelease{}, err
 	}
@@ -144,15 +144,15 @@ func releaseOf(c *CNI, nodes int) (request.HelmRelease, error) {
 	return release, nil
 }
 
-// makeCNI installs the CNI as soon as the Kubernetes API is there: a node that waits for one for ten minutes restarts.
-// It runs again when the chart, its values or the objects around it change; the preview shows which chart, and a digest
-// of the rest.
-func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+// registerCNI installs the CNI as soon as the Kubernetes API is up: a node that waits ten minutes for one restarts. It
+// runs again when the chart, its values or related objects change; the preview shows the chart and a digest of the
+// rest.
+func (c *TalosCluster) registerCNI(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	if args.CNI == nil {
 		return nil
 	}
 
-	release, err := releaseOf(args.CNI, len(args.Nodes))
+	release, err := ciliumHelmRelease(args.CNI, len(args.Nodes))
 	if err != nil {
 		return err
 	}
@@ -162,28 +162,28 @@ func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClust
 		return err
 	}
 
-	question := request.CNI{
-		Common: request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())}, Release: release,
+	req := request.CNI{
+		Common: request.Common{ControlPlanes: requestNodes(args.controlPlanes())}, Release: release,
 	}
 
-	const shown = 12 // digits tell one content from another
+	const digits = 12 // are enough to tell contents apart
 
-	follows := pulumi.StringInput(pulumi.Sprintf(
-		"%s %s of %s with values %s", release.Name, release.Version, release.Chart, digest[:shown],
+	trigger := pulumi.StringInput(pulumi.Sprintf(
+		"%s %s of %s with values %s", release.Name, release.Version, release.Chart, digest[:digits],
 	))
 	if args.CNI.Secret {
-		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
+		trigger = pulumi.ToSecret(trigger).(pulumi.StringOutput) // short secrets could be guessed from their digest
 	}
 
-	c.cni, err = talosops{
+	c.cni, err = talosopsCall{
 		verb: "cni",
 		request: func(_, kubeconfig string) any {
-			question.Kubeconfig = kubeconfig
+			req.Kubeconfig = kubeconfig
 
-			return question
+			return req
 		},
-		follows: follows, kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+tokens.OfCNI, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
+		trigger: trigger, kubeconfig: c.Kubeconfig,
+	}.register(ctx, name+tokens.OfCNI, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
 
 	return err
 }

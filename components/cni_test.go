@@ -12,17 +12,17 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// TestCNI is installed between kubeconfig and gate, with what the preview shows of it.
+// TestCNI expects the CNI between kubeconfig and gate, and what the preview shows of it.
 func TestCNI(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 2)
-	assert.NotContains(t, runTalos(t, cluster).Names(tokens.LocalCommand), "one-cni", "nobody asked for it")
+	assert.NotContains(t, registerTalosCluster(t, cluster).Names(tokens.LocalCommand), "one-cni", "it is not configured")
 
 	cluster.CNI = &CNI{
 		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}}, GatewayAPI: true, Values: "MTU: 1400",
 	}
-	commands := runTalos(t, cluster).Of(tokens.LocalCommand)
+	commands := registerTalosCluster(t, cluster).Of(tokens.LocalCommand)
 	command, gate := commands["one-cni"], commands["one-healthy"]
 	assert.Subset(t, command.DependsOn(), []string{"one-bootstrap", "one-kubeconfig"})
 	assert.Contains(t, gate.DependsOn(), "one-cni")
@@ -30,24 +30,23 @@ func TestCNI(t *testing.T) {
 	assert.Regexp(t, `^cilium 1\.20\.2 of https://helm\.cilium\.io/cilium-1\.20\.2\.tgz with values [0-9a-f]{12}$`,
 		command.Input("environment").ObjectValue()["FOLLOWS"].StringValue())
 
-	asked := enginetest.Asked[request.CNI](t, command)
-	assert.Equal(t, enginetest.KubeconfigText, asked.Kubeconfig)
-	assert.Equal(t, "kube-system/cilium", asked.Release.Namespace+"/"+asked.Release.Name)
-	assert.Len(t, asked.Release.Manifests, 7)
-	assert.Len(t, asked.Release.After, 2)
-	assert.Empty(t, asked.Release.Absent)
+	req := enginetest.Asked[request.CNI](t, command)
+	assert.Equal(t, enginetest.KubeconfigText, req.Kubeconfig)
+	assert.Equal(t, "kube-system/cilium", req.Release.Namespace+"/"+req.Release.Name)
+	assert.Len(t, req.Release.Manifests, 7)
+	assert.Len(t, req.Release.After, 2)
+	assert.Empty(t, req.Release.Absent)
 
 	var values map[string]any
-	require.NoError(t, json.Unmarshal(asked.Release.Values, &values))
+	require.NoError(t, json.Unmarshal(req.Release.Values, &values))
 	assert.InDelta(t, 7445, values["k8sServicePort"], 0)
 	assert.InDelta(t, 1400, values["MTU"], 0)
 
 	cluster.CNI.Secret = true
-	assert.True(t, runTalos(t, cluster).Of(tokens.LocalCommand)["one-cni"].Input("environment").
+	assert.True(t, registerTalosCluster(t, cluster).Of(tokens.LocalCommand)["one-cni"].Input("environment").
 		ObjectValue()["FOLLOWS"].IsSecret())
 }
 
-// TestCNIProblems are all named at once.
 func TestCNIProblems(t *testing.T) {
 	t.Parallel()
 
@@ -57,7 +56,7 @@ func TestCNIProblems(t *testing.T) {
 	}
 	cluster.Patches = []string{"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"}
 
-	_, err := cluster.Checked("one")
+	_, err := cluster.Validated("one")
 	for _, problem := range []string{
 		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.20.2`,
 		"cni.values.k8sServicePort: is set by the program, because KubePrism has port 7445; remove it",

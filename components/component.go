@@ -8,14 +8,14 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// step makes a part of a component. Of is what its error says before the component: "the VM of ".
+// step registers a part of a component. The prefix precedes the component's name in errors: "the VM of ".
 type step struct {
-	of   string
-	make func() error
+	prefix string
+	run    func() error
 }
 
-// register does what every component does: it registers the component, makes its parts in order, and registers its
-// outputs, which the parts have set. Kind is what people call it.
+// register registers a component, runs its steps in order, and registers the outputs that the steps have set. Kind
+// names the component in errors.
 func register[C pulumi.ComponentResource](
 	ctx *pulumi.Context, token, kind, name string, c C, opts []pulumi.ResourceOption, steps ...step,
 ) (failed C, err error) {
@@ -24,20 +24,20 @@ func register[C pulumi.ComponentResource](
 	}
 
 	for _, s := range steps {
-		if err := s.make(); err != nil {
-			return failed, fmt.Errorf("unable to register %s%s %q: %w", s.of, kind, name, err)
+		if err := s.run(); err != nil {
+			return failed, fmt.Errorf("unable to register %s%s %q: %w", s.prefix, kind, name, err)
 		}
 	}
 
-	if err := ctx.RegisterResourceOutputs(c, outputsOf(c)); err != nil {
+	if err := ctx.RegisterResourceOutputs(c, taggedOutputs(c)); err != nil {
 		return failed, fmt.Errorf("unable to register the outputs of %s %q: %w", kind, name, err)
 	}
 
 	return c, nil
 }
 
-// outputsOf are the fields of a component that have a name in other languages.
-func outputsOf(c pulumi.ComponentResource) pulumi.Map {
+// taggedOutputs returns the fields of a component with a pulumi tag.
+func taggedOutputs(c pulumi.ComponentResource) pulumi.Map {
 	outputs := pulumi.Map{}
 
 	value := reflect.ValueOf(c).Elem()

@@ -13,7 +13,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// clusterConfiguration is what all machine configurations of a cluster follow from. The arguments were validated.
+// clusterConfiguration returns what the machine configurations of a cluster have in common. The arguments were
+// validated.
 func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	config := talos.ClusterConfig{
 		Subnets:                        []netip.Prefix{netip.MustParsePrefix(a.Network.CIDR)},
@@ -33,7 +34,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	return config
 }
 
-// clusterGPUs are what the cluster's GPU nodes have in common; nil = it has none.
+// clusterGPUs returns what the cluster's GPU nodes have in common; nil = it has none.
 func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 	var gpus *talos.ClusterGPUs
 
@@ -54,8 +55,8 @@ func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 	return gpus
 }
 
-// nodeConfiguration is what one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the
-// machine.
+// nodeConfiguration returns what is specific to one node's machine configuration. Proxmox tags VLANs, which are
+// invisible to the machine.
 func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	network := a.Network
 
@@ -100,8 +101,8 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	return node
 }
 
-// plannedPatches are all patches of a cluster, by role and by node. Computing them finds what is wrong with them before
-// anything is registered.
+// plannedPatches are all patches of a cluster, by role and by node. They are computed before anything is registered, so
+// that their problems are found first.
 type plannedPatches struct {
 	contract string
 	marks    []request.Marks
@@ -129,14 +130,14 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 	for _, n := range a.nodes() {
 		node := nodeConfiguration(a, n)
 		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, release.Contract); err != nil {
-			problems = append(problems, withoutDetails(n, err))
+			problems = append(problems, redactSecretError(n, err))
 
 			continue
 		}
 
-		marks, err := planMarks(common, node)
+		marks, err := nodeMarks(common, node)
 		if err != nil {
-			problems = append(problems, withoutDetails(n, err))
+			problems = append(problems, redactSecretError(n, err))
 		}
 
 		planned.marks = append(planned.marks, marks)
@@ -149,14 +150,14 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 	return planned, nil
 }
 
-// roleConfigurations generates a machine configuration for every role the cluster has nodes of, by the contract its
-// secrets were made for.
+// roleConfigurations generates a machine configuration for each role of the cluster's nodes, for the version contract
+// of its secrets.
 func roleConfigurations(
 	ctx *pulumi.Context, a TalosClusterArgs, secrets *machine.Secrets, parent pulumi.Resource,
 ) map[string]pulumi.StringOutput {
 	configurations := map[string]pulumi.StringOutput{}
 	for _, n := range a.nodes() {
-		if _, done := configurations[n.Role]; done {
+		if _, exists := configurations[n.Role]; exists {
 			continue
 		}
 
@@ -177,8 +178,7 @@ func roleConfigurations(
 	return configurations
 }
 
-// nodePatches follow the contract that the secrets recorded when they were made, which is not the installed version's
-// after an upgrade.
+// nodePatches returns a node's patches for the version contract of the secrets, which an upgrade does not raise.
 func nodePatches(a TalosClusterArgs, n ClusterNode, secrets *machine.Secrets) pulumi.StringArrayInput {
 	patches := secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
 		if contract == a.planned.contract {
@@ -187,7 +187,7 @@ func nodePatches(a TalosClusterArgs, n ClusterNode, secrets *machine.Secrets) pu
 
 		patches, err := talos.NodePatches(clusterConfiguration(a), nodeConfiguration(a, n), contract)
 
-		return patches, withoutDetails(n, err)
+		return patches, redactSecretError(n, err)
 	}).(pulumi.StringArrayOutput)
 
 	return secretTexts(n.Secret, patches)

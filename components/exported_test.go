@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatIsExportedCanBeUsedElsewhere looks at every exported signature: none has a type that another module or
-// language cannot make, which are types of internal packages, callbacks, and resources to wait for.
-func TestWhatIsExportedCanBeUsedElsewhere(t *testing.T) {
+// TestExportedSignaturesAreUsableFromOtherModules checks that no exported signature has a type that another module or
+// language cannot create: types of internal packages, callbacks, and resources as dependencies.
+func TestExportedSignaturesAreUsableFromOtherModules(t *testing.T) {
 	t.Parallel()
 
 	paths, err := filepath.Glob("*.go")
@@ -30,11 +30,11 @@ func TestWhatIsExportedCanBeUsedElsewhere(t *testing.T) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		require.NoError(t, err)
 
-		for name, types := range exported(file) {
+		for name, types := range exportedSignatures(file) {
 			signatures++
 
 			for _, part := range types {
-				assert.Empty(t, unusable(file, part, !strings.HasPrefix(name, "func ")), "%s: %s", path, name)
+				assert.Empty(t, unusableTypes(file, part, !strings.HasPrefix(name, "func ")), "%s: %s", path, name)
 			}
 		}
 	}
@@ -42,8 +42,8 @@ func TestWhatIsExportedCanBeUsedElsewhere(t *testing.T) {
 	assert.Greater(t, signatures, 40)
 }
 
-// exported are the types of a file's exported fields and functions, by name.
-func exported(file *ast.File) map[string][]ast.Expr {
+// exportedSignatures returns the types of a file's exported fields and functions, by name.
+func exportedSignatures(file *ast.File) map[string][]ast.Expr {
 	found := map[string][]ast.Expr{}
 
 	for _, declaration := range file.Decls {
@@ -70,7 +70,7 @@ func exported(file *ast.File) map[string][]ast.Expr {
 				}
 
 				if named.Assign.IsValid() {
-					continue // it is made by this name
+					continue // an alias is usable by its own name
 				}
 
 				fields, ok := named.Type.(*ast.StructType)
@@ -94,8 +94,8 @@ func exported(file *ast.File) map[string][]ast.Expr {
 	return found
 }
 
-// unusable says what of a type cannot be made elsewhere. Functions may take options, which are resources' own.
-func unusable(file *ast.File, expression ast.Expr, field bool) (found []string) {
+// unusableTypes returns the parts of a type that cannot be created elsewhere. Functions may take resource options.
+func unusableTypes(file *ast.File, expression ast.Expr, field bool) (found []string) {
 	ast.Inspect(expression, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncType:

@@ -18,9 +18,9 @@ import (
 type (
 	// GitOps is the source that Flux reconciles.
 	GitOps = spec.GitOps
-	// Verify are the signatures that it must have.
+	// Verify are the signatures that the source must have.
 	Verify = spec.Verify
-	// PullSecret are the credentials for it.
+	// PullSecret are the credentials for the source.
 	PullSecret = spec.PullSecret
 )
 
@@ -45,13 +45,13 @@ func validateGitOps(g *GitOps, found *problem.List) {
 	g.Check("gitops", found)
 }
 
-// saidOf is what a preview shows of it.
-func saidOf(g *GitOps) string {
+// gitopsSummary returns what a preview shows of the source.
+func gitopsSummary(g *GitOps) string {
 	return fmt.Sprintf("Flux %s (operator %s %s) of %s, %s, %s", g.Version, g.Chart, g.ChartVersion, g.URL, g.Ref, g.Path)
 }
 
-// facts are what Git may know of a cluster.
-func (a TalosClusterArgs) facts() map[string]string {
+// gitopsFacts returns the facts of a cluster that manifests in Git can refer to.
+func (a TalosClusterArgs) gitopsFacts() map[string]string {
 	var addresses []string
 	for _, n := range a.controlPlanes() {
 		addresses = append(addresses, n.prefix().Addr().String())
@@ -76,83 +76,83 @@ func (a TalosClusterArgs) facts() map[string]string {
 	return facts
 }
 
-// ciliumValues are those that the program installs Cilium with, for a HelmRelease that takes it over; empty = it
-// installs none.
+// ciliumValues returns the values of the program's installation of Cilium, for a HelmRelease that takes it over; empty
+// = it is not installed.
 func (a TalosClusterArgs) ciliumValues() (string, error) {
 	if a.CNI == nil {
 		return "", nil
 	}
 
-	release, err := releaseOf(a.CNI, len(a.Nodes))
+	release, err := ciliumHelmRelease(a.CNI, len(a.Nodes))
 
 	return string(release.Values), err
 }
 
-// makeGitOps has Flux reconcile the cluster, once the cluster works. It runs again when what it is told changes, and
-// when the control planes are not the machines that they were.
-func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+// registerGitOps has Flux reconcile the cluster once it is healthy. It runs again when its settings change, and when
+// control planes are recreated.
+func (c *TalosCluster) registerGitOps(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	g := args.GitOps
 	if g == nil {
 		return nil
 	}
 
-	question := request.GitOps{
+	req := request.GitOps{
 		Timeout: (time.Duration(g.TimeoutSeconds) * time.Second).String(),
 		Chart:   g.Chart, ChartVersion: g.ChartVersion, ChartDigest: g.Digest,
 		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
-		PullSecret: *g.PullSecret, Age: g.Age, Facts: args.facts(),
+		PullSecret: *g.PullSecret, Age: g.Age, Facts: args.gitopsFacts(),
 		Verify: *g.Verify, SingleTenant: g.SingleTenant,
 	}
 
 	var err error
-	if question.CiliumValues, err = args.ciliumValues(); err != nil {
+	if req.CiliumValues, err = args.ciliumValues(); err != nil {
 		return err
 	}
 
 	for _, n := range args.controlPlanes() {
-		question.Endpoints = append(question.Endpoints, n.prefix().Addr().String())
+		req.Endpoints = append(req.Endpoints, n.prefix().Addr().String())
 	}
 
-	var remade []any
-	for _, node := range c.nodes[:args.count()] {
-		remade = append(remade, node.Remade)
+	var recreations []any
+	for _, node := range c.nodes[:args.controlPlaneCount()] {
+		recreations = append(recreations, node.Recreations)
 	}
 
-	brought, err := talosops{
+	installed, err := talosopsCall{
 		verb: "gitops",
 		request: func(_, kubeconfig string) any {
-			question.Kubeconfig = kubeconfig
+			req.Kubeconfig = kubeconfig
 
-			return question
+			return req
 		},
-		follows:    followed(saidOf(g), "machines recreated", remade...),
+		trigger:    triggerWithCount(gitopsSummary(g), "machines recreated", recreations...),
 		kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+tokens.OfGitOps, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.gate}))
+	}.register(ctx, name+tokens.OfGitOps, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.gate}))
 	if err != nil {
 		return err
 	}
 
-	// Another resource than what it waits for: where Flux refuses what a run brought, the state has it, and the next run
-	// brings what was there before, if that is what it is told.
-	accepted := request.Reconciled{Endpoints: question.Endpoints, Timeout: question.Timeout, Kind: g.Kind}
-	_, err = talosops{
+	// A resource of its own: if Flux refuses what was installed, the state has it, and the next run can restore what was
+	// installed before.
+	reconciled := request.Reconciled{Endpoints: req.Endpoints, Timeout: req.Timeout, Kind: g.Kind}
+	_, err = talosopsCall{
 		verb: "reconciled",
-		request: func(asked, kubeconfig string) any {
-			accepted.Asked, accepted.Kubeconfig = asked, kubeconfig
+		request: func(requestedAt, kubeconfig string) any {
+			reconciled.Asked, reconciled.Kubeconfig = requestedAt, kubeconfig
 
-			return accepted
+			return reconciled
 		},
-		talosconfig: brought.Stdout.ApplyT(askedAt).(pulumi.StringOutput), kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+"-reconciled", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{brought}))
+		talosconfig: installed.Stdout.ApplyT(requestTime).(pulumi.StringOutput), kubeconfig: c.Kubeconfig,
+	}.register(ctx, name+"-reconciled", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{installed}))
 
 	return err
 }
 
-// askedAt reads what `talosops gitops` has printed.
-func askedAt(text string) (string, error) {
+// requestTime reads from the output of `talosops gitops` when it requested the reconciliation.
+func requestTime(text string) (string, error) {
 	var printed request.Asked
 	if err := json.Unmarshal([]byte(text), &printed); err != nil {
-		return "", fmt.Errorf("unable to read what talosops gitops has printed: %w", err)
+		return "", fmt.Errorf("unable to read the output of talosops gitops: %w", err)
 	}
 
 	return printed.Asked, nil

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// TestGitTakesCiliumOver: Git is told the version and the very values that the program installs Cilium with.
-func TestGitTakesCiliumOver(t *testing.T) {
+// TestGitOpsFactsOfCilium expects the version and the values with which the program installs Cilium.
+func TestGitOpsFactsOfCilium(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 1)
@@ -25,7 +25,7 @@ func TestGitTakesCiliumOver(t *testing.T) {
 		Version: "1.20.2", Values: "bpf: {masquerade: false}",
 		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}},
 	}
-	facts := cluster.facts()
+	facts := cluster.gitopsFacts()
 	assert.Equal(t, "1.20.2", facts["CILIUM_VERSION"])
 	assert.Equal(t, "127.1.1.200-127.1.1.210", facts["LOAD_BALANCER_POOL"])
 
@@ -35,6 +35,6 @@ func TestGitTakesCiliumOver(t *testing.T) {
 
 	cluster.GitOps = nil
 
-	asked := enginetest.Asked[request.CNI](t, runTalos(t, cluster).Of(tokens.LocalCommand)["one-cni"])
-	assert.JSONEq(t, string(asked.Release.Values), values)
+	req := enginetest.Asked[request.CNI](t, registerTalosCluster(t, cluster).Of(tokens.LocalCommand)["one-cni"])
+	assert.JSONEq(t, string(req.Release.Values), values)
 }

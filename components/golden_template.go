@@ -80,7 +80,7 @@ type GoldenTemplate struct {
 	Version pulumi.StringOutput `pulumi:"version"`
 }
 
-// NewGoldenTemplate builds the template, or for the source iso names the ISO.
+// NewGoldenTemplate builds the template; with the source iso, it only names the ISO.
 func NewGoldenTemplate(
 	ctx *pulumi.Context, name string, args GoldenTemplateArgs, opts ...pulumi.ResourceOption,
 ) (*GoldenTemplate, error) {
@@ -92,11 +92,11 @@ func NewGoldenTemplate(
 	c := &GoldenTemplate{}
 
 	return register(ctx, GoldenTemplateType, "template", name, c, opts, step{"the build of ", func() error {
-		return c.makeTemplate(ctx, name, args)
+		return c.registerTemplate(ctx, name, args)
 	}})
 }
 
-func (c *GoldenTemplate) makeTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs) error {
+func (c *GoldenTemplate) registerTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs) error {
 	c.VolumeID = pulumi.String("").ToStringOutput()
 	if args.Image != nil {
 		c.VolumeID = args.Image.ToStringOutput()
@@ -104,7 +104,7 @@ func (c *GoldenTemplate) makeTemplate(ctx *pulumi.Context, name string, args Gol
 
 	c.VMID = pulumi.Int(args.VMID).ToIntOutput()
 	if args.Source == SourceImage {
-		build, err := c.makeBuild(ctx, name, args)
+		build, err := c.registerBuild(ctx, name, args)
 		if err != nil {
 			return err
 		}
@@ -114,13 +114,13 @@ func (c *GoldenTemplate) makeTemplate(ctx *pulumi.Context, name string, args Gol
 
 	c.Name = pulumi.String(args.Name).ToStringOutput()
 	c.Host = pulumi.String(args.Node).ToStringOutput()
-	c.SchematicID, c.Version = args.runs()
+	c.SchematicID, c.Version = args.contents()
 
 	return nil
 }
 
-// runs returns the schematic, empty for other systems than Talos, and the version of what the template runs.
-func (a GoldenTemplateArgs) runs() (schematic, version pulumi.StringOutput) {
+// contents returns the schematic, empty for other systems than Talos, and the version.
+func (a GoldenTemplateArgs) contents() (schematic, version pulumi.StringOutput) {
 	if a.System != nil {
 		return pulumi.String("").ToStringOutput(), pulumi.String(a.System.Version()).ToStringOutput()
 	}
@@ -128,9 +128,11 @@ func (a GoldenTemplateArgs) runs() (schematic, version pulumi.StringOutput) {
 	return pulumi.String(a.Talos.SchematicID()).ToStringOutput(), pulumi.String(a.Talos.Version).ToStringOutput()
 }
 
-func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
-	r := recipeOf(args, stackOwner(ctx))
-	r.beside = append(r.beside, scripts.Parameter{Name: "stack_id", Value: vmlookup.Of(ctx).StackID})
+func (c *GoldenTemplate) registerBuild(
+	ctx *pulumi.Context, name string, args GoldenTemplateArgs,
+) (*remote.Command, error) {
+	r := newRecipe(args, stackPath(ctx))
+	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: vmlookup.Of(ctx).StackID})
 	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
@@ -139,36 +141,35 @@ func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args Golden
 		Stdin:                  script,
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
-		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A
-		// change of the script or of the connection runs the script again, which finds its work done; replacing would have
-		// the removal find it too.
+		// Only the provenance replaces the command: the new template overwrites the old one, and the removal of the old one
+		// then finds another provenance and does nothing. A change of the script or the connection runs the script again,
+		// which finds its work done; a replacement would remove the template.
 		Triggers: pulumi.Array{pulumi.String(provenanceOf(r.parameters))},
 		Logging:  remote.LoggingStderr, // standard output is that of qm
-	}, pulumi.Parent(c), keepLogging())
+	}, pulumi.Parent(c), ignoreLogging())
 }
 
-// lockSeconds is how long a run waits for the script of a killed one to end.
+// lockSeconds is how long a script waits for the script of a killed run to end.
 const lockSeconds = 1800
 
-// hostCommand runs the script on standard input: in the command itself it would appear in full in every error message,
-// and sshd passes no environment on by default. A killed run's script may live on; its successor waits for the lock.
+// hostCommand returns the command that runs the script on standard input: in the command itself it would appear in full
+// in every error message, and sshd passes no environment variables by default. The script of a killed run may still
+// run, so its successor waits for the lock.
 func hostCommand(action string, vmid, wait int) string {
 	return fmt.Sprintf(
 		`action=%s flock -w %d /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, wait, vmid,
 	)
 }
 
-// recipe is how a template is made: a script, and everything that decides what the template is.
+// recipe is a build script with its parameters.
 type recipe struct {
-	compose    func(parameters []scripts.Parameter) string
-	parameters []scripts.Parameter // the last is the provenance, a digest of the others
-	// beside are parameters that decide nothing about the template.
-	beside      []scripts.Parameter
+	compose     func(parameters []scripts.Parameter) string
+	parameters  []scripts.Parameter // the contents of the template; the last is the provenance, a digest of the others
+	unhashed    []scripts.Parameter // do not affect the contents
 	lockSeconds int
 }
 
-// recipeOf returns the recipe of a template.
-func recipeOf(a GoldenTemplateArgs, owner string) recipe {
+func newRecipe(a GoldenTemplateArgs, owner string) recipe {
 	if a.System != nil {
 		return systemRecipe(a.System, a, owner)
 	}
@@ -176,23 +177,23 @@ func recipeOf(a GoldenTemplateArgs, owner string) recipe {
 	return recipe{compose: scripts.Template, parameters: buildParameters(a, owner), lockSeconds: lockSeconds}
 }
 
-// script is the recipe's for a host, with the stack's own file of the image.
+// script returns the script for a host, with the volume of the stack's own image.
 func (r recipe) script(volume, node string) string {
 	host := []scripts.Parameter{{Name: "host", Value: node}}
 
-	return r.compose(slices.Concat(host, withImage(r.parameters, volume), r.beside))
+	return r.compose(slices.Concat(host, withImage(r.parameters, volume), r.unhashed))
 }
 
-// buildParameters are everything that decides what a template of Talos is, then its provenance.
+// buildParameters returns the parameters for a template of Talos.
 func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
 	image := a.ImageDatastore + ":iso/" + a.Talos.Image(a.Source)
 	about := fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())
 
-	return withProvenance(a.common(owner, image, about))
+	return withProvenance(a.commonParameters(owner, image, about))
 }
 
-// common are the parameters of every recipe.
-func (a GoldenTemplateArgs) common(owner, image, about string) []scripts.Parameter {
+// commonParameters returns the parameters of every recipe.
+func (a GoldenTemplateArgs) commonParameters(owner, image, about string) []scripts.Parameter {
 	return []scripts.Parameter{
 		{Name: "owner", Value: owner},
 		{Name: "vmid", Value: strconv.Itoa(a.VMID)},
@@ -207,35 +208,35 @@ func (a GoldenTemplateArgs) common(owner, image, about string) []scripts.Paramet
 	}
 }
 
-// withProvenance adds a digest of the parameters.
+// withProvenance appends a digest of the parameters.
 func withProvenance(parameters []scripts.Parameter) []scripts.Parameter {
 	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
 
 	return append(parameters, scripts.Parameter{Name: "provenance", Value: hex.EncodeToString(digest[:16])})
 }
 
-// withImage names the stack's own file of the image. The provenance leaves it out: it says what the template is made
-// of, not where that is kept.
+// withImage sets the volume of the stack's own image. The provenance does not cover it, because it is only a location.
 func withImage(parameters []scripts.Parameter, volume string) []scripts.Parameter {
 	if volume == "" { // NixOS has none
 		return parameters
 	}
 
-	own := slices.Clone(parameters)
-	own[slices.IndexFunc(own, func(p scripts.Parameter) bool { return p.Name == "image" })].Value = volume
+	parameters = slices.Clone(parameters)
+	image := slices.IndexFunc(parameters, func(p scripts.Parameter) bool { return p.Name == "image" })
+	parameters[image].Value = volume
 
-	return own
+	return parameters
 }
 
 func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }
 
 func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
 	if a.System == nil {
-		a.Talos = new(talosWithDefaults(pointed(a.Talos)))
+		a.Talos = new(talosWithDefaults(orZero(a.Talos)))
 	}
 
 	a.System = a.System.WithDefaults()
-	a.Shell = new(pointed(a.Shell).withDefaults())
+	a.Shell = new(orZero(a.Shell).withDefaults())
 	setDefault(&a.Name, name)
 	setDefault(&a.Source, SourceImage)
 	setDefault(&a.ImageDatastore, "local")
@@ -264,7 +265,7 @@ func (a GoldenTemplateArgs) validate(name string) error {
 			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
 	}
 
-	if a.Source == SourceImage && a.VMID < leastVMID {
+	if a.Source == SourceImage && a.VMID < minVMID {
 		found.Add("vmid", a.VMID, "is not a VMID; use 100 or higher, or use the source iso")
 	}
 

@@ -17,7 +17,7 @@ import (
 	"talos-proxmox/internal/systems"
 )
 
-// scriptHost is a Proxmox host of shell stubs, on which the build script really runs.
+// scriptHost is a Proxmox host made of stub commands, on which the build script runs.
 type scriptHost struct {
 	t       *testing.T
 	folder  string
@@ -27,23 +27,23 @@ type scriptHost struct {
 func newScriptHost(t *testing.T) *scriptHost {
 	t.Helper()
 	h := &scriptHost{t: t, folder: t.TempDir()}
-	h.is("pve1", "pve1")
+	h.setName("pve1", "pve1")
 
 	return h
 }
 
-// builtHost is one on which the template was made, and nothing called since.
-func builtHost(t *testing.T) *scriptHost {
+// newHostWithTemplate returns a host with the template and an empty log of calls.
+func newHostWithTemplate(t *testing.T) *scriptHost {
 	t.Helper()
 	h := newScriptHost(t)
-	h.does(actionBuild, scriptTemplate())
+	h.mustRun(actionBuild, scriptTemplate())
 	h.write("log", "")
 
 	return h
 }
 
-// is gives the host its own name and the one that Proxmox knows it by.
-func (h *scriptHost) is(own, node string) {
+// setName sets the host's own name and its node name in Proxmox.
+func (h *scriptHost) setName(own, node string) {
 	h.t.Helper()
 	h.write("hostname", own+"\n")
 	local := filepath.Join(h.folder, "etc/pve/local")
@@ -66,11 +66,11 @@ func scriptTemplate() GoldenTemplateArgs {
 	}
 }
 
-// owner is the stack that the templates belong to.
+// owner is the stack that owns the templates.
 const owner = "talos-proxmox/lab"
 
-// command runs the script as the program has it run: by the command in the host's shell, with everything else on
-// standard input.
+// command returns the command that runs the script like the program does: the command in the host's shell, everything
+// else on standard input.
 func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 	h.t.Helper()
 
@@ -86,8 +86,8 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 		h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID, lockSeconds), "/run/lock", h.folder),
 	)
 
-	r := recipeOf(t, owner)
-	r.beside = append(r.beside, scripts.Parameter{Name: "stack_id", Value: h.stackID})
+	r := newRecipe(t, owner)
+	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: h.stackID})
 	cmd.Stdin = strings.NewReader(r.script(own, t.Node))
 
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
@@ -102,8 +102,7 @@ func (h *scriptHost) run(action string, t GoldenTemplateArgs) (string, error) {
 	return string(output), err
 }
 
-// does is run for what has to succeed.
-func (h *scriptHost) does(action string, t GoldenTemplateArgs) string {
+func (h *scriptHost) mustRun(action string, t GoldenTemplateArgs) string {
 	h.t.Helper()
 	output, err := h.run(action, t)
 	require.NoError(h.t, err, output)
@@ -111,26 +110,26 @@ func (h *scriptHost) does(action string, t GoldenTemplateArgs) string {
 	return output
 }
 
-// begin starts a command in a process group of its own, whose output it returns.
-func (h *scriptHost) begin(cmd *exec.Cmd) *bytes.Buffer {
+// start starts a command in a process group of its own, and returns its output.
+func (h *scriptHost) start(cmd *exec.Cmd) *bytes.Buffer {
 	h.t.Helper()
 
 	var output bytes.Buffer
 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Stdout, cmd.Stderr = &output, &output // Wait waits for all who write there
+	cmd.Stdout, cmd.Stderr = &output, &output // Wait waits for all processes that write there
 	require.NoError(h.t, cmd.Start())
 
 	return &output
 }
 
-// killed has a build that hangs at a call get a signal, with all that it started, and returns what it said.
-func (h *scriptHost) killed(t GoldenTemplateArgs, at string, signal syscall.Signal) string {
+// runKilled runs a build that hangs at a call, sends a signal to its process group, and returns its output.
+func (h *scriptHost) runKilled(t GoldenTemplateArgs, at string, signal syscall.Signal) string {
 	h.t.Helper()
 	h.write("hang", at)
 
 	cmd := h.command(actionBuild, t)
-	output := h.begin(cmd)
+	output := h.start(cmd)
 	h.waitFor("hanging")
 	require.NoError(h.t, syscall.Kill(-cmd.Process.Pid, signal))
 	require.Error(h.t, cmd.Wait())
@@ -157,7 +156,7 @@ func (h *scriptHost) read(name string) string {
 	return string(text)
 }
 
-// changes are the calls that change something.
+// changes returns the calls that change something.
 func (h *scriptHost) changes() []string {
 	var changes []string
 
@@ -170,10 +169,10 @@ func (h *scriptHost) changes() []string {
 	return changes
 }
 
-func TestBuildScriptMakesATemplate(t *testing.T) {
+func TestBuildScriptCreatesATemplate(t *testing.T) {
 	t.Parallel()
 	h := newScriptHost(t)
-	assert.Contains(t, h.does(actionBuild, scriptTemplate()), "template talos-v1.12.6-talos (VM 901) is made")
+	assert.Contains(t, h.mustRun(actionBuild, scriptTemplate()), "template talos-v1.12.6-talos (VM 901) is made")
 
 	config := h.read("901.conf")
 	for _, line := range []string{
@@ -238,11 +237,11 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := builtHost(t)
+			h := newHostWithTemplate(t)
+			provenance := provenanceOf(newRecipe(test.template, owner).parameters)
+
 			if test.before != "" {
-				h.write(
-					"901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(recipeOf(test.template, owner).parameters)),
-				)
+				h.write("901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenance))
 			}
 
 			before := h.read("901.conf")
@@ -264,29 +263,28 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 				return
 			}
 
-			assert.Contains(
-				t, h.read("901.conf"), "provenance="+provenanceOf(recipeOf(test.template, owner).parameters)+" state=ready",
-			)
+			assert.Contains(t, h.read("901.conf"), "provenance="+provenance+" state=ready")
 			assert.Contains(t, h.changes(), "destroy --purge 1")
 		})
 	}
 }
 
-// TestBuildScriptGivesATemplateItsStacksID: one of a former version gets it and stays as it is, and so does one of
-// another id that is just what is to be made; any other of another id, another backend's perhaps, is nobody's here.
-func TestBuildScriptGivesATemplateItsStacksID(t *testing.T) {
+// TestBuildScriptAdoptsTemplatesWithTheStackID: a template of an earlier version of the program gets the id and is not
+// rebuilt, and neither is one with another id but the same provenance. Any other template with another id is foreign:
+// it may belong to another backend.
+func TestBuildScriptAdoptsTemplatesWithTheStackID(t *testing.T) {
 	t.Parallel()
 
-	h := builtHost(t)
+	h := newHostWithTemplate(t)
 	assert.NotContains(t, h.read("901.conf"), "id=")
 
 	h.stackID = "9f86"
-	assert.Contains(t, h.does(actionBuild, scriptTemplate()), "is there already")
+	assert.Contains(t, h.mustRun(actionBuild, scriptTemplate()), "is there already")
 	assert.Contains(t, h.read("901.conf"), " state=ready id=9f86 (Talos v1.12.6")
 	assert.Len(t, h.changes(), 1, "its description alone")
 
 	h.write("log", "")
-	h.does(actionBuild, scriptTemplate())
+	h.mustRun(actionBuild, scriptTemplate())
 	assert.Empty(t, h.changes(), "it has it")
 
 	h.stackID = "1d2c"
@@ -300,14 +298,14 @@ func TestBuildScriptGivesATemplateItsStacksID(t *testing.T) {
 		assert.Empty(t, h.changes())
 	}
 
-	h.does(actionBuild, scriptTemplate())
+	h.mustRun(actionBuild, scriptTemplate())
 	assert.Contains(t, h.read("901.conf"), " state=ready id=1d2c (Talos v1.12.6")
 	assert.Len(t, h.changes(), 1, "its description alone")
 
-	h.does(actionRemove, scriptTemplate())
+	h.mustRun(actionRemove, scriptTemplate())
 	assert.Contains(t, h.changes(), "destroy --purge 1")
 
-	h.does(actionBuild, scriptTemplate())
+	h.mustRun(actionBuild, scriptTemplate())
 	assert.Contains(t, h.read("901.conf"), " state=ready id=1d2c (Talos v1.12.6")
 }
 
@@ -329,14 +327,14 @@ func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {
 			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"))
 
 			require.NoError(t, os.Remove(filepath.Join(h.folder, "fail")))
-			h.does(actionBuild, scriptTemplate())
+			h.mustRun(actionBuild, scriptTemplate())
 			assert.Contains(t, h.read("901.conf"), "state=ready")
 		})
 	}
 
 	t.Run("the image is not there, and the former template stays", func(t *testing.T) {
 		t.Parallel()
-		h := builtHost(t)
+		h := newHostWithTemplate(t)
 		before := h.read("901.conf")
 		moved := scriptTemplate()
 		moved.ImageDatastore = "nowhere"
@@ -358,21 +356,21 @@ func TestBuildScriptCleansUpWhenItIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newScriptHost(t)
-			output := h.killed(scriptTemplate(), "set --scsi0", signal)
+			output := h.runKilled(scriptTemplate(), "set --scsi0", signal)
 			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"), output)
 		})
 	}
 }
 
-func TestBuildScriptsForOneTemplateGoOneAfterTheOther(t *testing.T) {
+func TestBuildScriptsOfOneTemplateAreSerialized(t *testing.T) {
 	t.Parallel()
 	h := newScriptHost(t)
 	h.write("hang", "set --scsi0")
 	first, second := h.command(actionBuild, scriptTemplate()), h.command(actionBuild, scriptTemplate())
-	h.begin(first)
+	h.start(first)
 	h.waitFor("hanging")
 	require.NoError(t, os.Remove(filepath.Join(h.folder, "hang")))
-	output := h.begin(second)
+	output := h.start(second)
 
 	require.NoError(t, syscall.Kill(-first.Process.Pid, syscall.SIGKILL))
 
@@ -422,21 +420,21 @@ func TestRemoveScript(t *testing.T) {
 
 			h := newScriptHost(t)
 			if test.made != nil {
-				h.does(actionBuild, *test.made)
+				h.mustRun(actionBuild, *test.made)
 			}
 
 			if test.config != "" {
 				h.write("901.conf", test.config)
 			}
 
-			assert.Contains(t, h.does(actionRemove, scriptTemplate()), test.says)
+			assert.Contains(t, h.mustRun(actionRemove, scriptTemplate()), test.says)
 			assert.Equal(t, test.stays, h.read("901.conf") != "")
 		})
 	}
 
 	t.Run("a template with linked clones stays", func(t *testing.T) {
 		t.Parallel()
-		h := builtHost(t)
+		h := newHostWithTemplate(t)
 		before := h.read("901.conf")
 		h.write("volumes", "Volid\nlocal:901/base-901-disk-1.raw/302/vm-302-disk-0.qcow2 qcow2 images 1 302\n")
 
@@ -448,7 +446,7 @@ func TestRemoveScript(t *testing.T) {
 
 	t.Run("without quorum nothing goes", func(t *testing.T) {
 		t.Parallel()
-		h := builtHost(t)
+		h := newHostWithTemplate(t)
 		before := h.read("901.conf")
 		h.write("fail", "set --description")
 
@@ -460,7 +458,7 @@ func TestRemoveScript(t *testing.T) {
 
 	t.Run("a template whose removal broke off, perhaps without its disks, is made anew", func(t *testing.T) {
 		t.Parallel()
-		h := builtHost(t)
+		h := newHostWithTemplate(t)
 		h.write("fail", "destroy")
 
 		output, err := h.run(actionBuild, other)
@@ -469,7 +467,7 @@ func TestRemoveScript(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(h.folder, "fail")))
 
 		assert.Contains(
-			t, h.does(actionBuild, scriptTemplate()), "is a half-made template of an earlier run: it is made anew",
+			t, h.mustRun(actionBuild, scriptTemplate()), "is a half-made template of an earlier run: it is made anew",
 		)
 		assert.Contains(t, h.read("901.conf"), "state=ready")
 	})
@@ -494,9 +492,9 @@ func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := builtHost(t)
+			h := newHostWithTemplate(t)
 			before := h.read("901.conf")
-			h.is(test.own, test.node)
+			h.setName(test.own, test.node)
 
 			other := scriptTemplate()
 
@@ -515,7 +513,7 @@ func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 	t.Run("a host with its domain is the same host", func(t *testing.T) {
 		t.Parallel()
 		h := newScriptHost(t)
-		h.is("pve1.example.org", "pve1")
-		h.does(actionBuild, scriptTemplate())
+		h.setName("pve1.example.org", "pve1")
+		h.mustRun(actionBuild, scriptTemplate())
 	})
 }

@@ -14,7 +14,7 @@ import (
 
 const plainSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-func runTemplates(t *testing.T, o enginetest.Options, all ...GoldenTemplateArgs) (*enginetest.Recorder, error) {
+func registerTemplates(t *testing.T, o enginetest.Options, all ...GoldenTemplateArgs) (*enginetest.Recorder, error) {
 	t.Helper()
 
 	return enginetest.Run(o, func(ctx *pulumi.Context) error {
@@ -24,31 +24,31 @@ func runTemplates(t *testing.T, o enginetest.Options, all ...GoldenTemplateArgs)
 	})
 }
 
-func TestTalosImageOfAnotherIDThanPlannedFails(t *testing.T) {
+func TestTalosImageRefusesAnotherSchematicID(t *testing.T) {
 	t.Parallel()
-	r, err := runTemplates(t, enginetest.Options{SchematicID: "another"}, plannedTemplate("pve1"))
+	r, err := registerTemplates(t, enginetest.Options{SchematicID: "another"}, plannedTemplate("pve1"))
 
 	require.ErrorContains(t, err, "the Image Factory gave the schematic the id another, planned was "+plainSchematic)
 	assert.Empty(t, r.Of(tokens.File), "nothing is downloaded")
 }
 
-func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
+func TestGoldenTemplateIsRebuiltOnlyWhenItsContentsChange(t *testing.T) {
 	t.Parallel()
 
 	trigger := func(stack string, change func(*GoldenTemplateArgs)) string {
 		template := plannedTemplate("pve1")
 		change(&template)
-		r, err := runTemplates(t, enginetest.Options{Stack: stack}, template)
+		r, err := registerTemplates(t, enginetest.Options{Stack: stack}, template)
 		require.NoError(t, err)
 
-		return text(r.Of(tokens.RemoteCommand)["talos-pve1-build"].Input("triggers"))
+		return jsonText(r.Of(tokens.RemoteCommand)["talos-pve1-build"].Input("triggers"))
 	}
 	before := trigger("lab", func(*GoldenTemplateArgs) {})
 
 	assert.Equal(t, before, trigger("lab", func(*GoldenTemplateArgs) {}))
 	assert.Equal(t, before, trigger("lab", func(t *GoldenTemplateArgs) {
 		t.Shell = &HostShell{Address: "127.1.0.12", Port: 2222}
-	}), "how its host is reached")
+	}), "the connection to its host")
 
 	for name, change := range map[string]func(*GoldenTemplateArgs){
 		"its version":    func(t *GoldenTemplateArgs) { t.Talos.Version = "v1.12.7" },
@@ -66,12 +66,12 @@ func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
 func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	refuse(t, func() GoldenTemplateArgs {
+	assertRefused(t, func() GoldenTemplateArgs {
 		args := plannedTemplate("pve1")
 		args.Image, args.Shell = pulumi.String("local:iso/talos.img"), &HostShell{Address: "127.1.0.11"}
 
 		return args
-	}, NewGoldenTemplate, map[string]refusal[GoldenTemplateArgs]{
+	}, NewGoldenTemplate, map[string]invalidCase[GoldenTemplateArgs]{
 		"no image": {
 			func(a *GoldenTemplateArgs) { a.Image = nil },
 			"image: is missing; pass the volume of a TalosImage that is kept in local on host pve1",
@@ -91,9 +91,9 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 		},
 	})
 
-	refuse(t, func() TalosImageArgs {
+	assertRefused(t, func() TalosImageArgs {
 		return TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}}
-	}, NewTalosImage, map[string]refusal[TalosImageArgs]{
+	}, NewTalosImage, map[string]invalidCase[TalosImageArgs]{
 		"an image without a version": {
 			func(a *TalosImageArgs) { a.Talos.Version = "" },
 			`talos.version: "" cannot be used: "" is not a version of Talos: write it in full, such as v1.14.4`,
@@ -107,10 +107,10 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	})
 }
 
-// assertPatience expects attempts enough to ride out an SSH server that restarts or drops connections of many at once,
-// and few enough to tell of a dead host soon. pulumi-command makes one attempt more than the limit, waits a tenth of a
-// second after the first and half as long again after each; -1 has no end.
-func assertPatience(t *testing.T, connection resource.PropertyMap) {
+// assertDialLimits expects enough attempts to bridge the restart of an SSH server or dropped connections, and few
+// enough to report a dead host soon. pulumi-command makes one attempt more than the limit and waits a tenth of a second
+// after the first, then half as long again each time; -1 is unlimited.
+func assertDialLimits(t *testing.T, connection resource.PropertyMap) {
 	t.Helper()
 
 	attempts, pauses, pause := connection["dialErrorLimit"].NumberValue()+1, 0.0, 0.1

@@ -51,16 +51,16 @@ type GPUWorker struct {
 	Node *TalosNode
 }
 
-// NewGPUWorker makes the node. It waits for the mappings of its GPUs and for what its host's preparation ends with: a
-// machine whose device is missing does not start.
+// NewGPUWorker creates the node. It waits for the mappings of its GPUs and the preparation of its host: a machine does
+// not start without its devices.
 func NewGPUWorker(
 	ctx *pulumi.Context, name string, args GPUWorkerArgs, opts ...pulumi.ResourceOption,
 ) (*GPUWorker, error) {
-	return newGPUWorker(ctx, name, args, turn{}, opts...)
+	return newGPUWorker(ctx, name, args, clusterOptions{}, opts...)
 }
 
 func newGPUWorker(
-	ctx *pulumi.Context, name string, args GPUWorkerArgs, turn turn, opts ...pulumi.ResourceOption,
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, options clusterOptions, opts ...pulumi.ResourceOption,
 ) (*GPUWorker, error) {
 	if err := args.validate(name); err != nil {
 		return nil, err
@@ -76,28 +76,28 @@ func newGPUWorker(
 	}
 
 	return register(ctx, GPUWorkerType, "GPU worker", name, c, opts, step{"the node of ", func() error {
-		return c.makeNode(ctx, name, args, turn, opts...)
+		return c.registerNode(ctx, name, args, options, opts...)
 	}})
 }
 
-// makeNode has an alias: a node that had no GPU before was its owner's own child.
-func (c *GPUWorker) makeNode(
-	ctx *pulumi.Context, name string, args GPUWorkerArgs, turn turn, given ...pulumi.ResourceOption,
+// registerNode aliases the node to a child of the component's parent, which it was before it had a GPU.
+func (c *GPUWorker) registerNode(
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, options clusterOptions, componentOpts ...pulumi.ResourceOption,
 ) (err error) {
-	own := []pulumi.ResourceOption{pulumi.Parent(c)}
-	if options, err := pulumi.NewResourceOptions(given...); err == nil && options.Parent != nil {
-		own = append(own, pulumi.Aliases([]pulumi.Alias{{Parent: options.Parent}}))
+	opts := []pulumi.ResourceOption{pulumi.Parent(c)}
+	if component, err := pulumi.NewResourceOptions(componentOpts...); err == nil && component.Parent != nil {
+		opts = append(opts, pulumi.Aliases([]pulumi.Alias{{Parent: component.Parent}}))
 	}
 
-	c.Node, err = newTalosNode(ctx, name, args.node(), turn, own...)
+	c.Node, err = newTalosNode(ctx, name, args.node(), options, opts...)
 
 	return err
 }
 
-// mostGPUs is how many devices a VM of Proxmox can have.
-const mostGPUs = 16
+// maxGPUs is how many PCI devices a VM in Proxmox can have.
+const maxGPUs = 16
 
-// node is the node with its GPUs as devices.
+// node returns the node's arguments with its GPUs as PCI devices.
 func (a GPUWorkerArgs) node() TalosNodeArgs {
 	n := a.Node
 	n.Machine.PCIDevices = slices.Clone(n.Machine.PCIDevices)
@@ -122,8 +122,8 @@ func (a GPUWorkerArgs) validate(name string) error {
 }
 
 func validateGPUs(path string, gpus []GPU, driver, node string, found *problem.List) {
-	if len(gpus) == 0 || len(gpus) > mostGPUs {
-		found.Add(path+"gpus", nil, "there are %d; use 1 to %d", len(gpus), mostGPUs)
+	if len(gpus) == 0 || len(gpus) > maxGPUs {
+		found.Add(path+"gpus", nil, "there are %d; use 1 to %d", len(gpus), maxGPUs)
 	}
 
 	required(found, path+"driver", driver, "which of NVIDIA's drivers its image has, such as open production")

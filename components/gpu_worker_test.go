@@ -18,7 +18,7 @@ func rtx4000() GPU {
 	return GPU{Name: "rtx4000", PCI: "0000:01:00", Generation: "ada", Mapping: pulumi.String("rtx4000")}
 }
 
-func TestAClusterWithGPUs(t *testing.T) {
+func TestClusterWithGPUs(t *testing.T) {
 	t.Parallel()
 
 	for name, operator := range map[string]bool{"with the device plugin": false, "with the GPU Operator": true} {
@@ -31,11 +31,11 @@ func TestAClusterWithGPUs(t *testing.T) {
 			cluster.worker(1).TimeSlicing, cluster.worker(1).Dedicated = 4, true
 			r := runCluster(t, enginetest.Options{}, cluster)
 
-			asked := enginetest.Asked[request.Wait](t, r.Of(tokens.LocalCommand)["one-healthy"])
+			req := enginetest.Asked[request.Wait](t, r.Of(tokens.LocalCommand)["one-healthy"])
 			if operator {
-				assert.Empty(t, asked.GPUs, "nothing offers GPUs before the operator is installed")
+				assert.Empty(t, req.GPUs, "nothing offers GPUs before the operator is installed")
 			} else {
-				assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, asked.GPUs)
+				assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, req.GPUs)
 			}
 
 			marked := enginetest.Asked[request.Mark](t, r.Of(tokens.LocalCommand)["one-marked"])
@@ -52,11 +52,11 @@ func TestAClusterWithGPUs(t *testing.T) {
 	}
 }
 
-func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
+func TestGPUWorkerRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	refuse(t, func() GPUWorkerArgs { return GPUWorkerArgs{Driver: "open production"} }, NewGPUWorker,
-		map[string]refusal[GPUWorkerArgs]{
+	assertRefused(t, func() GPUWorkerArgs { return GPUWorkerArgs{Driver: "open production"} }, NewGPUWorker,
+		map[string]invalidCase[GPUWorkerArgs]{
 			"no GPU": {func(*GPUWorkerArgs) {}, "gpus: there are 0; use 1 to 16"},
 			"no driver, and a GPU elsewhere": {
 				func(a *GPUWorkerArgs) {
@@ -69,8 +69,7 @@ func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
 		})
 }
 
-// TestAMappedDeviceIsInAGroup: 0 is one as well.
-func TestAMappedDeviceIsInAGroup(t *testing.T) {
+func TestPCIMappingAcceptsIOMMUGroupZero(t *testing.T) {
 	t.Parallel()
 
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
@@ -87,7 +86,7 @@ func TestAMappedDeviceIsInAGroup(t *testing.T) {
 	}}), r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps"))
 }
 
-func TestPCIMappingRefusesHalfADescription(t *testing.T) {
+func TestPCIMappingRefusesIncompleteDevices(t *testing.T) {
 	t.Parallel()
 
 	for want, devices := range map[string][]MappedDevice{

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// Limits of reaching a host's shell: without them a command to a dead host hangs forever.
+// Limits of SSH connections: without them a command to a dead host hangs forever.
 const (
 	dialErrorLimit = 5
 	perDialTimeout = 15 // seconds
@@ -54,17 +54,16 @@ func (h HostShell) connection() remote.ConnectionArgs {
 	return connection
 }
 
-// stated is the shell in requests to talosops.
-func (h HostShell) stated(node string) request.Shell {
+func (h HostShell) request(node string) request.Shell {
 	return request.Shell{
 		Name: node, Address: h.Address, Port: h.Port, User: h.User, HostKey: h.HostKey, AcceptAnyHostKey: h.HostKey == "",
 	}
 }
 
-// stackOwner is who prepared a host or made a template: project/stack.
-func stackOwner(ctx *pulumi.Context) string { return ctx.Project() + "/" + ctx.Stack() }
+// stackPath returns project/stack, the owner in templates and prepared hosts.
+func stackPath(ctx *pulumi.Context) string { return ctx.Project() + "/" + ctx.Stack() }
 
-// markedOwner is the stack in the markers of what it makes.
-func markedOwner(ctx *pulumi.Context) ownership.Owner {
+// stackOwner returns the stack's identity for markers.
+func stackOwner(ctx *pulumi.Context) ownership.Owner {
 	return ownership.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), vmlookup.Of(ctx).StackID)
 }

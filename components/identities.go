@@ -17,20 +17,20 @@ import (
 	"talos-proxmox/internal/talosopsexec"
 )
 
-// account is an identity as it is made on Proxmox.
+// account is an [Identity] as it is registered on Proxmox.
 type account struct {
-	name              string // of its resources: prod-csi
-	user              *permission.User
-	tokens            []*user.Token
-	numbers           []int
-	machines, storage pulumi.StringInput // roles' names
-	roles             []pulumi.Resource  // those that are made
-	rules             []pulumi.Resource
+	name                      string // the prefix of its resources: prod-csi
+	user                      *permission.User
+	tokens                    []*user.Token
+	tokenNumbers              []int
+	machinesRole, storageRole pulumi.StringInput // names
+	roles                     []pulumi.Resource  // the registered ones
+	acls                      []pulumi.Resource
 }
 
-// makeIdentities makes the accounts that the cluster's software has on Proxmox, with what they may do on datastores.
-// What they may do on a machine is given with the machine: Proxmox removes it with the machine.
-func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+// registerAccounts registers the Proxmox accounts of the cluster's software, with their permissions on datastores.
+// Permissions on VMs are registered with the VM, because Proxmox deletes them with it.
+func (c *TalosCluster) registerAccounts(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	x := args.Proxmox
 	if x == nil {
 		return nil
@@ -39,7 +39,7 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 	var err error
 
 	if x.CSI != nil {
-		c.csi, err = c.makeAccount(
+		c.csi, err = c.registerAccount(
 			ctx, name+"-csi", *x.CSI, x.ExistingRoles, permissions.CSIMachines(), new(permissions.CSIStorage()),
 		)
 		if err != nil {
@@ -47,8 +47,8 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 		}
 
 		for _, datastore := range x.Datastores() {
-			if err := c.csi.admit(
-				ctx, name+"-csi-"+datastore, "/storage/"+datastore, c.csi.storage, pulumi.Parent(c),
+			if err := c.csi.grant(
+				ctx, name+"-csi-"+datastore, "/storage/"+datastore, c.csi.storageRole, pulumi.Parent(c),
 			); err != nil {
 				return err
 			}
@@ -56,28 +56,31 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 	}
 
 	if x.CloudController != nil {
-		c.ccm, err = c.makeAccount(ctx, name+"-ccm", *x.CloudController, x.ExistingRoles, permissions.CCMMachines(), nil)
+		c.ccm, err = c.registerAccount(ctx, name+"-ccm", *x.CloudController, x.ExistingRoles, permissions.CCMMachines(), nil)
 	}
 
 	return err
 }
 
-// makeAccount makes a user and its tokens, and its roles unless they are there. A user has no password, so that nobody
-// logs in with it. The provider loses a token's secret at any change of the token, so that there is none; and it takes
-// rules of a user for its own after a refresh, and would remove them.
-func (c *TalosCluster) makeAccount(
+// registerAccount registers a user, its tokens, and its roles unless they exist. The user has no password, so nobody
+// can log in. The provider loses a token's secret when it updates the token, so changes of comments are ignored. After
+// a refresh it considers the user's ACL entries its own and would remove them, so they are ignored.
+func (c *TalosCluster) registerAccount(
 	ctx *pulumi.Context, name string, i Identity, existing bool, machines permissions.Role, storage *permissions.Role,
 ) (*account, error) {
-	comment := pulumi.String(ownership.Account(markedOwner(ctx), name))
-	a := &account{name: name, numbers: i.Tokens}
+	comment := pulumi.String(ownership.Account(stackOwner(ctx), name))
+	a := &account{name: name, tokenNumbers: i.Tokens}
 
 	var err error
-	if a.machines, err = c.makeRole(ctx, a, name+"-machines", i.Account+"-machines", machines, existing); err != nil {
+
+	a.machinesRole, err = c.registerRole(ctx, a, name+"-machines", i.Account+"-machines", machines, existing)
+	if err != nil {
 		return nil, err
 	}
 
 	if storage != nil {
-		if a.storage, err = c.makeRole(ctx, a, name+"-storage", i.Account+"-storage", *storage, existing); err != nil {
+		a.storageRole, err = c.registerRole(ctx, a, name+"-storage", i.Account+"-storage", *storage, existing)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +90,7 @@ func (c *TalosCluster) makeAccount(
 		Groups: pulumi.StringArray{pulumi.String(permissions.Group)},
 	},
 		pulumi.Parent(c), pulumi.DeleteBeforeReplace(true), pulumi.IgnoreChanges([]string{"acls"}),
-		// After a refresh, the user goes with rules that name the roles: those have to be there still.
+		// After a refresh, deleting the user deletes ACL entries with these roles, which must still exist then.
 		pulumi.DependsOn(a.roles))
 	if err != nil {
 		return nil, err
@@ -108,51 +111,51 @@ func (c *TalosCluster) makeAccount(
 	return a, nil
 }
 
-// makeRole is the name of a role that is there, or of one that is made for the account.
-func (c *TalosCluster) makeRole(
+// registerRole returns the name of an existing role, or of one that it registers for the account.
+func (c *TalosCluster) registerRole(
 	ctx *pulumi.Context, a *account, name, id string, role permissions.Role, existing bool,
 ) (pulumi.StringInput, error) {
 	if existing {
 		return pulumi.String(role.ID), nil
 	}
 
-	made, err := permission.NewRole(ctx, name, &permission.RoleArgs{
+	registered, err := permission.NewRole(ctx, name, &permission.RoleArgs{
 		RoleId: pulumi.String(id), Privileges: pulumi.ToStringArray(role.Privileges()),
 	}, pulumi.Parent(c), pulumi.DeleteBeforeReplace(true))
 	if err != nil {
 		return nil, err
 	}
 
-	a.roles = append(a.roles, made)
+	a.roles = append(a.roles, registered)
 
-	return made.RoleId, nil
+	return registered.RoleId, nil
 }
 
-// admit gives the user and its tokens a role on a path, and on nothing below it. A separated token may do what both it
-// and its user may.
-func (a *account) admit(
+// grant gives the user and its tokens a role on a path, but not below it. A token with privilege separation has only
+// the privileges that both it and its user have.
+func (a *account) grant(
 	ctx *pulumi.Context, name, path string, role pulumi.StringInput, opts ...pulumi.ResourceOption,
 ) error {
-	// The rule that replaces another one is the same rule for Proxmox: deleted last, it would be gone.
+	// For Proxmox, a replacement is the same ACL entry: deleting the old one last would remove it.
 	opts = append(opts, pulumi.DeleteBeforeReplace(true))
-	rule := func(name string, args proxmoxve.AclArgs) error {
+	registerACL := func(name string, args proxmoxve.AclArgs) error {
 		args.Path, args.RoleId, args.Propagate = pulumi.String(path), role, pulumi.Bool(false)
 
-		made, err := proxmoxve.NewAcl(ctx, name, &args, opts...)
+		acl, err := proxmoxve.NewAcl(ctx, name, &args, opts...)
 		if err == nil {
-			a.rules = append(a.rules, made)
+			a.acls = append(a.acls, acl)
 		}
 
 		return err
 	}
 
-	if err := rule(name+"-user", proxmoxve.AclArgs{UserId: a.user.UserId}); err != nil {
+	if err := registerACL(name+"-user", proxmoxve.AclArgs{UserId: a.user.UserId}); err != nil {
 		return err
 	}
 
 	for i, token := range a.tokens {
-		id := token.ID().ToStringOutput()
-		if err := rule(fmt.Sprintf("%s-token-%d", name, a.numbers[i]), proxmoxve.AclArgs{TokenId: id}); err != nil {
+		entry := fmt.Sprintf("%s-token-%d", name, a.tokenNumbers[i])
+		if err := registerACL(entry, proxmoxve.AclArgs{TokenId: token.ID().ToStringOutput()}); err != nil {
 			return err
 		}
 	}
@@ -160,7 +163,6 @@ func (a *account) admit(
 	return nil
 }
 
-// accounts are those of the cluster.
 func (c *TalosCluster) accounts() []*account {
 	var list []*account
 
@@ -173,56 +175,56 @@ func (c *TalosCluster) accounts() []*account {
 	return list
 }
 
-// admitNode gives the accounts their roles on a node's machine, before the node joins its cluster: a cloud controller
-// manager that does not see the machine of a node that is not ready takes it for gone, and deletes the node.
-func (c *TalosCluster) admitNode(ctx *pulumi.Context, n ClusterNode, node *TalosNode) ([]pulumi.Resource, error) {
-	var rules []pulumi.Resource
+// grantNodeAccess grants the accounts their roles on a node's VM before the node joins its cluster: a cloud controller
+// manager that cannot see the VM of a node that is not ready considers it deleted, and deletes the node.
+func (c *TalosCluster) grantNodeAccess(ctx *pulumi.Context, n ClusterNode, node *TalosNode) ([]pulumi.Resource, error) {
+	var acls []pulumi.Resource
 
 	for _, a := range c.accounts() {
-		before := len(a.rules)
+		before := len(a.acls)
 
-		what := a.name[strings.LastIndex(a.name, "-")+1:]
-		if err := a.admit(ctx, n.Name+"-"+what, fmt.Sprintf("/vms/%d", n.Machine.VMID), a.machines,
+		kind := a.name[strings.LastIndex(a.name, "-")+1:]
+		if err := a.grant(ctx, n.Name+"-"+kind, fmt.Sprintf("/vms/%d", n.Machine.VMID), a.machinesRole,
 			pulumi.Parent(node), pulumi.DependsOn([]pulumi.Resource{node.vm}),
 			pulumi.ReplaceWith([]pulumi.Resource{node.vm}), pulumi.ReplacementTrigger(node.Generation),
 		); err != nil {
 			return nil, err
 		}
 
-		rules = append(rules, a.rules[before:]...)
+		acls = append(acls, a.acls[before:]...)
 	}
 
-	return rules, nil
+	return acls, nil
 }
 
-// makeHandover hands the accounts to the cluster, as Secrets in the form that the software's charts read, and keeps its
-// storage classes as they are set.
-func (c *TalosCluster) makeHandover(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+// registerCredentials passes the accounts to the cluster as Secrets in the form that the software's charts read, and
+// sets its storage classes.
+func (c *TalosCluster) registerCredentials(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	x := args.Proxmox
 	if x == nil {
 		return nil
 	}
 
-	after := []pulumi.Resource{c.bootstrap}
+	dependencies := []pulumi.Resource{c.bootstrap}
 	tokens := pulumi.StringMap{}
 
-	for what, a := range map[string]*account{request.ForCSI: c.csi, request.ForCCM: c.ccm} {
+	for software, a := range map[string]*account{request.ForCSI: c.csi, request.ForCCM: c.ccm} {
 		if a != nil {
-			after = append(after, a.rules...)
-			tokens[what] = a.tokens[len(a.tokens)-1].Value
+			dependencies = append(dependencies, a.acls...)
+			tokens[software] = a.tokens[len(a.tokens)-1].Value
 		}
 	}
 
-	question := request.Proxmox{
-		Common: request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
+	req := request.Proxmox{
+		Common: request.Common{ControlPlanes: requestNodes(args.controlPlanes())},
 		Region: x.Region, URL: x.Endpoint + "/api2/json", Insecure: x.Insecure, CA: x.CA,
 		StorageClasses: x.StorageClasses,
 	}
 
 	stdin := pulumi.All(tokens, c.Kubeconfig).ApplyT(func(values []any) (string, error) {
-		question := question
-		question.Tokens, question.Kubeconfig = values[0].(map[string]string), values[1].(string)
-		text, err := json.Marshal(question)
+		req := req
+		req.Tokens, req.Kubeconfig = values[0].(map[string]string), values[1].(string)
+		text, err := json.Marshal(req)
 
 		return string(text), err
 	}).(pulumi.StringOutput)
@@ -232,7 +234,7 @@ func (c *TalosCluster) makeHandover(ctx *pulumi.Context, name string, args Talos
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Logging:                local.LoggingStderr,
-	}, pulumi.Parent(c), pulumi.DependsOn(after))
+	}, pulumi.Parent(c), pulumi.DependsOn(dependencies))
 
 	return err
 }

@@ -11,8 +11,7 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// downloadTimeout is in seconds. The Image Factory builds an image at its first request, which takes minutes of its
-// own.
+// downloadTimeout is in seconds. The Image Factory builds an image at its first request, which alone takes minutes.
 const downloadTimeout = 1800
 
 // ImageStore is a datastore of a host with the content type iso.
@@ -25,39 +24,39 @@ type ImageStore struct {
 
 func (s ImageStore) key() string { return s.Node + "/" + s.Datastore }
 
-// imageFile is a file that hosts download, with the content type iso: Proxmox imports it by its path, and has that type
-// enabled from the start.
+// imageFile is a file that hosts download with the content type iso, which Proxmox enables by default. Templates import
+// it by its path.
 type imageFile struct {
 	name                string
 	url                 pulumi.StringInput
-	checksum, algorithm string // an empty checksum is not checked
-	compression         string // that Proxmox undoes; empty = none
+	checksum, algorithm string // no checksum = not verified
+	compression         string // Proxmox decompresses the file; empty = none
 }
 
-// downloads registers the downloads of the file to stores, and returns the name of the first file and the volumes by
-// store.
-func (f imageFile) downloads(
+// registerDownloads registers the downloads of the file to stores, and returns the name of the first file and the
+// volumes by store.
+func (f imageFile) registerDownloads(
 	ctx *pulumi.Context, parent pulumi.Resource, name string, stores []ImageStore, settled pulumi.StringArrayInput,
 ) (fileName pulumi.StringOutput, volumes pulumi.StringMap, err error) {
 	volumes = pulumi.StringMap{}
 
 	for _, store := range stores {
-		made, err := f.download(ctx, parent, name, store, settled)
+		file, err := f.registerDownload(ctx, parent, name, store, settled)
 		if err != nil {
 			return fileName, volumes, fmt.Errorf("to %s on host %s: %w", store.Datastore, store.Node, err)
 		}
 
 		if len(volumes) == 0 {
-			fileName = made.FileName
+			fileName = file.FileName
 		}
 
-		volumes[store.key()] = pulumi.Sprintf("%s:iso/%s", store.Datastore, made.FileName)
+		volumes[store.key()] = pulumi.Sprintf("%s:iso/%s", store.Datastore, file.FileName)
 	}
 
 	return fileName, volumes, nil
 }
 
-func (f imageFile) download(
+func (f imageFile) registerDownload(
 	ctx *pulumi.Context, parent pulumi.Resource, name string, store ImageStore, settled pulumi.StringArrayInput,
 ) (*download.File, error) {
 	args := &download.FileArgs{
@@ -66,7 +65,7 @@ func (f imageFile) download(
 		FileName:           pulumi.String(f.name),
 		NodeName:           pulumi.String(store.Node),
 		Overwrite:          pulumi.Bool(false),
-		OverwriteUnmanaged: pulumi.Bool(true), // what a killed run downloaded: the name says it is the same file
+		OverwriteUnmanaged: pulumi.Bool(true), // a file that a killed run downloaded; the name identifies its contents
 		UploadTimeout:      pulumi.Int(downloadTimeout),
 		Url:                f.url,
 		Verify:             pulumi.Bool(true),
@@ -83,13 +82,13 @@ func (f imageFile) download(
 	return download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), args,
 		pulumi.Parent(parent),
 		waitFor(settled),
-		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their
-		// own keeps its name.
+		// The name identifies the contents, wherever they came from. Files of earlier versions of the program, which stacks
+		// shared, keep their names.
 		pulumi.IgnoreChanges([]string{"url", "fileName"}),
 		pulumi.DeleteBeforeReplace(true))
 }
 
-// sortedStores are stores in order, each once.
+// sortedStores returns the stores in order, without duplicates.
 func sortedStores(stores []ImageStore) []ImageStore {
 	sorted := slices.Clone(stores)
 	slices.SortFunc(sorted, func(x, y ImageStore) int {

@@ -10,19 +10,19 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// TestKubernetesIsUpgradedBeforeConfigurationsNameIt, after Talos, and waits for nothing else.
-func TestKubernetesIsUpgradedBeforeConfigurationsNameIt(t *testing.T) {
+// TestKubernetesIsUpgradedBeforeConfigurations expects the upgrade after that of Talos, and no other dependency.
+func TestKubernetesIsUpgradedBeforeConfigurations(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 1)
 	cluster.Backup = &Backup{Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3}
-	r := runTalos(t, cluster)
+	r := registerTalosCluster(t, cluster)
 
 	command := r.Of(tokens.LocalCommand)["one-kubernetes"]
 	assert.ElementsMatch(t, []string{"one-secrets", "one-talos"}, command.DependsOn())
 	assert.Contains(t, command.Input("create").StringValue(), " kubernetes")
 
-	asked := enginetest.Asked[request.Kubernetes](t, command)
+	req := enginetest.Asked[request.Kubernetes](t, command)
 	assert.Equal(t, request.Kubernetes{
 		Common: request.Common{ControlPlanes: []request.Node{
 			{Name: "one-cp-1", Address: "127.1.1.10"},
@@ -31,13 +31,13 @@ func TestKubernetesIsUpgradedBeforeConfigurationsNameIt(t *testing.T) {
 		}},
 		KubernetesVersion: "v1.35.0", Talosconfig: enginetest.TalosconfigText,
 		Backup: &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3},
-	}, asked)
+	}, req)
 
 	for name, apply := range r.Of(tokens.ConfigurationApply) {
 		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
 	}
 
-	more := runTalos(t, plannedCluster(3, 2)).Of(tokens.LocalCommand)["one-kubernetes"]
-	fewer := runTalos(t, plannedCluster(3, 1)).Of(tokens.LocalCommand)["one-kubernetes"]
-	assert.Equal(t, fewer.Inputs, more.Inputs, "workers come and go without it")
+	more := registerTalosCluster(t, plannedCluster(3, 2)).Of(tokens.LocalCommand)["one-kubernetes"]
+	fewer := registerTalosCluster(t, plannedCluster(3, 1)).Of(tokens.LocalCommand)["one-kubernetes"]
+	assert.Equal(t, fewer.Inputs, more.Inputs, "workers do not affect it")
 }

@@ -11,17 +11,17 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// standardCPUUnits is Proxmox' default weight; that of the provider outweighs all other VMs tenfold.
-const standardCPUUnits = 100
+// defaultCPUUnits is Proxmox' default weight. The provider's own default is ten times as high.
+const defaultCPUUnits = 100
 
-// Bounds of the weight: the provider's least, and the most of control groups.
+// Bounds of the weight: the provider's minimum, and the maximum of control groups.
 const (
-	leastCPUUnits = 2
-	mostCPUUnits  = 10000
+	minCPUUnits = 2
+	maxCPUUnits = 10000
 )
 
-// leastVMID is the least that Proxmox lets a VM have.
-const leastVMID = 100
+// minVMID is the lowest VMID that Proxmox accepts.
+const minVMID = 100
 
 // Machine is a VM on Proxmox, without its name and address.
 type Machine struct {
@@ -73,7 +73,7 @@ type Machine struct {
 	// Passed-through devices of the host, in addition to the GPUs of a GPUWorker. Default: none.
 	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
 	// The output ready of the host's preparation, if the machine has devices of the host: it starts after that. Default:
-	// nothing to wait for.
+	// none.
 	HostReady pulumi.StringInput `pulumi:"hostReady,optional"`
 }
 
@@ -132,7 +132,7 @@ func (m Machine) withDefaults() Machine {
 	setDefault(&m.DiskSize, 40)
 	setDefault(&m.DiskPool, "local-lvm")
 	setDefault(&m.CPUType, "host")
-	setDefault(&m.CPUUnits, standardCPUUnits)
+	setDefault(&m.CPUUnits, defaultCPUUnits)
 
 	if m.OnBoot == nil {
 		m.OnBoot = pulumi.BoolRef(true)
@@ -156,13 +156,13 @@ func (m Machine) withDefaults() Machine {
 	return m
 }
 
-// pointed is what a pointer points to, or a value without anything stated.
-func pointed[T any](value *T) (found T) {
-	if value != nil {
-		found = *value
+// orZero returns what a pointer points to, or the zero value for nil.
+func orZero[T any](pointer *T) (value T) {
+	if pointer != nil {
+		value = *pointer
 	}
 
-	return found
+	return value
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -172,27 +172,27 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// waitsFor is what the VM comes from.
-func (m Machine) waitsFor() pulumi.ResourceOption {
-	from := []pulumi.Input{m.Template, m.ISO, m.HostReady}
+// dependsOn has the VM wait for its template or ISO, its host and its PCI mappings.
+func (m Machine) dependsOn() pulumi.ResourceOption {
+	inputs := []pulumi.Input{m.Template, m.ISO, m.HostReady}
 	for _, device := range m.PCIDevices {
-		from = append(from, device.Mapping)
+		inputs = append(inputs, device.Mapping)
 	}
 
-	return waitFor(from...)
+	return waitFor(inputs...)
 }
 
-// validate reports what does not need outputs of other resources.
+// validate checks what is known without outputs of other resources.
 func (m Machine) validate(path string, found *problem.List) {
 	required(found, path+"node", m.Node, "the Proxmox host, such as pve1")
 
-	if m.VMID < leastVMID {
+	if m.VMID < minVMID {
 		found.Add(path+"vmid", m.VMID, "is not a VMID; use 100 or higher")
 	}
 
 	required(found, path+"mac", m.MAC, "one such as 02:00:00:00:00:01")
 
-	if m.CPUUnits < leastCPUUnits || m.CPUUnits > mostCPUUnits {
+	if m.CPUUnits < minCPUUnits || m.CPUUnits > maxCPUUnits {
 		found.Add(path+"cpuUnits", m.CPUUnits, "is not a weight; use 2 to 10000")
 	}
 
@@ -222,7 +222,7 @@ func (m Machine) validate(path string, found *problem.List) {
 	}
 }
 
-// validateOrigin reports a machine that nothing is made from.
+// validateOrigin requires either a template or an ISO.
 func (m Machine) validateOrigin(path string, found *problem.List) {
 	if (m.Template == nil) == (m.ISO == nil) {
 		found.Add(path+"template", nil,
@@ -246,7 +246,7 @@ func (n Network) validate(path string, found *problem.List) {
 	}
 }
 
-// gateway is the router's address; invalid = none. It was validated.
+// gateway returns the router's address; invalid = none. The network was validated.
 func (n Network) gateway() netip.Addr {
 	address, _ := netip.ParseAddr(n.Gateway)
 

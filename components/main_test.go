@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Setenv("TALOSOPS", os.Args[0]) // nothing here runs it, but it has to be there
+	_ = os.Setenv("TALOSOPS", os.Args[0]) // no test runs it, but components check that it exists
 
 	scripttest.Main(m)
 }

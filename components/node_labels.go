@@ -10,30 +10,30 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them
-// and may not change the taints later. It runs again when nodes come or go or their labels or taints change, beside the
-// health gate, which names better what keeps a node from being registered.
-func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
-	// Before a machine has its new configuration, Talos would set the labels of the old one again.
-	after := []pulumi.Resource{c.bootstrap}
+// registerNodeMarks sets the labels and taints of the configurations on running nodes: a kubelet registers its node
+// with them, but may not change taints later. It runs again when nodes, labels or taints change, in parallel with the
+// health gate, whose errors explain better why a node is not registered.
+func (c *TalosCluster) registerNodeMarks(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	// Until a machine has its new configuration, Talos would set the labels of the old one again.
+	dependencies := []pulumi.Resource{c.bootstrap}
 	for _, node := range c.nodes {
-		after = append(after, node.applied)
+		dependencies = append(dependencies, node.configuration)
 	}
 
-	common := request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())}
-	_, err := talosops{
+	common := request.Common{ControlPlanes: requestNodes(args.controlPlanes())}
+	_, err := talosopsCall{
 		verb: "mark",
 		request: func(_, kubeconfig string) any {
 			return request.Mark{Common: common, Marks: args.planned.marks, Kubeconfig: kubeconfig}
 		},
 		kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
+	}.register(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(dependencies))
 
 	return err
 }
 
-// planMarks finds what the configuration of a node says about its labels and taints, the user's patches included.
-func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error) {
+// nodeMarks returns the labels and taints of a node's configuration, including those of the user's patches.
+func nodeMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error) {
 	marks, err := talos.MarksOf(c, n)
 	if err != nil {
 		return request.Marks{}, fmt.Errorf("machine configuration of %q: %w", n.Name, err)

@@ -14,8 +14,8 @@ import (
 // PCIMappingType is the type token of [PCIMapping].
 const PCIMappingType = "talos-proxmox:host:PCIMapping"
 
-// MappedDevice is a device of a host, with everything by which Proxmox identifies it; an entry without group or
-// subsystem is incomplete.
+// MappedDevice is a device of a host, with everything by which Proxmox identifies it. Proxmox considers an entry
+// without group or subsystem incomplete.
 type MappedDevice struct {
 	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
@@ -46,8 +46,8 @@ type PCIMapping struct {
 	Name pulumi.StringOutput `pulumi:"name"`
 }
 
-// NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says
-// which stack made it.
+// NewPCIMapping creates the mapping through the API, and updates it in place when devices change. Its comment names the
+// stack that created it.
 func NewPCIMapping(
 	ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption,
 ) (*PCIMapping, error) {
@@ -58,11 +58,11 @@ func NewPCIMapping(
 	c := &PCIMapping{}
 
 	return register(ctx, PCIMappingType, "PCI mapping", name, c, opts, step{"", func() error {
-		return c.makeMapping(ctx, name, args)
+		return c.registerMapping(ctx, name, args)
 	}})
 }
 
-func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappingArgs) error {
+func (c *PCIMapping) registerMapping(ctx *pulumi.Context, name string, args PCIMappingArgs) error {
 	maps := make(mapping.PciMapTypeArray, 0, len(args.Devices))
 	for _, device := range args.Devices {
 		maps = append(maps, mapping.PciMapTypeArgs{
@@ -74,9 +74,9 @@ func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappi
 		})
 	}
 
-	made, err := mapping.NewPci(ctx, name+tokens.OfMapping, &mapping.PciArgs{
+	registered, err := mapping.NewPci(ctx, name+tokens.OfMapping, &mapping.PciArgs{
 		Name:            pulumi.String(name),
-		Comment:         pulumi.String(ownership.Mapping(markedOwner(ctx))),
+		Comment:         pulumi.String(ownership.Mapping(stackOwner(ctx))),
 		MediatedDevices: pulumi.Bool(false),
 		Maps:            maps,
 	}, pulumi.Parent(c), waitFor(args.HostsReady))
@@ -84,7 +84,7 @@ func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappi
 		return err
 	}
 
-	c.Name = after(ctx, name, made)
+	c.Name = valueAfter(ctx, name, registered)
 
 	return nil
 }

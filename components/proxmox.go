@@ -10,7 +10,7 @@ import (
 type (
 	// Proxmox is the topology of a cluster's nodes on Proxmox, and the Proxmox accounts of its software.
 	Proxmox = spec.Proxmox
-	// Identity is such an account.
+	// Identity is the Proxmox account of a cluster's software.
 	Identity = spec.Identity
 	// StorageClass is a storage class on a datastore.
 	StorageClass = spec.StorageClass
@@ -47,5 +47,5 @@ func validateProxmox(x *Proxmox, path string, found *problem.List) {
 	}
 }
 
-// providerID is what Kubernetes calls a machine.
+// providerID returns the providerID of a node for its VM.
 func providerID(x *Proxmox, vmid int) string { return fmt.Sprintf("proxmox://%s/%d", x.Region, vmid) }

@@ -23,15 +23,15 @@ import (
 // ProxmoxHostPrepType is the type token of [ProxmoxHostPrep].
 const ProxmoxHostPrepType = "talos-proxmox:host:ProxmoxHostPrep"
 
-// Limits of bringing a host to run as it was prepared.
+// Time limits for reboots of hosts.
 const (
 	hostWaitTimeout   = "15m"
 	hostRebootTimeout = "15m"
 )
 
-// Reboots of a host that is prepared.
+// Values of [ProxmoxHostPrepArgs.Reboot].
 const (
-	RebootNever    = "never"    // what a reboot has to complete is reported
+	RebootNever    = "never"    // pending reboots are reported
 	RebootWhenIdle = "whenIdle" // while no VM runs on the host
 )
 
@@ -57,7 +57,7 @@ type ProxmoxHostPrepArgs struct {
 	// The names of all clusters of the stack, sorted: a host reboots only if their machines on other hosts are running.
 	// Default: none.
 	Clusters []string `pulumi:"clusters,optional"`
-	// The output settled of the host that reboots before this one: hosts of a Proxmox cluster reboot one after the other.
+	// The output settled of the host that reboots before this one: hosts of a Proxmox cluster reboot one at a time.
 	// Default: none.
 	RebootAfter pulumi.StringInput `pulumi:"rebootAfter,optional"`
 	// The host's facts, as talosops facts prints them. Default: the host is queried while the program runs, also in
@@ -97,8 +97,7 @@ type ProxmoxHostPrep struct {
 	reboot, verify *local.Command
 }
 
-// NewProxmoxHostPrep prepares the host; reboots it where that is asked for; and verifies what machines with its GPUs
-// need.
+// NewProxmoxHostPrep prepares the host, reboots it if that is allowed, and verifies what machines with its GPUs need.
 func NewProxmoxHostPrep(
 	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption,
 ) (*ProxmoxHostPrep, error) {
@@ -110,33 +109,33 @@ func NewProxmoxHostPrep(
 	c := &ProxmoxHostPrep{}
 
 	return register(ctx, ProxmoxHostPrepType, "preparation", name, c, opts, step{"", func() error {
-		return c.makeSteps(ctx, name, args)
+		return c.registerCommands(ctx, name, args)
 	}})
 }
 
-func (c *ProxmoxHostPrep) makeSteps(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) error {
+func (c *ProxmoxHostPrep) registerCommands(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) error {
 	if args.Facts == nil {
-		args.Facts = c.ask(ctx, args)
+		args.Facts = c.queryFacts(ctx, args)
 	}
 
-	for _, do := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{
-		c.makeApply, c.makeReboot, c.makeVerify,
+	for _, register := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{
+		c.registerApply, c.registerReboot, c.registerVerify,
 	} {
-		if err := do(ctx, name, args); err != nil {
+		if err := register(ctx, name, args); err != nil {
 			return err
 		}
 	}
 
-	c.makeOutputs(ctx, args)
+	c.setOutputs(ctx, args)
 
 	return nil
 }
 
-// ask has the host say what it is. A preview continues without a host that does not answer: it does not know what will
-// change there.
-func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pulumi.StringOutput {
+// queryFacts queries the host's facts. A preview continues without a host that does not answer: it cannot show what
+// will change there.
+func (c *ProxmoxHostPrep) queryFacts(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pulumi.StringOutput {
 	stdin := privateKey(args.Shell).ApplyT(func(key string) (string, error) {
-		return hostfacts.Request(key, args.stated(stackOwner(ctx)))
+		return hostfacts.Request(key, args.request(stackPath(ctx)))
 	}).(pulumi.StringOutput)
 	printed := local.RunOutput(ctx, local.RunOutputArgs{
 		Command: pulumi.String(talosopsexec.Command(ctx) + "facts"), Stdin: pulumi.ToSecret(stdin).(pulumi.StringOutput),
@@ -153,7 +152,7 @@ func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pul
 		case answer.Facts != nil:
 			return pulumi.String(answer.Document).ToStringOutput(), nil
 		case ctx.DryRun():
-			return unknownText(), ctx.Log.Warn(fmt.Sprintf("%s cannot be queried, so that this preview does not "+
+			return unknownString(), ctx.Log.Warn(fmt.Sprintf("%s cannot be queried, so that this preview does not "+
 				"know what will change on it: %s", args.Node, answer.Err), nil)
 		default:
 			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be queried: %w", args.Node, answer.Err)
@@ -163,11 +162,11 @@ func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pul
 	return pulumi.Unsecret(facts).(pulumi.StringOutput) // the request is secret, the answer is not
 }
 
-func unknownText() pulumi.StringOutput {
+func unknownString() pulumi.StringOutput {
 	return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 }
 
-// privateKey is a shell's; empty = the SSH agent.
+// privateKey returns the private key; empty = the SSH agent.
 func privateKey(shell HostShell) pulumi.StringOutput {
 	if shell.PrivateKey == nil {
 		return pulumi.String("").ToStringOutput()
@@ -176,11 +175,11 @@ func privateKey(shell HostShell) pulumi.StringOutput {
 	return shell.PrivateKey.ToStringPtrOutput().Elem()
 }
 
-// makeApply registers the command that changes the host. Its revision differs from the last run's exactly when the host
-// is not as wanted: a hand edit shows in a preview, and a host that is as it should be is left alone.
-func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
+// registerApply registers the command that changes the host. Its revision differs from the last run's exactly if the
+// host differs from the plan: a manual change shows in a preview, and a host without differences is not touched.
+func (c *ProxmoxHostPrep) registerApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	h := args.host()
-	script := scripts.Host(scripts.HostParameters(h, stackOwner(ctx), args.needs().MustRun(h)))
+	script := scripts.Host(scripts.HostParameters(h, stackPath(ctx), args.needs().MustRun(h)))
 	c.apply, err = remote.NewCommand(ctx, name+"-apply", &remote.CommandArgs{
 		Create: pulumi.String(scripts.HostCommand(scripts.ActionApply)),
 		Delete: pulumi.String(scripts.HostCommand(scripts.ActionRestore)),
@@ -195,43 +194,43 @@ func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args Proxm
 	return err
 }
 
-// makeReboot registers the step that reboots the host while nothing is in the way, and waits for its return.
-func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
+// registerReboot registers the command that reboots the host while no VM runs there, and waits for its return.
+func (c *ProxmoxHostPrep) registerReboot(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	if args.Reboot != RebootWhenIdle {
 		return nil
 	}
 
-	c.reboot, err = c.makeSettle(ctx, name+"-reboot", args, request.Settle{Reboot: true},
+	c.reboot, err = c.registerSettle(ctx, name+"-reboot", args, request.Settle{Reboot: true},
 		pulumi.DependsOn([]pulumi.Resource{c.apply}), waitFor(args.RebootAfter))
 
 	return err
 }
 
-// makeVerify registers the check that fails while machines with the host's GPUs would not start.
-func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
+// registerVerify registers the check that fails if machines with the host's GPUs would not start.
+func (c *ProxmoxHostPrep) registerVerify(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	if len(args.Machines) == 0 {
 		return nil
 	}
 
-	question := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
-	c.verify, err = c.makeSettle(
-		ctx, name+"-verify", args, question, pulumi.DependsOn([]pulumi.Resource{c.settled()}),
+	req := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
+	c.verify, err = c.registerSettle(
+		ctx, name+"-verify", args, req, pulumi.DependsOn([]pulumi.Resource{c.settled()}),
 	)
 
 	return err
 }
 
-// makeSettle registers a call of talosops settle.
-func (c *ProxmoxHostPrep) makeSettle(
-	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, question request.Settle, opts ...pulumi.ResourceOption,
+// registerSettle registers a call of talosops settle.
+func (c *ProxmoxHostPrep) registerSettle(
+	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, req request.Settle, opts ...pulumi.ResourceOption,
 ) (*local.Command, error) {
-	question.DialTimeout, question.StepTimeout = hostfacts.DialTimeout, hostfacts.StepTimeout
-	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
-	question.Host = args.stated(stackOwner(ctx))
+	req.DialTimeout, req.StepTimeout = hostfacts.DialTimeout, hostfacts.StepTimeout
+	req.WaitTimeout, req.RebootTimeout = hostWaitTimeout, hostRebootTimeout
+	req.Host = args.request(stackPath(ctx))
 	stdin := pulumi.All(args.revision(), privateKey(args.Shell)).ApplyT(func(values []any) (string, error) {
-		full := question
-		full.Revision, full.PrivateKey = values[0].(string), values[1].(string)
-		text, err := json.Marshal(full)
+		complete := req
+		complete.Revision, complete.PrivateKey = values[0].(string), values[1].(string)
+		text, err := json.Marshal(complete)
 
 		return string(text), err
 	}).(pulumi.StringOutput)
@@ -244,7 +243,7 @@ func (c *ProxmoxHostPrep) makeSettle(
 	}, append(opts, pulumi.Parent(c))...)
 }
 
-// settled is what everything else on the host waits for.
+// settled returns what all other resources on the host wait for.
 func (c *ProxmoxHostPrep) settled() pulumi.Resource {
 	if c.reboot != nil {
 		return c.reboot
@@ -253,19 +252,19 @@ func (c *ProxmoxHostPrep) settled() pulumi.Resource {
 	return c.apply
 }
 
-// revision is the one the host will have after this run; unknown in a preview that could not ask the host.
+// revision returns the host's revision after this run; unknown in a preview that could not query the host.
 func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
 	return a.Facts.ToStringOutput().ApplyT(func(document string) (string, error) {
-		revision, err := ofFacts(document, (*hostfacts.Facts).NextRevision)
+		revision, err := fromFacts(document, (*hostfacts.Facts).NextRevision)
 
 		return strconv.Itoa(revision), err
 	}).(pulumi.StringOutput)
 }
 
-// makeOutputs sets the outputs. A command's output is as old as its last run: where nothing had to be changed, what the
-// host said while the program ran is newer.
-func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepArgs) {
-	c.Settled, c.Ready = after(ctx, args.Node, c.settled()), after(ctx, args.Node, c.settled())
+// setOutputs sets the outputs. A command's output is as old as its last run: if nothing had to be changed, the facts
+// that were queried in this run are newer.
+func (c *ProxmoxHostPrep) setOutputs(ctx *pulumi.Context, args ProxmoxHostPrepArgs) {
+	c.Settled, c.Ready = valueAfter(ctx, args.Node, c.settled()), valueAfter(ctx, args.Node, c.settled())
 
 	printed := c.apply.Stdout
 	if c.reboot != nil {
@@ -274,11 +273,11 @@ func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepA
 
 	if c.verify != nil {
 		printed = c.verify.Stdout
-		c.Ready = after(ctx, args.Node, c.verify)
+		c.Ready = valueAfter(ctx, args.Node, c.verify)
 	}
 
 	latest := args.Facts.ToStringOutput().ApplyT(func(document string) (pulumi.StringOutput, error) {
-		changes, err := ofFacts(document, func(f *hostfacts.Facts) int { return len(f.Prep.Changes) })
+		changes, err := fromFacts(document, func(f *hostfacts.Facts) int { return len(f.Prep.Changes) })
 		if changes == 0 {
 			return pulumi.String(document).ToStringOutput(), err
 		}
@@ -287,17 +286,19 @@ func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepA
 	}).(pulumi.StringOutput)
 	c.Facts = latest
 	c.ChangedFiles = c.apply.Stdout.ApplyT(func(document string) ([]string, error) {
-		return ofFacts(document, func(f *hostfacts.Facts) []string { return f.Prep.Applied })
+		return fromFacts(document, func(f *hostfacts.Facts) []string { return f.Prep.Applied })
 	}).(pulumi.StringArrayOutput)
 	c.RebootRequired = latest.ApplyT(func(document string) (bool, error) {
-		return ofFacts(document, (*hostfacts.Facts).RebootRequired)
+		return fromFacts(document, (*hostfacts.Facts).RebootRequired)
 	}).(pulumi.BoolOutput)
 	c.Report = latest.ApplyT(func(document string) ([]string, error) {
-		return ofFacts(document, func(f *hostfacts.Facts) []string { return hostfacts.Report(f, args.host(), args.needs()) })
+		return fromFacts(document, func(f *hostfacts.Facts) []string {
+			return hostfacts.Report(f, args.host(), args.needs())
+		})
 	}).(pulumi.StringArrayOutput)
 }
 
-func ofFacts[T any](document string, of func(*hostfacts.Facts) T) (value T, err error) {
+func fromFacts[T any](document string, of func(*hostfacts.Facts) T) (value T, err error) {
 	facts, err := hostfacts.Parse([]byte(document))
 	if err != nil {
 		return value, err
@@ -306,14 +307,13 @@ func ofFacts[T any](document string, of func(*hostfacts.Facts) T) (value T, err 
 	return of(facts), nil
 }
 
-// stated is the host in requests to talosops.
-func (a ProxmoxHostPrepArgs) stated(owner string) request.Host {
-	return scripts.HostQuestion(owner, a.Shell.stated(a.Node), a.host(), a.needs())
+func (a ProxmoxHostPrepArgs) request(owner string) request.Host {
+	return scripts.HostRequest(owner, a.Shell.request(a.Node), a.host(), a.needs())
 }
 
-// host is the host as the scripts and the judgement of its facts know it.
+// host returns the host as the specification describes it.
 func (a ProxmoxHostPrepArgs) host() spec.Host {
-	address, _ := netip.ParseAddr(a.Shell.Address) // was validated
+	address, _ := netip.ParseAddr(a.Shell.Address) // it was validated
 
 	h := spec.Host{Name: a.Node, Path: a.Node, Address: address, Prep: &spec.Prep{
 		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot, ZFSArcMaxGiB: a.ZFSArcMaxGiB,
@@ -326,7 +326,7 @@ func (a ProxmoxHostPrepArgs) host() spec.Host {
 	return h
 }
 
-// needs are what machines need of the host.
+// needs returns what machines need of the host.
 func (a ProxmoxHostPrepArgs) needs() hostfacts.Needs {
 	needs := hostfacts.Needs{Clusters: a.Clusters}
 	for _, machine := range a.Machines {

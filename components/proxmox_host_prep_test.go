@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// prepArgs are those of a prepared host with a GPU that a machine has.
+// prepArgs returns the arguments of a host with a GPU that a machine uses.
 func prepArgs(facts *hostfacts.Facts) ProxmoxHostPrepArgs {
 	args := ProxmoxHostPrepArgs{
 		Node: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
@@ -35,8 +35,8 @@ func prepArgs(facts *hostfacts.Facts) ProxmoxHostPrepArgs {
 	return args
 }
 
-// fresh is what a host says that was never prepared.
-func fresh() *hostfacts.Facts {
+// unpreparedFacts are the facts of a host that was never prepared.
+func unpreparedFacts() *hostfacts.Facts {
 	facts := enginetest.Prepared("pve1")
 	facts.Prep = hostfacts.Prep{
 		Changes: []string{"/etc/kernel/cmdline", "reboot"}, Pending: []string{"the kernel runs without iommu=pt"},
@@ -45,7 +45,7 @@ func fresh() *hostfacts.Facts {
 	return facts
 }
 
-func runPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *enginetest.Recorder {
+func registerPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *enginetest.Recorder {
 	t.Helper()
 
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
@@ -61,8 +61,8 @@ func runPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *engi
 func TestProxmoxHostPrep(t *testing.T) {
 	t.Parallel()
 
-	facts := map[string]*hostfacts.Facts{"pve1": fresh()}
-	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: facts}, prepArgs(fresh()))
+	facts := map[string]*hostfacts.Facts{"pve1": unpreparedFacts()}
+	r := registerPrep(t, enginetest.Options{Stack: "lab", Facts: facts}, prepArgs(unpreparedFacts()))
 
 	apply := r.Of(tokens.RemoteCommand)["pve1-apply"]
 	assert.True(t, apply.Input("triggers").IsNull(), "a trigger would restore the host before it is prepared again")
@@ -75,7 +75,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	}
 
 	assert.True(t, apply.Input("connection").IsSecret())
-	assertPatience(t, apply.Input("connection").SecretValue().Element.ObjectValue())
+	assertDialLimits(t, apply.Input("connection").SecretValue().Element.ObjectValue())
 
 	request := enginetest.Asked[request.Settle](t, r.Of(tokens.LocalCommand)["pve1-verify"])
 	assert.Equal(t, "the-private-key", request.PrivateKey)
@@ -90,13 +90,13 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.Contains(t, outputs["report"], "a reboot has to complete: the kernel runs without iommu=pt")
 }
 
-func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
+func TestProxmoxHostPrepOfAPreparedHost(t *testing.T) {
 	t.Parallel()
 
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Revision = 7
-	stale := fresh() // what the command printed when it last ran
-	r := runPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": stale}}, prepArgs(facts))
+	stale := unpreparedFacts() // from the command's last run
+	r := registerPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": stale}}, prepArgs(facts))
 
 	assert.Contains(
 		t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n",
@@ -109,16 +109,16 @@ func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
 	}, outputs["report"])
 }
 
-// TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a
-// row.
-func TestHostsRebootOneAfterTheOther(t *testing.T) {
+// TestProxmoxHostPrepRebootsOneHostAtATime has three hosts, of which the second is never rebooted. Only the reboots are
+// serialized.
+func TestProxmoxHostPrepRebootsOneHostAtATime(t *testing.T) {
 	t.Parallel()
 
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		var rebooted pulumi.StringInput
 
 		for _, name := range []string{"pve1", "pve2", "pve3"} {
-			args := prepArgs(fresh())
+			args := prepArgs(unpreparedFacts())
 
 			args.Node, args.RebootAfter, args.Machines, args.Clusters = name, rebooted, nil, []string{"one", "two"}
 			if name != "pve2" {
@@ -143,7 +143,7 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	assert.ElementsMatch(
 		t, []string{"pve3-apply", "pve1-reboot"}, r.Of(tokens.LocalCommand)["pve3-reboot"].DependsOn(),
 	)
-	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed at the same time")
+	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed in parallel")
 
 	request := enginetest.Asked[request.Settle](t, r.Of(tokens.LocalCommand)["pve3-reboot"])
 	assert.Contains(t, request.Host.Script, "host='pve3'\n")
@@ -151,23 +151,22 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	assert.Equal(t, "15m", request.WaitTimeout)
 	assert.NotContains(
 		t, r.Of(tokens.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=",
-		"a cluster more changes nothing on a host",
+		"another cluster changes nothing on a host",
 	)
 }
 
-// TestProxmoxHostPrepAsksTheHost where no one has asked it.
-func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
+func TestProxmoxHostPrepQueriesFacts(t *testing.T) {
 	t.Parallel()
 
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Revision = 7
 	args := prepArgs(nil)
-	r := runPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": facts}}, args)
+	r := registerPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": facts}}, args)
 	assert.Contains(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n")
 	require.Len(t, r.Calls(enginetest.LocalRun), 1)
 
 	silent := map[string]*hostfacts.Facts{"pve1": nil}
-	r = runPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
+	r = registerPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
 	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.Contains(
 		t, r.Warnings()[0], "pve1 cannot be queried, so that this preview does not know what will change on it: ",
@@ -181,12 +180,12 @@ func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 	require.ErrorContains(t, err, "pve1 cannot be queried: ")
 }
 
-func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
+func TestProxmoxHostPrepPreviewOfAnUnreachableHost(t *testing.T) {
 	t.Parallel()
 
 	args := prepArgs(nil)
-	args.Facts = unknownText()
-	r := runPrep(t, enginetest.Options{Preview: true}, args)
+	args.Facts = unknownString()
+	r := registerPrep(t, enginetest.Options{Preview: true}, args)
 
 	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	verify := r.Of(tokens.LocalCommand)["pve1-verify"].Input("stdin")
@@ -200,8 +199,8 @@ func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
 func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	args := func() ProxmoxHostPrepArgs { return prepArgs(fresh()) }
-	refuse(t, args, NewProxmoxHostPrep, map[string]refusal[ProxmoxHostPrepArgs]{
+	args := func() ProxmoxHostPrepArgs { return prepArgs(unpreparedFacts()) }
+	assertRefused(t, args, NewProxmoxHostPrep, map[string]invalidCase[ProxmoxHostPrepArgs]{
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
 		"a cache of less than nothing": {

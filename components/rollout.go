@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
@@ -21,79 +22,81 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// regardless is the variable that has machines changed although their cluster is not steady.
-const regardless = "TALOS_PROXMOX_REGARDLESS"
+// ignoreHealthVariable is the environment variable that lets machines be changed in an unhealthy cluster.
+const ignoreHealthVariable = "TALOS_PROXMOX_REGARDLESS"
 
 // changeInterval is short because all other machines wait.
 const changeInterval = "1s"
 
-// rollout changes the running machines of a cluster one at a time. Hooks of their resources call it around an update;
-// what is created passes it by.
+// rollout changes the running machines of a cluster one at a time. Hooks of their resources call it before and after an
+// update; creation is not affected.
 type rollout struct {
-	ctx         *pulumi.Context
-	common      request.Common
-	talosconfig pulumi.StringOutput
-	begun       bool // or nobody knows whether its cluster was
-	taken       *atomic.Pointer[error]
-	subjects    map[string]subject // by the names of resources
-	turn        chan struct{}      // holds a value while no machine is changed
-	inTurn      pulumi.ResourceOption
+	ctx          *pulumi.Context
+	common       request.Common
+	talosconfig  pulumi.StringOutput
+	bootstrapped bool // true also if it is not known
+	leaseLost    *atomic.Pointer[error]
+	targets      map[string]updateTarget // by resource name
+	turn         chan struct{}           // holds a value while no machine is being changed
+	updateHooks  pulumi.ResourceOption
 
-	mu      sync.Mutex
-	changes map[string]*talosopsexec.Session // under way, by the names of resources
-	failed  string                           // the node whose change failed
+	mu         sync.Mutex
+	sessions   map[string]*talosopsexec.Session // open, by resource name
+	failedNode string                           // the first node whose change failed
 }
 
-// subject is what the update of a resource changes.
-type subject struct {
+// updateTarget is the machine that the update of a resource changes.
+type updateTarget struct {
 	node    request.Node
 	machine tlsprobe.Machine
 	worker  bool
-	vm      bool // or the configuration
+	isVM    bool // the resource is the VM, not its configuration
 }
 
-// newRollout returns a cluster's.
 func newRollout(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, talosconfig pulumi.StringOutput,
-	taken *atomic.Pointer[error],
+	leaseLost *atomic.Pointer[error],
 ) (*rollout, error) {
 	r := &rollout{
-		ctx: ctx, common: args.common(), talosconfig: talosconfig, taken: taken,
-		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*talosopsexec.Session{},
+		ctx: ctx, common: args.commonRequest(), talosconfig: talosconfig, leaseLost: leaseLost,
+		targets: map[string]updateTarget{}, turn: make(chan struct{}, 1), sessions: map[string]*talosopsexec.Session{},
 	}
 	r.turn <- struct{}{}
 
-	begun, known := vmlookup.Of(ctx).HasBegun(args.Name)
-	r.begun = begun || !known
+	bootstrapped, known := vmlookup.Of(ctx).HasBegun(args.Name)
+	r.bootstrapped = bootstrapped || !known
 
 	nodes := args.nodes()
-	for i, node := range talosopsNodes(nodes) {
-		of := subject{node: node, worker: i >= args.count(), machine: reached(node.Name, nodes[i].Machine, args.Network)}
-		r.subjects[node.Name+tokens.OfConfiguration] = of
-		of.vm = true
-		r.subjects[node.Name+tokens.OfVM] = of
+	for i, node := range requestNodes(nodes) {
+		target := updateTarget{
+			node: node, worker: i >= args.controlPlaneCount(),
+			machine: probeTarget(node.Name, nodes[i].Machine, args.Network),
+		}
+		r.targets[node.Name+tokens.OfConfiguration] = target
+		target.isVM = true
+		r.targets[node.Name+tokens.OfVM] = target
 	}
 
-	before, err := ctx.RegisterResourceHook(name+"-change", r.begin, nil)
+	before, err := ctx.RegisterResourceHook(name+"-change", r.beforeUpdate, nil)
 	if err != nil {
 		return nil, err
 	}
 
 	after, err := ctx.RegisterResourceHook(name+"-changed", func(called *pulumi.ResourceHookArgs) error {
-		return r.end(called.Name, true)
+		return r.afterUpdate(called.Name, true)
 	}, nil)
 	if err != nil {
 		return nil, err
 	}
 
 	failed, err := ctx.RegisterErrorHook(name+"-unchanged", func(called *pulumi.ErrorHookArgs) (bool, error) {
-		return false, r.end(called.Name, false)
+		return false, r.afterUpdate(called.Name, false)
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	r.inTurn = pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
+	r.updateHooks = pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
 		BeforeUpdate: []*pulumi.ResourceHook{before},
 		AfterUpdate:  []*pulumi.ResourceHook{after},
 		OnError:      []*pulumi.ErrorHook{failed},
@@ -102,87 +105,92 @@ func newRollout(
 	return r, nil
 }
 
-// begin waits for a machine's turn, and until it may be changed.
-func (r *rollout) begin(called *pulumi.ResourceHookArgs) error {
-	of := r.subjects[called.Name]
-	if of.vm && !restarts(called.OldInputs, called.NewInputs) {
+// beforeUpdate waits for a machine's turn, and until the cluster allows its change.
+func (r *rollout) beforeUpdate(called *pulumi.ResourceHookArgs) error {
+	target := r.targets[called.Name]
+	if target.isVM && !restarts(called.OldInputs, called.NewInputs) {
 		return nil
 	}
 
-	if err := r.take(of); err != nil {
+	if err := r.acquireTurn(target); err != nil {
 		return err
 	}
 
-	session, err := r.prepare(called, of)
+	session, err := r.prepare(called, target)
 	if err != nil {
-		return r.over(of, err)
+		return r.releaseTurn(target, err)
 	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	r.changes[called.Name] = session
+	r.sessions[called.Name] = session
 
 	return nil
 }
 
-// take waits for a machine's turn, which [rollout.over] ends.
-func (r *rollout) take(of subject) error {
+// acquireTurn waits for a machine's turn, which [rollout.releaseTurn] ends.
+func (r *rollout) acquireTurn(target updateTarget) error {
 	select {
 	case <-r.turn:
 	case <-r.ctx.Context().Done():
 		return r.ctx.Context().Err()
 	}
 
-	if failed := r.failure(); failed != "" {
+	if failed := r.firstFailure(); failed != "" {
 		r.turn <- struct{}{}
 
 		return fmt.Errorf("%s is not changed, because the change of %s failed; the next `pulumi up` continues",
-			of.node.Name, failed)
+			target.node.Name, failed)
 	}
 
-	if taken := r.taken.Load(); taken != nil {
-		return r.over(of, fmt.Errorf("%s is not changed: %w", of.node.Name, *taken))
+	if err := r.leaseLost.Load(); err != nil {
+		return r.releaseTurn(target, fmt.Errorf("%s is not changed: %w", target.node.Name, *err))
 	}
 
 	return nil
 }
 
 // prepare has talosops prepare a machine for the update of its resource.
-func (r *rollout) prepare(called *pulumi.ResourceHookArgs, of subject) (*talosopsexec.Session, error) {
-	asked := request.Change{Off: of.vm && isOff(called.OldOutputs), Former: formerAddress(called.OldInputs, of)}
-	if !of.vm {
-		asked.Configuration = inputText(called.NewInputs["machineConfigurationInput"])
-		asked.Patches = inputTexts(called.NewInputs["configPatches"])
+func (r *rollout) prepare(called *pulumi.ResourceHookArgs, target updateTarget) (*talosopsexec.Session, error) {
+	req := request.Change{
+		Off: target.isVM && isOff(called.OldOutputs), Former: previousAddress(called.OldInputs, target),
+	}
+	if !target.isVM {
+		req.Configuration = stringInput(called.NewInputs["machineConfigurationInput"])
+		req.Patches = stringInputs(called.NewInputs["configPatches"])
 	}
 
-	session, err := r.start(&row{urn: called.URN}, of, asked)
-	if err != nil || of.vm {
+	session, err := r.startSession(&resourceRow{urn: called.URN}, target, req)
+	if err != nil || target.isVM {
 		return session, err
 	}
 
-	// Whoever had the address before the machine's turn came may not have it any more.
-	if err := awaitAnswer(r.ctx, called, of.machine, true, answersAgainWithin); err != nil {
+	// Another machine may have taken the address while this one waited for its turn.
+	if err := awaitAnswer(r.ctx, called, target.machine, true, recheckTimeout); err != nil {
 		return nil, errors.Join(err, session.Finish(request.Outcome{}))
 	}
 
 	return session, nil
 }
 
-// start calls talosops, which returns once a machine is ready for its change. Its progress is that of a resource.
-func (r *rollout) start(of pulumi.Resource, s subject, asked request.Change) (*talosopsexec.Session, error) {
+// startSession calls talosops and returns once the machine is ready for its change. Progress is shown in the resource's
+// row.
+func (r *rollout) startSession(
+	row pulumi.Resource, target updateTarget, req request.Change,
+) (*talosopsexec.Session, error) {
 	talosconfig, err := internals.UnsafeAwaitOutput(r.ctx.Context(), r.talosconfig)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the talosconfig: %w", err)
 	}
 
-	asked.Common, asked.Node, asked.Worker, asked.Restart, asked.Begun = r.common, s.node, s.worker, s.vm, r.begun
-	asked.Interval, asked.Regardless = changeInterval, os.Getenv(regardless) != ""
-	asked.Talosconfig, _ = talosconfig.Value.(string)
+	req.Common, req.Node, req.Worker, req.Restart = r.common, target.node, target.worker, target.isVM
+	req.Begun, req.Interval, req.Regardless = r.bootstrapped, changeInterval, os.Getenv(ignoreHealthVariable) != ""
+	req.Talosconfig, _ = talosconfig.Value.(string)
 
-	line := pulumi.LogArgs{Resource: of, Ephemeral: true}
+	progress := pulumi.LogArgs{Resource: row, Ephemeral: true}
 
-	session, err := talosopsexec.Start(r.ctx, "change", asked, func(text string) { _ = r.ctx.Log.Info(text, &line) })
+	session, err := talosopsexec.Start(r.ctx, "change", req, func(text string) { _ = r.ctx.Log.Info(text, &progress) })
 	if err != nil {
 		return nil, err
 	}
@@ -192,31 +200,31 @@ func (r *rollout) start(of pulumi.Resource, s subject, asked request.Change) (*t
 	return session, session.Receive(&ready)
 }
 
-// restart restarts a machine in its turn, whose VM no update of this run restarts.
-func (r *rollout) restart(made pulumi.Resource, name string, do func() error) error {
-	of := r.subjects[name+tokens.OfVM]
-	if err := r.take(of); err != nil {
+// restart restarts a machine in its turn, if no update of this run restarts its VM.
+func (r *rollout) restart(vm pulumi.Resource, name string, restartVM func() error) error {
+	target := r.targets[name+tokens.OfVM]
+	if err := r.acquireTurn(target); err != nil {
 		return err
 	}
 
-	session, err := r.start(made, of, request.Change{})
+	session, err := r.startSession(vm, target, request.Change{})
 	if err == nil {
-		err = do()
+		err = restartVM()
 		err = errors.Join(err, session.Finish(request.Outcome{Changed: err == nil}))
 	}
 
-	if err != nil { // said before the others, whose refusal may end the run
-		_ = r.ctx.Log.Error(err.Error(), &pulumi.LogArgs{Resource: made})
+	if err != nil { // logged before the errors of other machines, which may end the run
+		_ = r.ctx.Log.Error(err.Error(), &pulumi.LogArgs{Resource: vm})
 	}
 
-	return r.over(of, err)
+	return r.releaseTurn(target, err)
 }
 
-// end lets talosops wait until a machine is back, where its change has begun.
-func (r *rollout) end(name string, changed bool) error {
+// afterUpdate has talosops wait until a machine is back, if its change has begun.
+func (r *rollout) afterUpdate(name string, changed bool) error {
 	r.mu.Lock()
-	session := r.changes[name]
-	delete(r.changes, name)
+	session := r.sessions[name]
+	delete(r.sessions, name)
 	r.mu.Unlock()
 
 	if session == nil {
@@ -225,78 +233,69 @@ func (r *rollout) end(name string, changed bool) error {
 
 	err := session.Finish(request.Outcome{Changed: changed})
 	if err == nil && !changed {
-		return r.over(r.subjects[name], errChange)
+		return r.releaseTurn(r.targets[name], errProviderRefused)
 	}
 
-	return r.over(r.subjects[name], err)
+	return r.releaseTurn(r.targets[name], err)
 }
 
-// errChange stands for the provider's error, which the engine shows.
-var errChange = errors.New("its provider refused the change")
+// errProviderRefused stands for the provider's error, which the engine shows.
+var errProviderRefused = errors.New("its provider refused the change")
 
-// over gives the turn to the next one; after a failure that changes nothing any more.
-func (r *rollout) over(of subject, err error) error {
+// releaseTurn gives the turn to the next machine. After an error, no other machine is changed.
+func (r *rollout) releaseTurn(target updateTarget, err error) error {
 	r.mu.Lock()
-	if err != nil && r.failed == "" {
-		r.failed = of.node.Name
+	if err != nil && r.failedNode == "" {
+		r.failedNode = target.node.Name
 	}
 	r.mu.Unlock()
 
 	r.turn <- struct{}{}
 
-	if errors.Is(err, errChange) {
+	if errors.Is(err, errProviderRefused) {
 		return nil
 	}
 
 	return err
 }
 
-func (r *rollout) failure() string {
+func (r *rollout) firstFailure() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	return r.failed
+	return r.failedNode
 }
 
-// formerAddress is the address of a VM that its update gives another one; empty = it keeps its own.
-func formerAddress(before resource.PropertyMap, of subject) string {
-	initialization := plainInput(before["initialization"])
-	if !of.vm || !initialization.IsObject() {
+// firstAddressPath is the path of a VM's first address in its inputs.
+var firstAddressPath = property.PathFromSegments(
+	property.NewSegment("initialization"), property.NewSegment("ipConfigs"), property.NewSegment(0),
+	property.NewSegment("ipv4"), property.NewSegment("address"),
+)
+
+// previousAddress returns the address of a VM that its update gives another one; empty = unchanged.
+func previousAddress(before resource.PropertyMap, target updateTarget) string {
+	address, err := firstAddressPath.Get(property.New(resource.FromResourcePropertyMap(before)))
+	if err != nil || !target.isVM || !address.IsString() {
 		return ""
 	}
 
-	configs := plainInput(initialization.ObjectValue()["ipConfigs"])
-	if !configs.IsArray() || len(configs.ArrayValue()) == 0 {
-		return ""
-	}
-
-	first := plainInput(configs.ArrayValue()[0])
-	if !first.IsObject() {
-		return ""
-	}
-
-	ipv4 := plainInput(first.ObjectValue()["ipv4"])
-	if !ipv4.IsObject() {
-		return ""
-	}
-
-	prefix, err := netip.ParsePrefix(inputText(ipv4.ObjectValue()["address"])) // dhcp is none
-	if err != nil || prefix.Addr().String() == of.node.Address {
+	prefix, err := netip.ParsePrefix(address.AsString())
+	if err != nil || prefix.Addr().String() == target.node.Address { // or the address is "dhcp"
 		return ""
 	}
 
 	return prefix.Addr().String()
 }
 
-// isOff says whether a VM was off when the run, or a refresh, read it last.
+// isOff reports whether a VM was off when it was last read.
 func isOff(before resource.PropertyMap) bool {
-	started := plainInput(before["started"])
+	started := unwrap(before["started"])
 
 	return started.IsBool() && !started.BoolValue()
 }
 
-// restarts says whether an update of a VM restarts it. Where its inputs are the same it is the machine that differs,
-// and nobody knows in what.
+// restarts reports whether an update of a VM restarts it. If no input changes, the machine itself differs from the
+// state in something that is not known here.
 func restarts(before, after resource.PropertyMap) bool {
 	differs := false
 
@@ -305,14 +304,14 @@ func restarts(before, after resource.PropertyMap) bool {
 	maps.Copy(keys, after)
 
 	for key := range keys {
-		was, is := plainInput(before[key]), plainInput(after[key])
+		was, is := unwrap(before[key]), unwrap(after[key])
 		if was.DeepEquals(is) {
 			continue
 		}
 
 		differs = true
 
-		if vmdiff.EffectOf(string(key)) == vmdiff.Restart || key == "disks" && moved(was, is) {
+		if vmdiff.EffectOf(string(key)) == vmdiff.Restart || key == "disks" && movesDisk(was, is) {
 			return true
 		}
 	}
@@ -320,26 +319,26 @@ func restarts(before, after resource.PropertyMap) bool {
 	return !differs
 }
 
-// moved says whether a disk comes to another datastore, for which its machine is off.
-func moved(before, after resource.PropertyValue) bool {
-	places := func(disks resource.PropertyValue) map[string]string {
-		found := map[string]string{}
+// movesDisk reports whether a disk moves to another datastore, for which the provider shuts its machine down.
+func movesDisk(before, after resource.PropertyValue) bool {
+	datastores := func(disks resource.PropertyValue) map[string]string {
+		byInterface := map[string]string{}
 
 		if disks.IsArray() {
 			for _, disk := range disks.ArrayValue() {
-				if disk = plainInput(disk); disk.IsObject() {
+				if disk = unwrap(disk); disk.IsObject() {
 					object := disk.ObjectValue()
-					found[inputText(object["interface"])] = inputText(object["datastoreId"])
+					byInterface[stringInput(object["interface"])] = stringInput(object["datastoreId"])
 				}
 			}
 		}
 
-		return found
+		return byInterface
 	}
-	was, is := places(before), places(after)
+	old := datastores(before)
 
-	for at, to := range is {
-		if from, there := was[at]; there && from != to {
+	for at, datastore := range datastores(after) {
+		if previous, exists := old[at]; exists && previous != datastore {
 			return true
 		}
 	}
@@ -347,35 +346,35 @@ func moved(before, after resource.PropertyValue) bool {
 	return false
 }
 
-// plainInput takes the engine's wrapping from a value; one that is not known is none.
-func plainInput(value resource.PropertyValue) resource.PropertyValue {
+// unwrap removes the engine's wrappers from a value.
+func unwrap(value resource.PropertyValue) resource.PropertyValue {
 	switch {
 	case value.IsOutput():
-		return plainInput(value.OutputValue().Element)
+		return unwrap(value.OutputValue().Element)
 	case value.IsSecret():
-		return plainInput(value.SecretValue().Element)
+		return unwrap(value.SecretValue().Element)
 	default:
 		return value
 	}
 }
 
-func inputText(value resource.PropertyValue) string {
-	if value = plainInput(value); value.IsString() {
+func stringInput(value resource.PropertyValue) string {
+	if value = unwrap(value); value.IsString() {
 		return value.StringValue()
 	}
 
 	return ""
 }
 
-func inputTexts(value resource.PropertyValue) []string {
-	value = plainInput(value)
+func stringInputs(value resource.PropertyValue) []string {
+	value = unwrap(value)
 	if !value.IsArray() {
 		return nil
 	}
 
 	texts := make([]string, 0, len(value.ArrayValue()))
 	for _, element := range value.ArrayValue() {
-		texts = append(texts, inputText(element))
+		texts = append(texts, stringInput(element))
 	}
 
 	return texts

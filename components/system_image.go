@@ -56,15 +56,15 @@ func NewSystemImage(
 	}
 
 	return register(ctx, SystemImageType, "image", name, c, opts, step{"the downloads of ", func() (err error) {
-		_, c.volumes, err = file.downloads(ctx, c, name, args.Stores, args.Settled)
+		_, c.volumes, err = file.registerDownloads(ctx, c, name, args.Stores, args.Settled)
 		c.FileName, c.VolumeIDs = pulumi.String(args.FileName).ToStringOutput(), c.volumes.ToStringMapOutput()
 
 		return err
 	}})
 }
 
-// VolumeID returns the volume of a store's file, for [GoldenTemplateArgs]; nil for a store that the image was not asked
-// for.
+// VolumeID returns the volume of the file in a store, for [GoldenTemplateArgs]; nil for a store that is not one of the
+// image's.
 func (c *SystemImage) VolumeID(node, datastore string) pulumi.StringInput {
 	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// debianTemplate is one of Debian, on the host of scriptTemplate.
+// debianTemplate returns a template of Debian on the host of [scriptTemplate].
 func debianTemplate() GoldenTemplateArgs {
 	t := scriptTemplate()
 	t.Name, t.Talos = "debian-13-20260712-2537-debian", nil
@@ -51,7 +51,7 @@ func windowsTemplate() GoldenTemplateArgs {
 
 func sumOf(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
-// newSystemHost is a host with what the recipes need.
+// newSystemHost returns a host with the media that the recipes need.
 func newSystemHost(t *testing.T) *scriptHost {
 	t.Helper()
 
@@ -64,15 +64,15 @@ func newSystemHost(t *testing.T) *scriptHost {
 	return h
 }
 
-// nothingLeft says that neither a VM nor anything of a build is there.
-func (h *scriptHost) nothingLeft() {
+// assertNothingLeft expects neither a VM nor temporary files of a build.
+func (h *scriptHost) assertNothingLeft() {
 	h.t.Helper()
 	assert.NoFileExists(h.t, filepath.Join(h.folder, "901.conf"))
 	assert.NoFileExists(h.t, filepath.Join(h.folder, "901.running"))
-	h.tidied()
+	h.assertNoTemporaryFiles()
 }
 
-func (h *scriptHost) tidied() {
+func (h *scriptHost) assertNoTemporaryFiles() {
 	h.t.Helper()
 
 	for _, pattern := range []string{"run/*", "iso/*seed*"} {
@@ -82,7 +82,7 @@ func (h *scriptHost) tidied() {
 	}
 }
 
-func TestTemplatesOfSystemsAreBuilt(t *testing.T) {
+func TestSystemTemplatesAreBuilt(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -131,7 +131,7 @@ func TestTemplatesOfSystemsAreBuilt(t *testing.T) {
 			h := newSystemHost(t)
 			h.write("web", test.web)
 
-			h.does(actionBuild, test.template)
+			h.mustRun(actionBuild, test.template)
 
 			config := h.read("901.conf")
 			for _, line := range test.config {
@@ -147,20 +147,20 @@ func TestTemplatesOfSystemsAreBuilt(t *testing.T) {
 			}
 
 			assert.NotContains(t, h.read("seen-talos-proxmox-seed-901/autounattend.xml"), "@PASSWORD@")
-			assert.Contains(t, config, "provenance="+provenanceOf(recipeOf(test.template, owner).parameters)+" state=ready")
-			h.tidied()
+			assert.Contains(t, config, "provenance="+provenanceOf(newRecipe(test.template, owner).parameters)+" state=ready")
+			h.assertNoTemporaryFiles()
 
 			h.write("log", "")
-			assert.Contains(t, h.does(actionBuild, test.template), "is there already")
+			assert.Contains(t, h.mustRun(actionBuild, test.template), "is there already")
 			assert.Empty(t, h.changes())
 
-			h.does(actionRemove, test.template)
-			h.nothingLeft()
+			h.mustRun(actionRemove, test.template)
+			h.assertNothingLeft()
 		})
 	}
 }
 
-func TestFailedBuildsOfSystemsLeaveNothingAndSayWhatToDo(t *testing.T) {
+func TestFailedSystemBuildsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -216,12 +216,12 @@ func TestFailedBuildsOfSystemsLeaveNothingAndSayWhatToDo(t *testing.T) {
 			require.Error(t, err, output)
 			assert.Contains(t, output, test.says)
 			assert.Contains(t, output, test.wayTo)
-			h.nothingLeft()
+			h.assertNothingLeft()
 		})
 	}
 }
 
-func TestKilledBuildsOfSystemsAreResumed(t *testing.T) {
+func TestKilledSystemBuildsAreResumed(t *testing.T) {
 	t.Parallel()
 
 	for _, at := range []string{"set --efidisk0", "set --scsi0", "start", "socat", "set --delete", "template"} {
@@ -229,10 +229,10 @@ func TestKilledBuildsOfSystemsAreResumed(t *testing.T) {
 			t.Parallel()
 
 			h := newSystemHost(t)
-			h.killed(debianTemplate(), at, syscall.SIGKILL)
-			assert.Contains(t, h.does(actionBuild, debianTemplate()), "half-made template of an earlier run")
+			h.runKilled(debianTemplate(), at, syscall.SIGKILL)
+			assert.Contains(t, h.mustRun(actionBuild, debianTemplate()), "half-made template of an earlier run")
 			assert.Contains(t, h.read("901.conf"), "state=ready")
-			h.tidied()
+			h.assertNoTemporaryFiles()
 		})
 	}
 
@@ -240,8 +240,8 @@ func TestKilledBuildsOfSystemsAreResumed(t *testing.T) {
 		t.Parallel()
 
 		h := newSystemHost(t)
-		h.killed(debianTemplate(), "socat", syscall.SIGTERM)
-		h.nothingLeft()
+		h.runKilled(debianTemplate(), "socat", syscall.SIGTERM)
+		h.assertNothingLeft()
 	})
 }
 
@@ -249,7 +249,7 @@ func TestLinkedClonesOfATemplateAreNamed(t *testing.T) {
 	t.Parallel()
 
 	h := newSystemHost(t)
-	h.does(actionBuild, debianTemplate())
+	h.mustRun(actionBuild, debianTemplate())
 
 	before := h.read("901.conf")
 	h.write("volumes", strings.Join([]string{
@@ -269,13 +269,13 @@ func TestLinkedClonesOfATemplateAreNamed(t *testing.T) {
 	}
 
 	h.write("volumes", "")
-	assert.Contains(t, h.does(actionBuild, changed), "replaces the former one")
+	assert.Contains(t, h.mustRun(actionBuild, changed), "replaces the former one")
 }
 
-// TestTheScriptOfTalosStaysAsItIs holds the text that stacks have registered: a changed byte runs every build again.
-func TestTheScriptOfTalosStaysAsItIs(t *testing.T) {
+// TestTalosBuildScriptIsUnchanged pins the text that stacks have registered: a changed byte runs every build again.
+func TestTalosBuildScriptIsUnchanged(t *testing.T) {
 	t.Parallel()
 
-	text := recipeOf(scriptTemplate(), owner).script("local:iso/x.img", "pve1")
+	text := newRecipe(scriptTemplate(), owner).script("local:iso/x.img", "pve1")
 	assert.Equal(t, "3ff81fd345ec426bcfff1422cd8935707848f78286b6284695d3ad331c912eb1", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
 }

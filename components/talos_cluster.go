@@ -23,7 +23,7 @@ import (
 // TalosClusterType is the type token of [TalosCluster].
 const TalosClusterType = tokens.TalosCluster
 
-// certificateRenewal is how long before its end the kubeconfig's certificate is renewed; an `up` a month keeps it
+// certificateRenewal is how long before its expiry the kubeconfig's certificate is renewed: one `up` a month keeps it
 // valid.
 const certificateRenewal = "720h"
 
@@ -49,84 +49,83 @@ type TalosCluster struct {
 	MACs pulumi.StringMapOutput `pulumi:"macs"`
 	// Proxmox hosts by node.
 	Hosts pulumi.StringMapOutput `pulumi:"hosts"`
-	// What the nodes said that they run, "unknown" where they did not; several versions have commas between them.
+	// The Talos versions that the nodes reported, separated by commas; "unknown" for nodes that reported none.
 	TalosVersion pulumi.StringOutput `pulumi:"talosVersion"`
-	// What the API servers said that they run, "unknown" where they did not; several versions have commas between them.
+	// The versions that the API servers reported, separated by commas; "unknown" for those that reported none.
 	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
-	// When they were asked.
-	VersionsAsked pulumi.StringOutput `pulumi:"versionsAsked"`
-	// The version of Talos that each node said that it runs, by node; without those that did not.
+	// When the versions were queried.
+	VersionsQueried pulumi.StringOutput `pulumi:"versionsAsked"`
+	// The Talos version that each node reported, by node; without nodes that reported none.
 	TalosVersions pulumi.StringMapOutput `pulumi:"talosVersions"`
-	// The schematic of the image that each node said that it runs, by node; without those that did not.
+	// The schematic that each node reported, by node; without nodes that reported none.
 	Schematics pulumi.StringMapOutput `pulumi:"schematics"`
-	// Where a node runs something else than planned, by node.
+	// Differences between running and planned versions, by node.
 	Differences pulumi.StringMapOutput `pulumi:"differences"`
-	// Which machine each node was when the cluster was healthy, as Proxmox tells machines apart (vmgenid), by node;
-	// without those of which nobody asked.
+	// The generations (vmgenid) of the machines when the cluster was healthy, by node; without those that are not known.
 	Generations pulumi.StringMapOutput `pulumi:"generations"`
-	// The version that secrets and configurations were generated for.
+	// The version contract of secrets and configurations.
 	Contract pulumi.StringOutput `pulumi:"contract"`
 
-	secrets    *machine.Secrets
-	talos      *local.Command
-	kubernetes *local.Command
-	control    pulumi.StringOutput // the talosconfig of control planes alone, which stays when workers come and go
-	all        pulumi.StringOutput // the talosconfig of every node
-	nodes      []*TalosNode
-	bootstrap  *local.Command
-	cni        *local.Command // nil without one
-	gate       *local.Command
-	csi, ccm   *account            // accounts on Proxmox; nil = there is none
-	running    pulumi.StringOutput // of talos.Running, as JSON
-	planned    map[string]talos.NodeVersions
-	silent     map[string]bool       // control planes of a cluster that lives which do not answer, by name
-	taken      atomic.Pointer[error] // why another run may work on the cluster by now; nil = none does
+	secrets            *machine.Secrets
+	talosUpgrade       *local.Command
+	kubernetesUpgrade  *local.Command
+	controlTalosconfig pulumi.StringOutput // of control planes only: adding or removing workers does not change it
+	nodesTalosconfig   pulumi.StringOutput // of every node
+	nodes              []*TalosNode
+	bootstrap          *local.Command
+	cni                *local.Command // nil without one
+	gate               *local.Command
+	csi, ccm           *account            // accounts on Proxmox; nil = none
+	runningVersions    pulumi.StringOutput // talos.Running as JSON
+	plannedVersions    map[string]talos.NodeVersions
+	unreachable        map[string]bool       // control planes that do not answer while others do, by name
+	leaseLost          atomic.Pointer[error] // why another run may work on the cluster; nil = this run holds the lease
 }
 
-// NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
+// NewTalosCluster creates the machines in parallel and forms a cluster of them.
 func NewTalosCluster(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption,
 ) (*TalosCluster, error) {
-	args, err := args.Checked(name)
+	args, err := args.Validated(name)
 	if err := errors.Join(err, talosopsexec.Find(ctx)); err != nil {
 		return nil, err
 	}
 
 	c := &TalosCluster{}
-	part := func(what string, do func(*pulumi.Context, string, TalosClusterArgs) error) step {
-		return step{"the " + what + " of ", func() error { return do(ctx, name, args) }}
+	part := func(what string, run func(*pulumi.Context, string, TalosClusterArgs) error) step {
+		return step{"the " + what + " of ", func() error { return run(ctx, name, args) }}
 	}
 
 	return register(ctx, TalosClusterType, "cluster", name, c, opts,
-		part("skipped workers", c.warnOfSkipped),
-		part("secrets", c.makeSecrets),
-		part("look at control planes", c.askControlPlanes),
-		part("talosconfig", c.makeTalosconfig),
-		part("lease", c.holdCluster),
-		part("upgrade of Talos", c.makeTalos),
-		part("upgrade of Kubernetes", c.makeKubernetes),
-		part("accounts on Proxmox", c.makeIdentities),
-		part("nodes", c.makeNodes),
-		part("departures", c.makeLeaves),
-		part("bootstrap", c.makeBootstrap),
-		part("kubeconfig", c.makeKubeconfig),
-		part("CNI", c.makeCNI),
-		part("labels and taints", c.makeMarks),
-		part("accounts in the cluster", c.makeHandover),
-		part("health gate", c.makeGate),
-		part("GitOps", c.makeGitOps),
-		part("outputs", c.makeOutputs),
+		part("skipped workers", c.warnSkippedWorkers),
+		part("secrets", c.registerSecrets),
+		part("check of control planes", c.findUnreachable),
+		part("talosconfig", c.readTalosconfigs),
+		part("lease", c.acquireLease),
+		part("upgrade of Talos", c.registerTalosUpgrade),
+		part("upgrade of Kubernetes", c.registerKubernetesUpgrade),
+		part("accounts on Proxmox", c.registerAccounts),
+		part("nodes", c.registerNodes),
+		part("leave commands", c.registerLeaves),
+		part("bootstrap", c.registerBootstrap),
+		part("kubeconfig", c.registerKubeconfig),
+		part("CNI", c.registerCNI),
+		part("labels and taints", c.registerNodeMarks),
+		part("accounts in the cluster", c.registerCredentials),
+		part("health gate", c.registerHealthGate),
+		part("GitOps", c.registerGitOps),
+		part("outputs", c.setOutputs),
 	)
 }
 
-func (c *TalosCluster) warnOfSkipped(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+func (c *TalosCluster) warnSkippedWorkers(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	for _, n := range args.workers() {
 		if !n.isSkipped() {
 			continue
 		}
 
-		if err := ctx.Log.Warn(n.Name+" is skipped, as skip says: it keeps its Talos, Kubernetes and machine configuration, and "+
-			"the health gate does not ask it. Once it runs again, take skip out", &pulumi.LogArgs{Resource: c}); err != nil {
+		if err := ctx.Log.Warn(n.Name+" is skipped: it keeps its Talos, Kubernetes and machine configuration, and "+
+			"the health gate does not check it; remove skip once it runs again", &pulumi.LogArgs{Resource: c}); err != nil {
 			return err
 		}
 	}
@@ -134,9 +133,9 @@ func (c *TalosCluster) warnOfSkipped(ctx *pulumi.Context, _ string, args TalosCl
 	return nil
 }
 
-// makeSecrets: the version is written once. Raising it would break etcd's decryption, lowering it would make a new
-// public-key infrastructure.
-func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
+// registerSecrets never changes the version contract: raising it would break etcd's decryption, lowering it would
+// create new certificate authorities.
+func (c *TalosCluster) registerSecrets(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
 	c.secrets, err = machine.NewSecrets(ctx, name+tokens.OfSecrets,
 		&machine.SecretsArgs{TalosVersion: pulumi.String(args.planned.contract)},
 		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"talosVersion"}))
@@ -146,21 +145,20 @@ func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosC
 
 	certs := c.secrets.MachineSecrets.Certs()
 	_, err = internals.UnsafeAwaitOutput(ctx.Context(), pulumi.All(certs.Os().Cert(), certs.K8s().Cert()).ApplyT(
-		func(of []any) (bool, error) {
+		func(certificates []any) (bool, error) {
 			return true, errors.Join(
-				checkAuthority(args.Name, talos.OfTalos, of[0].(string)),
-				checkAuthority(args.Name, talos.OfKubernetes, of[1].(string)),
+				checkAuthority(args.Name, talos.OfTalos, certificates[0].(string)),
+				checkAuthority(args.Name, talos.OfKubernetes, certificates[1].(string)),
 			)
 		}))
 
 	return err
 }
 
-// checkAuthority refuses to run while `talos-proxmox secrets rotate-ca` replaces an authority: the state has the new
-// one's certificate with that of the old one behind it then, and configurations of the new one alone would cut machines
-// off.
+// checkAuthority refuses to run while `talos-proxmox secrets rotate-ca` replaces an authority: the state then holds
+// both certificates, the new one first, and configurations with the new one alone would cut machines off.
 func checkAuthority(cluster string, kind talos.Kind, certificates string) error {
-	text, _ := base64.StdEncoding.DecodeString(certificates) // what is none is refused by the provider
+	text, _ := base64.StdEncoding.DecodeString(certificates) // the provider refuses invalid ones
 	if _, replaced := talos.Replacing(text); replaced == nil {
 		return nil
 	}
@@ -170,43 +168,46 @@ func checkAuthority(cluster string, kind talos.Kind, certificates string) error 
 		map[talos.Kind]string{talos.OfTalos: "Talos API", talos.OfKubernetes: "Kubernetes"}[kind], cluster, kind)
 }
 
-// makeBootstrap runs again when control planes come or go, or are not the machines that they were. It waits for all
-// control planes, because talosops bootstraps only when none of them holds the cluster; otherwise it does nothing. It
-// refuses to begin an empty cluster where an earlier run bootstrapped it, unless BootstrapEmpty says so.
-func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
+// registerBootstrap runs again when control planes are added, removed or recreated. It waits for all control planes,
+// because talosops bootstraps only if none of them holds the cluster; otherwise it does nothing. It refuses to
+// bootstrap an empty etcd for a cluster that an earlier run bootstrapped, unless BootstrapEmpty allows it.
+func (c *TalosCluster) registerBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
 	var (
-		after  []pulumi.Resource
-		remade []any
+		configurations []pulumi.Resource
+		recreations    []any
 	)
 
-	for _, node := range c.nodes[:args.count()] {
-		after = append(after, node.applied)
-		remade = append(remade, node.Remade)
+	for _, node := range c.nodes[:args.controlPlaneCount()] {
+		configurations = append(configurations, node.configuration)
+		recreations = append(recreations, node.Recreations)
 	}
 
-	common := request.Common{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.controlPlanes())}
-	c.bootstrap, err = talosops{
+	common := request.Common{Interval: bootstrapInterval, ControlPlanes: requestNodes(args.controlPlanes())}
+	c.bootstrap, err = talosopsCall{
 		verb: "bootstrap",
 		request: func(talosconfig, _ string) any {
 			return request.Bootstrap{Common: common, Talosconfig: talosconfig, Empty: args.BootstrapEmpty}
 		},
-		earlier:     true,
-		follows:     followed("bootstrap", "machines recreated", remade...),
-		talosconfig: c.control,
-	}.make(ctx, name+tokens.OfBootstrap, pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
+		passPreviousOutput: true,
+		trigger:            triggerWithCount("bootstrap", "machines recreated", recreations...),
+		talosconfig:        c.controlTalosconfig,
+	}.register(
+		ctx, name+tokens.OfBootstrap,
+		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(configurations),
+	)
 
 	return err
 }
 
-func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
-	asked := args.controlPlanes()[max(0, slices.IndexFunc(args.controlPlanes(), func(n ClusterNode) bool {
-		return !c.silent[n.Name]
+func (c *TalosCluster) registerKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	node := args.controlPlanes()[max(0, slices.IndexFunc(args.controlPlanes(), func(n ClusterNode) bool {
+		return !c.unreachable[n.Name]
 	}))]
-	address := pulumi.String(asked.prefix().Addr().String())
+	address := pulumi.String(node.prefix().Addr().String())
 	credentials := c.secrets.ClientConfiguration
 
-	// The provider takes the kubeconfig of whoever gives one, and with it the commands that it may name.
-	hook, err := proven(ctx, name+tokens.OfKubeconfig, asked, args.Network)
+	// The provider accepts a kubeconfig from any machine, including the commands that a kubeconfig can name.
+	hook, err := registerIdentityHook(ctx, name+tokens.OfKubeconfig, node, args.Network)
 	if err != nil {
 		return err
 	}
@@ -232,17 +233,17 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 	return nil
 }
 
-// makeTalosconfig makes what the user gets, with one node by default as commands such as talosctl health want it, what
-// commands get that run for every node, and what those get that do not run for workers.
-func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+// readTalosconfigs generates the user's talosconfig, whose default is one node because commands such as talosctl health
+// want one, and those of the commands that run for all nodes and for control planes.
+func (c *TalosCluster) readTalosconfigs(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	c.Talosconfig = c.talosconfigOf(ctx, args, args.controlPlanes()[:1])
-	c.all = c.talosconfigOf(ctx, args, args.nodes())
-	c.control = c.talosconfigOf(ctx, args, args.controlPlanes())
+	c.nodesTalosconfig = c.talosconfigOf(ctx, args, args.nodes())
+	c.controlTalosconfig = c.talosconfigOf(ctx, args, args.controlPlanes())
 
 	return nil
 }
 
-// talosconfigOf names real machines, never the virtual address: it is not there when Talos is needed most.
+// talosconfigOf never uses the virtual IP, which is down when Talos is needed most.
 func (c *TalosCluster) talosconfigOf(
 	ctx *pulumi.Context, args TalosClusterArgs, nodes []ClusterNode,
 ) pulumi.StringOutput {
@@ -254,14 +255,14 @@ func (c *TalosCluster) talosconfigOf(
 			ClientKey:         credentials.ClientKey(),
 		},
 		ClusterName: pulumi.String(args.Name),
-		Endpoints:   addressesOf(args.controlPlanes()),
-		Nodes:       addressesOf(nodes),
+		Endpoints:   nodeAddresses(args.controlPlanes()),
+		Nodes:       nodeAddresses(nodes),
 	}, pulumi.Parent(c))
 
 	return pulumi.ToSecret(talosconfig.TalosConfig()).(pulumi.StringOutput)
 }
 
-func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+func (c *TalosCluster) setOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	addresses, vmids, macs, hosts := pulumi.StringMap{}, pulumi.IntMap{}, pulumi.StringMap{}, pulumi.StringMap{}
 	for i, n := range args.nodes() {
 		addresses[n.Name] = c.nodes[i].Address
@@ -277,7 +278,7 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 	c.Hosts = hosts.ToStringMapOutput()
 	c.Contract = c.secrets.TalosVersion
 	c.Generations = c.generations(args)
-	c.makeVersions(args)
+	c.setVersionOutputs(args)
 
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-func TestNothingOfAVMComesFromAnotherResource(t *testing.T) {
+func TestVMPropertiesDependOnNoResource(t *testing.T) {
 	t.Parallel()
 	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
@@ -33,7 +33,7 @@ func TestNothingOfAVMComesFromAnotherResource(t *testing.T) {
 	}
 }
 
-func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
+func TestTalosClusterLimitsClonesPerDatastore(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(1, 10)
@@ -49,8 +49,8 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 			vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") },
 		)
 	}
-	// Not the constant itself: a fifth clone waits longer for its volumes than Proxmox' ten seconds where each takes a
-	// second.
+	// Not the constant itself: if a volume takes a second, a fifth clone waits longer for its volumes than Proxmox' ten
+	// seconds.
 	const atOnce = 4
 	for i, node := range cluster.Nodes {
 		if i < atOnce {
@@ -63,7 +63,7 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 	}
 }
 
-func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
+func TestTalosClusterContractIsNeverChanged(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(1, 0)
@@ -78,7 +78,7 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 1)
 	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
-	assert.NotContains(t, text(r.Of(tokens.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
+	assert.NotContains(t, jsonText(r.Of(tokens.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
 		"HostnameConfig",
 		"a cluster of an older contract has no documents that contract does not know")
 }
@@ -93,7 +93,7 @@ func TestTalosClusterConfigurations(t *testing.T) {
 	for _, call := range generated {
 		assert.Equal(t, "https://127.1.1.5:6443", call["clusterEndpoint"].StringValue())
 		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
-		assert.Contains(t, text(call["configPatches"]), "kubePrism")
+		assert.Contains(t, jsonText(call["configPatches"]), "kubePrism")
 	}
 
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
@@ -102,8 +102,8 @@ func TestTalosClusterConfigurations(t *testing.T) {
 	var nodes []string
 
 	for _, config := range clients {
-		assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(config["endpoints"]))
-		nodes = append(nodes, text(config["nodes"]))
+		assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, jsonText(config["endpoints"]))
+		nodes = append(nodes, jsonText(config["nodes"]))
 	}
 
 	assert.ElementsMatch(t, []string{
@@ -113,7 +113,7 @@ func TestTalosClusterConfigurations(t *testing.T) {
 	}, nodes)
 }
 
-func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
+func TestTalosClusterKeepsSecretsEncrypted(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 2)
@@ -136,7 +136,7 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	var all strings.Builder
 
 	for place, value := range r.Everything() {
-		plain := text(enginetest.Plain(value))
+		plain := jsonText(enginetest.Plain(value))
 		for _, secret := range append(
 			[]string{
 				enginetest.MachineSecret, enginetest.ClientKey, enginetest.MachineConfig, enginetest.KubeconfigText,
@@ -147,16 +147,16 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 			assert.NotContains(t, plain, secret, place)
 		}
 
-		all.WriteString(text(value))
+		all.WriteString(jsonText(value))
 	}
 
 	for _, secret := range configured {
-		assert.Contains(t, all.String(), secret, "it is not looked for in vain")
+		assert.Contains(t, all.String(), secret, "the recorder has the secret")
 	}
 
 	assert.True(
 		t, r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(),
-		"a digest of little that is secret can be guessed",
+		"short secrets could be guessed from their digest",
 	)
 
 	for _, command := range r.Of(tokens.LocalCommand) {
@@ -167,8 +167,8 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	assert.True(t, r.Outputs("one")["talosconfig"].IsSecret())
 }
 
-// text is a value as JSON.
-func text(value resource.PropertyValue) string {
+// jsonText returns a value as JSON.
+func jsonText(value resource.PropertyValue) string {
 	encoded, err := json.Marshal(value.Mappable())
 	if err != nil {
 		return err.Error()
@@ -177,7 +177,7 @@ func text(value resource.PropertyValue) string {
 	return string(encoded)
 }
 
-func TestTalosClusterCallsOfTalosops(t *testing.T) {
+func TestTalosClusterRequestsToTalosops(t *testing.T) {
 	t.Parallel()
 	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
@@ -213,28 +213,28 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	}
 }
 
-func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
+func TestTalosClusterBootstrapRunsAgainForRecreatedMachines(t *testing.T) {
 	t.Parallel()
 
-	follows := func(remade ...int) string {
+	follows := func(recreated ...int) string {
 		look := func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
-			return vmlookup.Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
+			return vmlookup.Seen{Remade: map[bool]int{true: 1}[slices.Contains(recreated, vm.VMID)]}, nil
 		}
 		r := runKnownCluster(t, enginetest.Options{}, plannedCluster(3, 2), vmlookup.Run{Look: look})
 
-		return text(r.Of(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
+		return jsonText(r.Of(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
 	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 	assert.True(t, r.Of(tokens.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
-		"talosops knows by it that the cluster was bootstrapped before")
+		"it tells talosops that the cluster was bootstrapped before")
 
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
 	assert.Equal(t, follows(), follows(3000), "a worker")
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap after 2 machines recreated"}`, follows(2000, 2002))
 }
 
-func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
+func TestTalosClusterHealthGateTrigger(t *testing.T) {
 	t.Parallel()
 
 	trigger := func(change func(*TalosClusterArgs)) string {
@@ -242,7 +242,7 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 		change(&cluster)
 		r := runCluster(t, enginetest.Options{}, cluster)
 
-		return text(r.Of(tokens.LocalCommand)["one-healthy"].Input("environment"))
+		return jsonText(r.Of(tokens.LocalCommand)["one-healthy"].Input("environment"))
 	}
 	before := trigger(func(*TalosClusterArgs) {})
 
@@ -250,8 +250,8 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 	assert.Equal(t, before, trigger(func(c *TalosClusterArgs) { c.worker(0).Machine.Tags = []string{"new"} }), "a tag")
 
 	for name, change := range map[string]func(*TalosClusterArgs){
-		"a worker goes":    func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
-		"a label comes":    func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
+		"a worker less":    func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
+		"a new label":      func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
 		"a new Kubernetes": func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.35.1" },
 		"a new Talos":      func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.12.7" },
 		"a new extension":  func(c *TalosClusterArgs) { c.worker(0).Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
@@ -270,7 +270,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
 	args := func() TalosClusterArgs { return plannedCluster(1, 1) }
-	refuse(t, args, NewTalosCluster, map[string]refusal[TalosClusterArgs]{
+	assertRefused(t, args, NewTalosCluster, map[string]invalidCase[TalosClusterArgs]{
 		"no control plane": {
 			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; add at least one",
 		},
@@ -281,10 +281,10 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },
 			`nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`,
 		},
-		"a version no one knows": {
+		"an invalid version": {
 			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" cannot be used: \"1\" is not a version of Talos",
 		},
-		"a Talos that has ended": {
+		"an unsupported Talos": {
 			func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.11.6" },
 			"nodes[1].talos.version: \"v1.11.6\" cannot be used: version v1.11.6 of Talos is not supported any more",
 		},
@@ -303,7 +303,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
 				"nodes[1].machine.vmid: 0 is not a VMID; use 100 or higher",
 		},
-		"a patch with a label that costs the others": {
+		"a patch with a restricted label": {
 			func(c *TalosClusterArgs) {
 				c.worker(0).Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}
 			},
@@ -312,7 +312,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 	})
 }
 
-func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
+func TestTalosClusterRefusesToRunDuringCARotation(t *testing.T) {
 	t.Parallel()
 
 	both := base64.StdEncoding.EncodeToString(slices.Concat(
@@ -320,7 +320,7 @@ func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("old")}),
 	))
 
-	for name, says := range map[string]string{
+	for name, wantError := range map[string]string{
 		"os": "Talos API is being replaced, and nothing was changed: " +
 			"talos-proxmox secrets rotate-ca <stack> --cluster one --authority talos finishes that, then run this again",
 		"k8s": "Kubernetes is being replaced, and nothing was changed: " +
@@ -335,7 +335,7 @@ func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
 
 				return err
 			})
-			require.ErrorContains(t, err, "the certificate authority of its "+says)
+			require.ErrorContains(t, err, "the certificate authority of its "+wantError)
 			assert.Empty(t, r.Names(tokens.VirtualMachine))
 			assert.Empty(t, r.Names(tokens.ConfigurationApply))
 		})

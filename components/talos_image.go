@@ -58,18 +58,18 @@ func NewTalosImage(
 	c := &TalosImage{}
 
 	return register(ctx, TalosImageType, "image", name, c, opts,
-		step{"the schematic of ", func() error { return c.makeSchematic(ctx, name, args) }},
-		step{"the downloads of ", func() error { return c.makeFiles(ctx, name, args) }},
+		step{"the schematic of ", func() error { return c.registerSchematic(ctx, name, args) }},
+		step{"the downloads of ", func() error { return c.registerDownloads(ctx, name, args) }},
 	)
 }
 
-// VolumeID returns the volume of a store's file, for [GoldenTemplateArgs]; nil for a store that the image was not asked
-// for.
+// VolumeID returns the volume of the file in a store, for [GoldenTemplateArgs]; nil for a store that is not one of the
+// image's.
 func (c *TalosImage) VolumeID(node, datastore string) pulumi.StringInput {
 	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
 }
 
-func (c *TalosImage) makeSchematic(ctx *pulumi.Context, name string, args TalosImageArgs) error {
+func (c *TalosImage) registerSchematic(ctx *pulumi.Context, name string, args TalosImageArgs) error {
 	schematic, err := imagefactory.NewSchematic(ctx, name+"-schematic", &imagefactory.SchematicArgs{
 		Schematic: secretText(args.Secret, args.Talos.Contents().YAML()),
 	}, pulumi.Parent(c))
@@ -77,14 +77,14 @@ func (c *TalosImage) makeSchematic(ctx *pulumi.Context, name string, args TalosI
 		return err
 	}
 
-	c.SchematicID = confirmedID(schematic, args)
+	c.SchematicID = verifiedSchematicID(schematic, args)
 
 	return nil
 }
 
-// confirmedID fails at apply when the Factory knows the schematic under another id: file names, installers and URLs
-// were planned with the offline one.
-func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.StringOutput {
+// verifiedSchematicID fails at apply time if the Factory has the schematic under another id: file names, installers and
+// URLs were planned with the one computed offline.
+func verifiedSchematicID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.StringOutput {
 	planned := args.Talos.SchematicID()
 
 	return schematic.ID().ApplyT(func(id pulumi.ID) (string, error) {
@@ -97,22 +97,22 @@ func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.
 	}).(pulumi.StringOutput)
 }
 
-func (c *TalosImage) makeFiles(ctx *pulumi.Context, name string, args TalosImageArgs) (err error) {
+func (c *TalosImage) registerDownloads(ctx *pulumi.Context, name string, args TalosImageArgs) (err error) {
 	file := imageFile{
-		name: talos.ImageFile(args.Talos.Image(args.Source), stackOwner(ctx)), url: c.url(args), checksum: args.Checksum,
+		name: talos.ImageFile(args.Talos.Image(args.Source), stackPath(ctx)), url: c.url(args), checksum: args.Checksum,
 		algorithm: "sha256",
 	}
 	if args.Source == SourceImage {
 		file.compression = "zst"
 	}
 
-	c.FileName, c.volumes, err = file.downloads(ctx, c, name, args.Stores, args.Settled)
+	c.FileName, c.volumes, err = file.registerDownloads(ctx, c, name, args.Stores, args.Settled)
 	c.VolumeIDs = c.volumes.ToStringMapOutput()
 
 	return err
 }
 
-// url waits for the Factory to know the schematic: it has no image of one it does not.
+// url waits until the Factory knows the schematic: before, it has no image of it.
 func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 	factory := talos.Factory{URL: args.FactoryURL}
 

@@ -67,30 +67,30 @@ func (t TalosClient) configuration() machine.ClientConfigurationInput {
 	}
 }
 
-// turn is a node's place among the nodes of its cluster.
-type turn struct {
-	// madeAfter are the VMs before its own, and appliedAfter the configurations.
-	madeAfter, appliedAfter []pulumi.Resource
-	// updatedAfter are the VM and the configuration of other nodes before those of a node that runs.
-	updatedAfter []pulumi.Input
-	// rollout has changes of the node wait for those of others; nil = they do not.
+// clusterOptions are the settings of a node that its cluster decides.
+type clusterOptions struct {
+	// The resources that the VM and the machine configuration depend on.
+	vmDependsOn, configurationDependsOn []pulumi.Resource
+	// updateAfter are outputs of other nodes that updates of an existing node wait for.
+	updateAfter []pulumi.Input
+	// rollout makes disruptive updates one node at a time; nil = at any time.
 	rollout *rollout
-	// admitted are what the node's software may do on its machine, which is given before its configuration; nil = nothing.
-	admitted func(*TalosNode) ([]pulumi.Resource, error)
-	// client is the cluster's as a whole; nil = the one of the arguments.
+	// grantAccess registers the permissions of the cluster's software on the VM, before the configuration; nil = none.
+	grantAccess func(*TalosNode) ([]pulumi.Resource, error)
+	// client is the cluster's Talos client; nil = the client of the arguments.
 	client machine.ClientConfigurationInput
-	// keeps are the inputs of its configuration that stay as they were applied last.
-	keeps []string
-	// silent says that its machine does not answer, and that the run goes on without it.
-	silent bool
+	// ignoreChanges are the inputs of the configuration whose changes are not applied.
+	ignoreChanges []string
+	// unreachable says that the machine does not answer and that the run continues without it.
+	unreachable bool
 }
 
-func (t turn) options() pulumi.ResourceOption {
-	if t.rollout == nil {
-		return waitFor(t.updatedAfter...)
+func (o clusterOptions) updateOptions() pulumi.ResourceOption {
+	if o.rollout == nil {
+		return waitFor(o.updateAfter...)
 	}
 
-	return pulumi.Composite(waitFor(t.updatedAfter...), t.rollout.inTurn)
+	return pulumi.Composite(waitFor(o.updateAfter...), o.rollout.updateHooks)
 }
 
 // TalosNode is a VM cloned from a template, with its machine configuration.
@@ -110,139 +110,124 @@ type TalosNode struct {
 	// The machine's generation (vmgenid), which identifies recreated and restored machines; set only by the program that
 	// reads stack files.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
-	// How many runs updated the VM; the health gate follows it.
+	// How many runs updated the VM; an update runs the health gate again.
 	Updates pulumi.IntOutput `pulumi:"updates"`
-	// How many runs found another machine than before; the bootstrap follows those of control planes.
-	Remade pulumi.IntOutput `pulumi:"remade"`
+	// How many runs found a recreated machine; for control planes, that runs the bootstrap again.
+	Recreations pulumi.IntOutput `pulumi:"remade"`
 
-	vm      *vm.VirtualMachine
-	seen    pulumi.Output // a [vmlookup.Seen]
-	applied *machine.ConfigurationApply
+	vm            *vm.VirtualMachine
+	lookup        pulumi.Output // a [vmlookup.Seen]
+	configuration *machine.ConfigurationApply
 }
 
-// NewTalosNode makes the VM and gives it its configuration. A change of its sizes is made in place; a new template
-// version leaves it as it is.
+// NewTalosNode creates the VM and applies its machine configuration. Its sizes are changed in place; a new template
+// version does not affect it.
 func NewTalosNode(
 	ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...pulumi.ResourceOption,
 ) (*TalosNode, error) {
-	return newTalosNode(ctx, name, args, turn{}, opts...)
+	return newTalosNode(ctx, name, args, clusterOptions{}, opts...)
 }
 
 func newTalosNode(
-	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn, opts ...pulumi.ResourceOption,
+	ctx *pulumi.Context, name string, args TalosNodeArgs, options clusterOptions, opts ...pulumi.ResourceOption,
 ) (*TalosNode, error) {
 	args = args.withDefaults(name)
 	if err := args.validate(name); err != nil {
 		return nil, err
 	}
 
-	if turn.client == nil {
-		turn.client = args.Client.configuration()
+	if options.client == nil {
+		options.client = args.Client.configuration()
 	}
 
 	c := &TalosNode{}
 
 	return register(ctx, TalosNodeType, "node", name, c, opts,
-		step{"the VM of ", func() (err error) {
-			c.vm, err = c.makeVM(ctx, name, args, turn)
+		step{"the VM of ", func() error { return c.registerVM(ctx, name, args, options) }},
+		step{"the permissions on the VM of ", func() error {
+			if options.grantAccess == nil {
+				return nil
+			}
+
+			permissions, err := options.grantAccess(c)
+			options.configurationDependsOn = append(slices.Clone(options.configurationDependsOn), permissions...)
 
 			return err
 		}},
-		step{"what may be done on the machine of ", func() (err error) {
-			turn.appliedAfter, err = c.admit(ctx, args, turn)
-
-			return err
-		}},
-		step{"the machine configuration of ", func() (err error) {
-			c.applied, err = c.makeConfiguration(ctx, name, args, turn)
-
-			return err
-		}},
+		step{"the machine configuration of ", func() error { return c.registerConfiguration(ctx, name, args, options) }},
 	)
 }
 
-// admit sets the outputs, which what is known of the VM is among, and returns what the configuration is applied after.
-func (c *TalosNode) admit(ctx *pulumi.Context, args TalosNodeArgs, turn turn) ([]pulumi.Resource, error) {
-	look := vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID, Silent: turn.silent}
-	if turn.rollout != nil {
-		look.InTurn = func(restart func() error) error { return turn.rollout.restart(c.vm, args.Name, restart) }
+func (c *TalosNode) registerVM(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, options clusterOptions,
+) (err error) {
+	c.vm, err = registerVM(ctx, name, vmSpec{
+		name:           args.Name,
+		description:    ownership.NodeAbout(args.Role, args.Name, args.Cluster),
+		machine:        args.Machine,
+		network:        *args.Network,
+		hardware:       talosHardware,
+		agentTimeout:   "2s", // nothing needs the agent's answer
+		initialization: args.initialization(),
+		protect:        args.Protect,
+	}, nil, pulumi.Parent(c), pulumi.DependsOn(options.vmDependsOn), options.updateOptions())
+	if err != nil {
+		return err
 	}
 
-	c.seen = lookAt(ctx, c.vm, look)
+	query := vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID, Silent: options.unreachable}
+	if options.rollout != nil {
+		query.InTurn = func(restart func() error) error { return options.rollout.restart(c.vm, args.Name, restart) }
+	}
 
-	c.Generation, c.Updates, c.Remade = seenOf(c.seen)
-	// From the plan where the provider could only guess: it would ask the guest agent, which Talos may not have.
-	c.VMID = c.vm.VmId
-	c.VMName = c.vm.Name
-	c.Host = c.vm.NodeName
+	c.lookup = lookUpVM(ctx, c.vm, query)
+	c.Generation, c.Updates, c.Recreations = lookupOutputs(c.lookup)
+	c.VMID, c.VMName, c.Host = c.vm.VmId, c.vm.Name, c.vm.NodeName
+	// From the plan: the provider would query the guest agent, which Talos may not have.
 	c.Address = args.address()
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
 
-	if turn.admitted == nil {
-		return turn.appliedAfter, nil
-	}
-
-	rules, err := turn.admitted(c)
-
-	return append(slices.Clone(turn.appliedAfter), rules...), err
+	return nil
 }
 
-func (c *TalosNode) makeVM(
-	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
-) (*vm.VirtualMachine, error) {
-	return newVM(ctx, name, virtual{
-		name:     args.Name,
-		about:    ownership.NodeAbout(args.Role, args.Name, args.Cluster),
-		machine:  args.Machine,
-		network:  *args.Network,
-		hardware: talosHardware,
-		// Nothing here needs the agent's answer.
-		agentTimeout:   "2s",
-		initialization: initialization(args),
-		protect:        args.Protect,
-	}, nil, pulumi.Parent(c), pulumi.DependsOn(turn.madeAfter), turn.options())
-}
-
-func (c *TalosNode) makeConfiguration(
-	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
-) (*machine.ConfigurationApply, error) {
-	after := append([]pulumi.Resource{c.vm}, turn.appliedAfter...)
-
-	hook, err := c.makeHook(ctx, name, args)
+func (c *TalosNode) registerConfiguration(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, options clusterOptions,
+) error {
+	hook, err := c.registerAnswerHook(ctx, name, args)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them
 	// (pulumiverse/pulumi-talos#208).
-	return machine.NewConfigurationApply(ctx, name+tokens.OfConfiguration, &machine.ConfigurationApplyArgs{
+	c.configuration, err = machine.NewConfigurationApply(ctx, name+tokens.OfConfiguration, &machine.ConfigurationApplyArgs{
 		ApplyMode:                 pulumi.String("auto"),
-		ClientConfiguration:       turn.client,
+		ClientConfiguration:       options.client,
 		ConfigPatches:             args.Patches,
 		Endpoint:                  args.address(),
 		MachineConfigurationInput: args.Configuration,
 		Node:                      args.address(),
 	},
 		pulumi.Parent(c),
-		pulumi.DependsOn(after),
+		pulumi.DependsOn(append([]pulumi.Resource{c.vm}, options.configurationDependsOn...)),
 		hook,
-		turn.options(), // after the wait for the machine
-		pulumi.IgnoreChanges(turn.keeps),
-		// A new VM comes without configuration. One that Pulumi creates because someone removed the former one is not
-		// replaced, and one that was restored or rolled back has the configuration of that time.
+		options.updateOptions(), // after the wait for the machine
+		pulumi.IgnoreChanges(options.ignoreChanges),
+		// A new VM has no configuration. The trigger covers VMs that Pulumi did not replace: one that was removed and created
+		// again, and one that was restored or rolled back, which has the configuration of that time.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),
 		pulumi.ReplacementTrigger(c.Generation))
+
+	return err
 }
 
-// address is the node's without its prefix length.
-func (a TalosNodeArgs) address() pulumi.StringOutput { return addressAlone(a.Address) }
+func (a TalosNodeArgs) address() pulumi.StringOutput { return withoutPrefixLength(a.Address) }
 
-// addressAlone is an address without its prefix length.
-func addressAlone(address pulumi.StringInput) pulumi.StringOutput {
-	return address.ToStringOutput().ApplyT(func(stated string) (string, error) {
-		prefix, err := netip.ParsePrefix(stated)
+func withoutPrefixLength(address pulumi.StringInput) pulumi.StringOutput {
+	return address.ToStringOutput().ApplyT(func(text string) (string, error) {
+		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return "", fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", stated)
+			return "", fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", text)
 		}
 
 		return prefix.Addr().String(), nil
@@ -252,9 +237,9 @@ func addressAlone(address pulumi.StringInput) pulumi.StringOutput {
 func (a TalosNodeArgs) withDefaults(name string) TalosNodeArgs {
 	setDefault(&a.Name, name)
 	setDefault(&a.Role, RoleWorker)
-	setDefault(&a.AnswersWithin, answersWithin.Seconds())
+	setDefault(&a.AnswersWithin, defaultAnswerTimeout.Seconds())
 	a.Machine = a.Machine.withDefaults()
-	a.Network = new(pointed(a.Network).withDefaults())
+	a.Network = new(orZero(a.Network).withDefaults())
 
 	return a
 }

@@ -27,8 +27,8 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// runNode registers one node with its template.
-func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network) *enginetest.Recorder {
+// registerSingleNode registers a node with its template.
+func registerSingleNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network) *enginetest.Recorder {
 	t.Helper()
 
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
@@ -37,15 +37,15 @@ func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network)
 			template.Source, template.VMID = SourceISO, 0
 		}
 
-		_, made, err := templates(ctx, template)
+		_, byHost, err := templates(ctx, template)
 		if err != nil {
 			return err
 		}
 
 		if n.Machine.ISO != nil {
-			n.Machine.ISO = made[n.Machine.Node].VolumeID
+			n.Machine.ISO = byHost[n.Machine.Node].VolumeID
 		} else {
-			n.Machine.Template = made[n.Machine.Node].VMID
+			n.Machine.Template = byHost[n.Machine.Node].VMID
 		}
 
 		args, err := nodeArgs(ctx, n, network)
@@ -66,7 +66,7 @@ func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network)
 	return r
 }
 
-// nodeArgs are those of a node of a cluster, alone.
+// nodeArgs returns the arguments of a node without its cluster.
 func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArgs, error) {
 	secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
 	if err != nil {
@@ -92,14 +92,14 @@ func isoNode() ClusterNode {
 	return n
 }
 
-// planCase is a planned node and what its VM is registered with.
-type planCase struct {
+// vmCase is a change of a node's plan and the expected inputs of its VM.
+type vmCase struct {
 	change  func(*ClusterNode, *Network)
-	inputs  map[string]any // null = not set
+	inputs  map[string]any // nil = not set
 	ignored []string
 }
 
-func (test planCase) check(t *testing.T) {
+func (test vmCase) check(t *testing.T) {
 	t.Helper()
 
 	n, network := plannedNode(RoleWorker, 0, "pve1"), plannedNetwork()
@@ -107,7 +107,7 @@ func (test planCase) check(t *testing.T) {
 		test.change(&n, &network)
 	}
 
-	r := runNode(t, enginetest.Options{}, n, network)
+	r := registerSingleNode(t, enginetest.Options{}, n, network)
 
 	vm := r.Of(tokens.VirtualMachine)[n.Name+"-vm"]
 	for property, value := range test.inputs {
@@ -119,10 +119,10 @@ func (test planCase) check(t *testing.T) {
 	}
 }
 
-func TestTalosNodeFollowsThePlan(t *testing.T) {
+func TestTalosNodeVMInputs(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]planCase{
+	for name, test := range map[string]vmCase{
 		"no gateway and no name servers": {
 			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
 			inputs:  map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},
@@ -163,7 +163,7 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 	}
 }
 
-func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
+func TestTalosNodeChangeAffectsOnlyThatNode(t *testing.T) {
 	t.Parallel()
 
 	before := plannedCluster(3, 2)
@@ -199,21 +199,19 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 			old := runCluster(t, enginetest.Options{}, before)
 			changed := runCluster(t, enginetest.Options{}, after)
 
-			assert.Equal(t, test.changed, differences(old, changed))
+			assert.Equal(t, test.changed, changedRegistrations(old, changed))
 		})
 	}
 }
 
-// differences are the names of the registrations that one run has and the other has not, or has with other inputs.
-func differences(a, b *enginetest.Recorder) []string {
+// changedRegistrations returns the names of the registrations that only one run has, or that have other inputs.
+func changedRegistrations(a, b *enginetest.Recorder) []string {
 	var names []string
 
 	for _, pair := range [][2]*enginetest.Recorder{{a, b}, {b, a}} {
 		for _, one := range pair[0].All() {
-			other, there := pair[1].Of(one.Type)[one.Name]
-
-			same := there && one.Inputs.DeepEquals(other.Inputs)
-			if !same {
+			other, exists := pair[1].Of(one.Type)[one.Name]
+			if !exists || !one.Inputs.DeepEquals(other.Inputs) {
 				names = append(names, one.Name)
 			}
 		}
@@ -224,7 +222,7 @@ func differences(a, b *enginetest.Recorder) []string {
 	return slices.Compact(names)
 }
 
-func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
+func TestTalosNodeIsNotReplacedForANewTemplate(t *testing.T) {
 	t.Parallel()
 
 	before, after := plannedCluster(1, 1), plannedCluster(1, 1)
@@ -242,14 +240,14 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 	}
 
 	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy", "one-talos"},
-		differences(old, changed),
-		"the installer image of later upgrades is all that follows")
+		changedRegistrations(old, changed),
+		"only the installer image of later upgrades changes")
 }
 
 func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	refuse(t, func() TalosNodeArgs {
+	assertRefused(t, func() TalosNodeArgs {
 		n := plannedNode(RoleWorker, 0, "pve1")
 		n.Machine.Template = pulumi.Int(901)
 
@@ -257,7 +255,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			Machine: n.Machine, Network: new(plannedNetwork()), Address: pulumi.String(n.Address),
 			Configuration: pulumi.String("configuration"),
 		}
-	}, NewTalosNode, map[string]refusal[TalosNodeArgs]{
+	}, NewTalosNode, map[string]invalidCase[TalosNodeArgs]{
 		"no host": {
 			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; set the Proxmox host",
 		},
@@ -281,7 +279,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 		"a router's name": {
 			func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`,
 		},
-		"several are at once": {
+		"several problems at once": {
 			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },
 			"machine.node: is missing; set the Proxmox host, such as pve1\nmachine.vmid: 0 is not a VMID",
 		},
@@ -322,14 +320,14 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 		"with those, pulumi destroy would need the program",
 	)
 
-	// No one is at this address.
+	// Nothing listens at this address.
 	_, err = register("127.99.99.99", 10*time.Millisecond)
 	require.ErrorContains(t, err, `before hook "one-general-1-answers" failed: one-general-1 (VM 3000 on pve1) on 127.99.99.99:50000 did not answer within 10ms`)
 	require.ErrorContains(t, err, "check bridge vmbr0, gateway 127.1.1.1, and that no other machine has 127.99.99.99")
 }
 
-// TestTalosNodeIsNotAnybody refuses who answers without a proof that it is the machine that has a configuration.
-func TestTalosNodeIsNotAnybody(t *testing.T) {
+// TestTalosNodeRefusesUnprovenMachines refuses a machine that does not prove that it is the configured one.
+func TestTalosNodeRefusesUnprovenMachines(t *testing.T) {
 	address := serveMaintenance(t)
 	shown := tlsprobe.Look(t.Context(), netip.MustParseAddr(address), tlsprobe.Expected{}).Fingerprint
 
@@ -338,16 +336,16 @@ func TestTalosNodeIsNotAnybody(t *testing.T) {
 		updated, healthy bool
 		refused          bool
 	}{
-		"a new machine":                        {},
-		"a new machine, by its console":        {announced: "one-general-1=" + shown},
-		"a new machine with another key":       {announced: "one-general-1=rMWh=", refused: true},
-		"an update":                            {updated: true, refused: true},
-		"an update, by its console":            {updated: true, announced: "one-cp-1=rMWh=,one-general-1=" + shown},
-		"an update, without a fingerprint":     {updated: true, announced: "one-general-1", refused: true},
-		"an update, with another's":            {updated: true, announced: "one-general-2=" + shown, refused: true},
-		"a configuration that is made again":   {healthy: true, refused: true},
-		"one made again, by the VM's console":  {healthy: true, announced: "one-general-1=" + shown},
-		"one made again, of another one's key": {healthy: true, announced: "one-general-1=rMWh=", refused: true},
+		"a new machine":                       {},
+		"a new machine, by its console":       {announced: "one-general-1=" + shown},
+		"a new machine with another key":      {announced: "one-general-1=rMWh=", refused: true},
+		"an update":                           {updated: true, refused: true},
+		"an update, by its console":           {updated: true, announced: "one-cp-1=rMWh=,one-general-1=" + shown},
+		"an update, without a fingerprint":    {updated: true, announced: "one-general-1", refused: true},
+		"an update, with another's":           {updated: true, announced: "one-general-2=" + shown, refused: true},
+		"a configuration that is made again":  {healthy: true, refused: true},
+		"one made again, by the VM's console": {healthy: true, announced: "one-general-1=" + shown},
+		"one made again, with another key":    {healthy: true, announced: "one-general-1=rMWh=", refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(tlsprobe.Maintenance, test.announced)
@@ -385,7 +383,7 @@ func TestTalosNodeIsNotAnybody(t *testing.T) {
 	}
 }
 
-// serveMaintenance answers as a machine without configuration, on its own loopback address.
+// serveMaintenance answers as a machine without configuration, on a loopback address of its own.
 func serveMaintenance(t *testing.T) (address string) {
 	t.Helper()
 

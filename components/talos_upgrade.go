@@ -15,50 +15,50 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// clusterAnswersWithin is how long a cluster that was begun may take until one of its nodes answers.
+// clusterAnswersWithin limits how long a cluster that exists may take until one of its nodes answers.
 const clusterAnswersWithin = 30 * time.Second
 
 type (
 	// TalosUpgrades say how Talos is upgraded on running nodes.
 	TalosUpgrades = spec.TalosUpgrades
-	// Backup says where snapshots of etcd are stored before.
+	// Backup says where snapshots of etcd are stored before an upgrade.
 	Backup = request.Backup
 )
 
-// makeTalos brings nodes that run to their version of Talos and their schematic, before anything else of them changes:
-// a configuration may have documents that only the new version knows. It waits for no machine, so that the first
-// creation does not wait for it: where no node answers it is done.
-func (c *TalosCluster) makeTalos(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
-	cared := args.cared()
-	question := request.Upgrade{
-		Common:          args.common(),
-		Workers:         talosopsNodes(cared.workers()),
-		Images:          talosopsImages(cared),
-		GPUs:            offeredGPUs(cared),
-		ParallelWorkers: pointed(args.Upgrades).ParallelWorkers,
-		AllowDowngrade:  pointed(args.Upgrades).AllowDowngrade,
+// registerTalosUpgrade upgrades running nodes to their Talos version and schematic before anything else on them
+// changes: a configuration may have documents that only the new version knows. It depends on no machine, so that the
+// first creation does not wait for it: if no node answers, it does nothing.
+func (c *TalosCluster) registerTalosUpgrade(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	upgraded := args.withoutSkipped()
+	req := request.Upgrade{
+		Common:          args.commonRequest(),
+		Workers:         requestNodes(upgraded.workers()),
+		Images:          requestImages(upgraded),
+		GPUs:            requestGPUs(upgraded),
+		ParallelWorkers: orZero(args.Upgrades).ParallelWorkers,
+		AllowDowngrade:  orZero(args.Upgrades).AllowDowngrade,
 		Backup:          args.Backup,
 	}
 
-	hook, err := c.makeThere(ctx, name+"-there", name, args.nodes())
+	hook, err := c.registerReachableHook(ctx, name+"-there", name, args.nodes())
 	if err != nil {
 		return err
 	}
 
-	c.talos, err = talosops{
+	c.talosUpgrade, err = talosopsCall{
 		verb: "upgrade",
 		request: func(talosconfig, _ string) any {
-			question.Talosconfig = talosconfig
+			req.Talosconfig = talosconfig
 
-			return question
+			return req
 		},
-		talosconfig: c.all, kept: c.keptCalls(),
-	}.make(ctx, name+"-talos", pulumi.Parent(c), waitFor(args.Schematics), hook)
+		talosconfig: c.nodesTalosconfig, keepRequest: c.keepRequest(),
+	}.register(ctx, name+"-talos", pulumi.Parent(c), waitFor(args.Schematics), hook)
 
 	return err
 }
 
-func talosopsImages(args TalosClusterArgs) []request.Image {
+func requestImages(args TalosClusterArgs) []request.Image {
 	var images []request.Image
 
 	for _, n := range args.nodes() {
@@ -71,10 +71,10 @@ func talosopsImages(args TalosClusterArgs) []request.Image {
 	return images
 }
 
-// makeThere registers a hook that refuses to take a cluster that was begun for one that is still to be made: its nodes
-// would get their configurations without the upgrade, once they answer again. It is a hook because the program knows
-// from the state whether the cluster was begun, and an input that says so would differ in the second run.
-func (c *TalosCluster) makeThere(
+// registerReachableHook registers a hook that refuses to treat an existing cluster as a new one because no node
+// answers: its nodes would get their configurations without the upgrade once they answer again. It is a hook because an
+// input that says whether the cluster exists would differ in the second run.
+func (c *TalosCluster) registerReachableHook(
 	ctx *pulumi.Context, name, cluster string, nodes []ClusterNode,
 ) (pulumi.ResourceOption, error) {
 	var addresses []netip.Addr
@@ -82,14 +82,14 @@ func (c *TalosCluster) makeThere(
 		addresses = append(addresses, n.prefix().Addr())
 	}
 
-	begun, _ := vmlookup.Of(ctx).HasBegun(cluster)
+	bootstrapped, _ := vmlookup.Of(ctx).HasBegun(cluster)
 
 	hook, err := ctx.RegisterResourceHook(name, func(called *pulumi.ResourceHookArgs) error {
-		if !begun {
+		if !bootstrapped {
 			return nil
 		}
 
-		return there(ctx.Context(), cluster, called.URN, addresses, clusterAnswersWithin)
+		return awaitAnyNode(ctx.Context(), cluster, called.URN, addresses, clusterAnswersWithin)
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -98,8 +98,10 @@ func (c *TalosCluster) makeThere(
 	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{hook}}), nil
 }
 
-// there waits until a node of a cluster answers.
-func there(ctx context.Context, name string, urn pulumi.URN, addresses []netip.Addr, within time.Duration) error {
+// awaitAnyNode waits until a node of a cluster answers.
+func awaitAnyNode(
+	ctx context.Context, name string, urn pulumi.URN, addresses []netip.Addr, within time.Duration,
+) error {
 	if tlsprobe.Any(ctx, addresses, within) {
 		return nil
 	}
@@ -109,11 +111,11 @@ func there(ctx context.Context, name string, urn pulumi.URN, addresses []netip.A
 		"for good, `pulumi up --replace '%s'` continues without them", name, urn))
 }
 
-// afterUpgrades is what waits for the upgrades: a VM that was there before. A new one is made in the meantime.
-func (c *TalosCluster) afterUpgrades(ctx *pulumi.Context, n ClusterNode) []pulumi.Resource {
+// upgradeDependencies returns what an existing VM waits for. A new one is created during the upgrades.
+func (c *TalosCluster) upgradeDependencies(ctx *pulumi.Context, n ClusterNode) []pulumi.Resource {
 	if !vmlookup.Of(ctx).HasRun(n.Name) {
 		return nil
 	}
 
-	return []pulumi.Resource{c.kubernetes}
+	return []pulumi.Resource{c.kubernetesUpgrade}
 }

@@ -13,25 +13,27 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// Follows is the variable of a call that says what has it repeated; talosops does not read it.
-const Follows = "FOLLOWS"
+// TriggerVariable is the environment variable whose change repeats a command; talosops does not read it.
+const TriggerVariable = "FOLLOWS"
 
-// talosops is one call of talosops; its request goes to the standard input as a secret.
-type talosops struct {
+// talosopsCall is a command that calls talosops. Its request is its standard input, a secret.
+type talosopsCall struct {
 	verb string
-	// request is the verb's request with these configurations, which are secrets.
+	// request returns the verb's request with these secrets.
 	request func(talosconfig, kubeconfig string) any
-	// follows has the call repeated when it changes; nil = only the request has.
-	follows pulumi.StringInput
-	// kept leaves a call undone that would be repeated for other clients alone, while this holds; nil = it never does.
-	kept pulumi.BoolInput
-	// earlier gives the verb the result of the run before; without one, there was none.
-	earlier bool
+	// trigger repeats the command when it changes; nil = only a change of the request does.
+	trigger pulumi.StringInput
+	// keepRequest keeps the last request if only the client credentials differ; nil = false.
+	keepRequest pulumi.BoolInput
+	// passPreviousOutput passes the result of the previous call to the verb, if there was one.
+	passPreviousOutput bool
 
-	talosconfig, kubeconfig pulumi.StringInput // those that the verb needs
+	talosconfig, kubeconfig pulumi.StringInput // nil = the verb does not need it
 }
 
-func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
+func (t talosopsCall) register(
+	ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption,
+) (*local.Command, error) {
 	if t.talosconfig == nil {
 		t.talosconfig = pulumi.String("")
 	}
@@ -45,48 +47,49 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 
 		return string(text), err
 	}).(pulumi.StringOutput)
-	if t.kept != nil {
-		stdin = t.keep(vmlookup.Of(ctx).CallOf(name), stdin)
+	if t.keepRequest != nil {
+		stdin = t.keepLastRequest(vmlookup.Of(ctx).CallOf(name), stdin)
 	}
 
 	args := &local.CommandArgs{
 		Create:                 pulumi.String(talosopsexec.Command(ctx) + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
-		AddPreviousOutputInEnv: pulumi.Bool(t.earlier),
+		AddPreviousOutputInEnv: pulumi.Bool(t.passPreviousOutput),
 		Logging:                local.LoggingStderr, // standard output is the result
 	}
-	if t.follows != nil { // talosops does not read it; a trigger would replace the command, and say so in six lines
-		args.Environment = pulumi.StringMap{Follows: t.follows}
+	if t.trigger != nil { // Triggers would replace the command, which the engine shows in six lines
+		args.Environment = pulumi.StringMap{TriggerVariable: t.trigger}
 	}
 
-	return local.NewCommand(ctx, name, args, append(opts, keepLogging())...)
+	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
 }
 
-// keepLogging leaves a command of an earlier version of the program, which shows all its output, as it is: a change of
-// what is shown would run it again.
-func keepLogging() pulumi.ResourceOption { return pulumi.IgnoreChanges([]string{"logging"}) }
+// ignoreLogging keeps the logging of commands of earlier versions of the program, which show all output: changing it
+// would run them again.
+func ignoreLogging() pulumi.ResourceOption { return pulumi.IgnoreChanges([]string{"logging"}) }
 
-// keep returns the request of the last run in the place of one that asks the same with other clients.
-func (t talosops) keep(last vmlookup.Call, stdin pulumi.StringOutput) pulumi.StringOutput {
-	follows := t.follows
-	if follows == nil {
-		follows = pulumi.String("")
+// keepLastRequest returns the last run's request if the new one differs only in its client credentials.
+func (t talosopsCall) keepLastRequest(last vmlookup.Call, stdin pulumi.StringOutput) pulumi.StringOutput {
+	trigger := t.trigger
+	if trigger == nil {
+		trigger = pulumi.String("")
 	}
 
-	return pulumi.All(t.kept, follows, stdin).ApplyT(func(known []any) string {
-		if now := known[2].(string); !known[0].(bool) || known[1] != last.Follows || !asksTheSame(last.Request, now) {
-			return now
+	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
+		keep, current := values[0].(bool), values[2].(string)
+		if !keep || values[1] != last.Follows || !differOnlyInCredentials(last.Request, current) {
+			return current
 		}
 
 		return last.Request
 	}).(pulumi.StringOutput)
 }
 
-// asksTheSame says whether two requests differ in nothing but the clients that they are made with.
-func asksTheSame(before, now string) bool {
+// differOnlyInCredentials reports whether two requests are equal except for their client credentials.
+func differOnlyInCredentials(x, y string) bool {
 	var requests [2]map[string]any
 
-	for i, text := range []string{before, now} {
+	for i, text := range []string{x, y} {
 		if json.Unmarshal([]byte(text), &requests[i]) != nil {
 			return false
 		}
@@ -98,9 +101,9 @@ func asksTheSame(before, now string) bool {
 	return reflect.DeepEqual(requests[0], requests[1])
 }
 
-// common is what verbs that change a running machine are told.
-func (a TalosClusterArgs) common() request.Common {
-	common := request.Common{ControlPlanes: talosopsNodes(a.controlPlanes()), HealthCheck: a.HealthCheck}
+// commonRequest returns the part of requests that all verbs have that change a running machine.
+func (a TalosClusterArgs) commonRequest() request.Common {
+	common := request.Common{ControlPlanes: requestNodes(a.controlPlanes()), HealthCheck: a.HealthCheck}
 	if a.DrainTimeoutSeconds > 0 {
 		common.DrainTimeout = (time.Duration(a.DrainTimeoutSeconds) * time.Second).String()
 	}
@@ -108,7 +111,7 @@ func (a TalosClusterArgs) common() request.Common {
 	return common
 }
 
-func talosopsNodes(nodes []ClusterNode) []request.Node {
+func requestNodes(nodes []ClusterNode) []request.Node {
 	list := make([]request.Node, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, request.Node{Name: n.Name, Address: n.prefix().Addr().String()})
@@ -117,7 +120,7 @@ func talosopsNodes(nodes []ClusterNode) []request.Node {
 	return list
 }
 
-func talosopsPlanned(nodes []ClusterNode) []request.Versions {
+func requestVersions(nodes []ClusterNode) []request.Versions {
 	list := make([]request.Versions, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, request.Versions{Node: n.Name, Talos: n.Talos.Version, Schematic: n.Talos.SchematicID()})
@@ -126,9 +129,9 @@ func talosopsPlanned(nodes []ClusterNode) []request.Versions {
 	return list
 }
 
-// offeredGPUs are what the cluster's nodes have to offer: each GPU, counted once per share. With the GPU Operator
-// nothing is offered before it is installed.
-func offeredGPUs(a TalosClusterArgs) []request.GPUs {
+// requestGPUs returns how many GPUs each node must offer, counting each share. With the GPU Operator nothing is offered
+// before it is installed.
+func requestGPUs(a TalosClusterArgs) []request.GPUs {
 	var list []request.GPUs
 
 	for _, n := range a.nodes() {

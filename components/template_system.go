@@ -18,8 +18,7 @@ type (
 	WindowsMedia = spec.WindowsMedia
 )
 
-// secondsOfMinute turns the time of a build into that of a lock.
-const secondsOfMinute = 60
+const secondsPerMinute = 60
 
 func validateSystem(s *System, found *problem.List, a GoldenTemplateArgs) {
 	known, ok := systems.Find(systems.Name(s.OS))
@@ -30,7 +29,7 @@ func validateSystem(s *System, found *problem.List, a GoldenTemplateArgs) {
 	}
 
 	if a.Talos != nil {
-		found.Add("talos", nil, "says something else than system, which is %s; set only one of the two", s.OS)
+		found.Add("talos", nil, "is set, and system is %s; set only one of the two", s.OS)
 	}
 
 	required(found, "system.release", s.Release, "the release, such as "+known.Releases[0].Name)
@@ -57,7 +56,6 @@ func validateSystem(s *System, found *problem.List, a GoldenTemplateArgs) {
 	}
 }
 
-// systemRecipe returns how the template of a system is made.
 func systemRecipe(s *System, a GoldenTemplateArgs, owner string) recipe {
 	known := s.Known()
 	image := strings.Join([]string{s.OS, s.Release, s.Build, s.Checksum}, "-")
@@ -68,7 +66,7 @@ func systemRecipe(s *System, a GoldenTemplateArgs, owner string) recipe {
 		secureBoot = "1"
 	}
 
-	parameters := append(a.common(owner, image, about),
+	parameters := append(a.commonParameters(owner, image, about),
 		scripts.Parameter{Name: "vlan", Value: strconv.Itoa(s.VLAN)},
 		scripts.Parameter{Name: "secure_boot", Value: secureBoot},
 		scripts.Parameter{Name: "user", Value: s.User},
@@ -76,29 +74,29 @@ func systemRecipe(s *System, a GoldenTemplateArgs, owner string) recipe {
 		scripts.Parameter{Name: "cloud_init", Value: known.Hardware.CloudInitDrive},
 	)
 
-	name, own := seedOf(s, known)
+	name, own := recipeParameters(s, known)
 	r := recipe{
 		compose:    func(all []scripts.Parameter) string { return scripts.SystemTemplate(name, all) },
 		parameters: withProvenance(append(parameters, own...)),
-		beside: []scripts.Parameter{
+		unhashed: []scripts.Parameter{
 			{Name: "minutes", Value: strconv.Itoa(s.BuildMinutes)}, {Name: "seeds", Value: a.ImageDatastore},
 		},
-		lockSeconds: lockSeconds + s.BuildMinutes*secondsOfMinute,
+		lockSeconds: lockSeconds + s.BuildMinutes*secondsPerMinute,
 	}
 
 	if known.Format == systems.Backup {
-		r.beside = append(r.beside, scripts.Parameter{Name: "url", Value: s.URL})
+		r.unhashed = append(r.unhashed, scripts.Parameter{Name: "url", Value: s.URL})
 	}
 
 	if s.Windows != nil {
-		r.beside = append(r.beside, scripts.Parameter{Name: "cloudbase_url", Value: s.Windows.CloudbaseURL})
+		r.unhashed = append(r.unhashed, scripts.Parameter{Name: "cloudbase_url", Value: s.Windows.CloudbaseURL})
 	}
 
 	return r
 }
 
-// seedOf returns the recipe's name, and its own parameters.
-func seedOf(s *System, known systems.System) (string, []scripts.Parameter) {
+// recipeParameters returns the recipe's name and its own parameters.
+func recipeParameters(s *System, known systems.System) (string, []scripts.Parameter) {
 	switch known.Format {
 	case systems.Backup:
 		return scripts.RecipeNixOS, []scripts.Parameter{{Name: "checksum", Value: s.Checksum}}

@@ -11,62 +11,62 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// cdromDrive is where every VM has its CD drive. q35 has no other ide places than ide0 and ide2.
+// cdromDrive is the CD drive's interface. A q35 machine has no other IDE interfaces than ide0 and ide2.
 const cdromDrive = "ide0"
 
-// talosHardware is what nodes' VMs have.
+// talosHardware is the hardware of nodes' VMs.
 var talosHardware = Hardware{
 	OSType: "l26", Machine: "q35", BIOS: biosOVMF, SystemDisk: "scsi0", CloudInitDrive: "ide2", Display: "std",
 }
 
-// biosOVMF is the firmware that keeps its settings on a disk of its own.
+// biosOVMF is UEFI firmware, which stores its settings on an EFI disk.
 const biosOVMF = "ovmf"
 
-// virtual is a VM: what is the same whatever it runs, and what that decides.
-type virtual struct {
-	name     string
-	about    string // for people, in the description
-	machine  Machine
-	network  Network
-	hardware Hardware
-	// agentTimeout is how long every create and refresh waits for an agent that does not answer.
+// vmSpec describes a VM of any operating system.
+type vmSpec struct {
+	name        string
+	description string // for people
+	machine     Machine
+	network     Network
+	hardware    Hardware
+	// agentTimeout limits how long each create and refresh waits for the guest agent.
 	agentTimeout   string
 	initialization vm.VirtualMachineInitializationArgs
 	protect        bool
 }
 
-// Limits of single steps in seconds; the provider's own are half an hour, which hides a failure.
+// Time limits in seconds. The provider's defaults are half an hour for every step, which hides failures.
 const (
 	createTimeout = 1800
 	bootTimeout   = 600
 	stopTimeout   = 300
 )
 
-// virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from
-// what Proxmox then reports, and make each later run fail or change something.
-func virtualMachine(ctx *pulumi.Context, v virtual) *vm.VirtualMachineArgs {
+// vmArgs sets every property that the provider would otherwise guess: several of its defaults differ from what Proxmox
+// reports, and make each later run fail or change something.
+func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 	m := v.machine
 
 	args := &vm.VirtualMachineArgs{
 		Name:     pulumi.String(v.name),
 		VmId:     pulumi.Int(m.VMID),
 		NodeName: pulumi.String(m.Node),
-		// The provider sends name and description with the very call that clones, so that a half-made VM says whose it is.
-		Description: pulumi.String(ownership.Node(markedOwner(ctx), v.about)),
+		// The provider sends name and description with the clone request, so even an incomplete VM has its owner's marker.
+		Description: pulumi.String(ownership.Node(stackOwner(ctx), v.description)),
 		Tags:        pulumi.ToStringArray(m.Tags),
-		PoolId:      optional(m.Pool),
+		PoolId:      optionalString(m.Pool),
 
 		Started:  pulumi.Bool(true),
 		OnBoot:   pulumi.Bool(*m.OnBoot),
 		Reboot:   pulumi.Bool(false),
 		Template: pulumi.Bool(false),
-		// Against others: Pulumi's own refuses first. Both go in an up, and deletions in the next: the provider would
-		// stop the VM before Proxmox refuses.
+		// Proxmox' flag protects against other clients; Pulumi's protection refuses first. An `up` has to lift both before
+		// the next one deletes the VM: the provider would stop it before Proxmox refuses the deletion.
 		Protection:   pulumi.Bool(v.protect),
-		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a device stays where it is
+		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a VM cannot migrate with its device
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),
-		// Talos ignores a long ACPI wait, and the disks go with any machine.
+		// Talos does not react to a long ACPI shutdown, and the disks of any machine are deleted with it.
 		StopOnDestroy: pulumi.Bool(true),
 
 		Machine:         pulumi.String(v.hardware.Machine),
@@ -128,20 +128,20 @@ func virtualMachine(ctx *pulumi.Context, v virtual) *vm.VirtualMachineArgs {
 		}
 	}
 
-	origin(ctx, args, m)
+	setOrigin(ctx, args, m)
 
 	return args
 }
 
-// origin says what the VM is made from: a clone of the template, or a blank disk that the ISO installs to.
-func origin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
+// setOrigin sets what the VM is made from: a clone of the template, or a blank disk and the ISO that installs to it.
+func setOrigin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 	var medium pulumi.StringInput = pulumi.String("none")
 	if m.Template == nil {
-		medium = textOf(ctx, m.ISO)
+		medium = detachedString(ctx, m.ISO)
 		args.BootOrders = pulumi.StringArray{pulumi.String(talosHardware.SystemDisk), pulumi.String(cdromDrive)}
 	} else {
 		clone := vm.VirtualMachineCloneArgs{
-			VmId:     numberOf(ctx, m.Template),
+			VmId:     detachedInt(ctx, m.Template),
 			NodeName: pulumi.String(m.Node),
 			Full:     pulumi.Bool(!m.Linked),
 			Retries:  pulumi.Int(3),
@@ -169,8 +169,8 @@ func disks(m Machine, system string) vm.VirtualMachineDiskArray {
 	return list
 }
 
-// disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Disks at
-// virtioN have no ssd in Proxmox.
+// disk sets no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Proxmox has
+// no ssd flag for virtio disks.
 func disk(d Disk) vm.VirtualMachineDiskArgs {
 	return vm.VirtualMachineDiskArgs{
 		Interface:   pulumi.String(d.Interface),
@@ -187,8 +187,8 @@ func disk(d Disk) vm.VirtualMachineDiskArgs {
 	}
 }
 
-// hostPCIs passes devices through by their mapping, or by address. Proxmox' own PCIe and ROM are set: the provider
-// would switch the ROM off.
+// hostPCIs passes devices through, by mapping or by address. It sets Proxmox' own defaults of pcie and rombar, because
+// the provider would disable the ROM.
 func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpciArray {
 	var list vm.VirtualMachineHostpciArray
 
@@ -200,7 +200,7 @@ func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpci
 		if d.Mapping == nil {
 			device.Id = pulumi.String(d.ID)
 		} else {
-			device.Mapping = textOf(ctx, d.Mapping)
+			device.Mapping = detachedString(ctx, d.Mapping)
 		}
 
 		list = append(list, device)
@@ -209,7 +209,6 @@ func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpci
 	return list
 }
 
-// networkDevices are a machine's network cards.
 func networkDevices(m Machine, n Network) vm.VirtualMachineNetworkDeviceArray {
 	first := NIC{Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, MAC: m.MAC}
 
@@ -241,11 +240,11 @@ func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 	return args
 }
 
-// initialization is the nocloud network data, by which a machine has its address before it has a configuration. There
-// is no user data: Talos needs none. Only the first card is in it: the machine configuration knows the others, and the
-// provider cannot take one out again, which would differ in every run.
-func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
-	address := firstAddress(*a.Network, a.Address)
+// initialization returns the nocloud network data, from which a machine has its address before it is configured. It has
+// no user data, which Talos does not need, and only the first network card: the machine configuration has the others,
+// and the provider cannot remove a card again, which would be a change in every run.
+func (a TalosNodeArgs) initialization() vm.VirtualMachineInitializationArgs {
+	address := ipv4Config(*a.Network, a.Address)
 
 	args := vm.VirtualMachineInitializationArgs{
 		DatastoreId: pulumi.String(a.Machine.DiskPool),
@@ -259,22 +258,22 @@ func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
 	return args
 }
 
-// firstAddress is how the first card gets its address.
-func firstAddress(n Network, address pulumi.StringInput) vm.VirtualMachineInitializationIpConfigIpv4Args {
+// ipv4Config returns the address configuration of the first network card.
+func ipv4Config(n Network, address pulumi.StringInput) vm.VirtualMachineInitializationIpConfigIpv4Args {
 	if n.DHCP {
 		return vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
 	}
 
 	return vm.VirtualMachineInitializationIpConfigIpv4Args{
-		Address: address.ToStringOutput().ToStringPtrOutput(), Gateway: optional(n.Gateway),
+		Address: address.ToStringOutput().ToStringPtrOutput(), Gateway: optionalString(n.Gateway),
 	}
 }
 
-// newVM registers a VM that keeps what changes cannot reach: a running machine never follows its template, and follows
-// the plan to another host only when that host is set, or when its GPU is there: since it cannot migrate then, it is
-// replaced. The provider sees a difference in the disks' speed forever. Ignored are what else the VM keeps.
-func newVM(
-	ctx *pulumi.Context, name string, v virtual, ignored []string, opts ...pulumi.ResourceOption,
+// registerVM registers a VM and ignores changes that must not reach a running one. It never follows a new template. It
+// moves to another host only if its host is pinned; with a PCI device it cannot migrate and is replaced. The provider
+// sees a difference in the disks' speed forever.
+func registerVM(
+	ctx *pulumi.Context, name string, v vmSpec, ignored []string, opts ...pulumi.ResourceOption,
 ) (*vm.VirtualMachine, error) {
 	m := v.machine
 
@@ -283,31 +282,31 @@ func newVM(
 		ignored = append(ignored, "nodeName")
 	}
 
-	if v.initialization.Dns == nil { // the provider never takes a name server out again
+	if v.initialization.Dns == nil { // the provider cannot remove name servers
 		ignored = append(ignored, "initialization.dns")
 	}
 
 	ignored = append(ignored, "disks[0].speed")
 
 	for i, d := range m.ExtraDisks {
-		if !d.Added { // the engine warns of a path that the state does not have
+		if !d.Added { // the engine warns about paths that the state does not have
 			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
 		}
-		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.
+		// A disk keeps its interface: nothing re-attaches it, and earlier versions of this program used scsiN.
 		if !d.Pinned {
 			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
 		}
 	}
 
-	return vm.NewVirtualMachine(ctx, name+tokens.OfVM, virtualMachine(ctx, v), append(opts,
-		m.waitsFor(),
+	return vm.NewVirtualMachine(ctx, name+tokens.OfVM, vmArgs(ctx, v), append(opts,
+		m.dependsOn(),
 		pulumi.Protect(v.protect),
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored))...)
 }
 
-// optional leaves an empty text out.
-func optional(value string) pulumi.StringPtrInput {
+// optionalString returns nil for an empty string.
+func optionalString(value string) pulumi.StringPtrInput {
 	if value == "" {
 		return nil
 	}

@@ -1,6 +1,6 @@
-// Command policy is the CrossGuard policy pack of talos-proxmox: `pulumi preview --policy-pack policy`, and `pulumi up`
-// likewise. Pulumi starts it with the address of its engine; `check FILE…` instead says what in a policy-config.json
-// the pack does not have.
+// Command policy is the CrossGuard policy pack of talos-proxmox, for `pulumi preview --policy-pack policy` and `pulumi
+// up`. Pulumi starts it with the address of its engine; `check FILE…` reports unknown policies and options of
+// policy-config.json files instead.
 package main
 
 import (
@@ -14,9 +14,9 @@ import (
 	"talos-proxmox/policy/rules"
 )
 
-// growth in percent of the memory in use before garbage is collected. The pack lives as long as one run, and the engine
-// waits for each of its answers.
-const growth = 1000
+// gcPercent is the growth of the memory in use before garbage is collected. The pack lives as long as one run, and the
+// engine waits for each of its answers.
+const gcPercent = 1000
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -35,7 +35,7 @@ func run(args []string) error {
 		return errors.Join(problems...)
 	}
 
-	debug.SetGCPercent(growth)
+	debug.SetGCPercent(gcPercent)
 
 	if err := policyx.Main(rules.NewPack); err != nil {
 		return fmt.Errorf("policy: %w", err)

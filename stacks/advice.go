@@ -17,39 +17,39 @@ import (
 // adviceHook is the hook's name in the state; it must not change.
 const adviceHook = "talos-proxmox-advice"
 
-// adviseOnFailure has every resource on Proxmox say, after its provider's error, which machine it is and what to do.
-// The hook never asks for a retry: the provider has tried as often as it makes sense.
-func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
+// registerErrorAdvice has every resource on Proxmox log, after its provider's error, which machine it is and what to
+// do. The hook never asks for a retry: the provider has already tried as often as makes sense.
+func (d *deployment) registerErrorAdvice(ctx *pulumi.Context) error {
 	hook, err := ctx.RegisterErrorHook(adviceHook, func(args *pulumi.ErrorHookArgs) (bool, error) {
 		if len(args.Errors) == 0 {
 			return false, nil
 		}
 
-		subject := subjectOf(ctx.Stack(), args)
+		subject := adviceSubject(ctx.Stack(), args)
 		if errorhints.Taken(args.Errors[0]) {
-			subject.Holder = d.machines.holder(ctx, subject.VMID)
+			subject.Holder = d.lookup.vmidHolder(ctx, subject.VMID)
 		}
 
-		said, known := errorhints.For(subject, args.FailedOperation, args.Errors[0])
+		advice, known := errorhints.For(subject, args.FailedOperation, args.Errors[0])
 		if !known && args.Type == tokens.RemoteCommand {
 			return false, nil
 		}
 
-		return false, ctx.Log.Warn(said, nil)
+		return false, ctx.Log.Warn(advice, nil)
 	})
 	if err != nil {
 		return fmt.Errorf("unable to register the advice on failures: %w", err)
 	}
 
-	updated, err := d.machines.noteUpdates(ctx)
+	updateHook, err := d.lookup.registerUpdateHook(ctx)
 	if err != nil {
 		return err
 	}
 
-	advised := []*pulumi.ErrorHook{hook}
-	option := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: advised})
+	onError := []*pulumi.ErrorHook{hook}
+	option := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: onError})
 	machine := pulumi.ResourceHooks(
-		&pulumi.ResourceHookBinding{OnError: advised, AfterUpdate: []*pulumi.ResourceHook{updated}},
+		&pulumi.ResourceHookBinding{OnError: onError, AfterUpdate: []*pulumi.ResourceHook{updateHook}},
 	)
 
 	return ctx.RegisterStackTransformation(
@@ -67,8 +67,8 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 	)
 }
 
-// subjectOf reads what failed from its properties, the newest that there are.
-func subjectOf(stack string, args *pulumi.ErrorHookArgs) errorhints.Subject {
+// adviceSubject describes the failed resource by its newest properties.
+func adviceSubject(stack string, args *pulumi.ErrorHookArgs) errorhints.Subject {
 	properties := args.OldInputs
 	if len(args.NewInputs) > 0 {
 		properties = args.NewInputs
@@ -76,8 +76,8 @@ func subjectOf(stack string, args *pulumi.ErrorHookArgs) errorhints.Subject {
 
 	s := errorhints.Subject{
 		Stack: stack, VMID: numberAt(properties, "vmId"), Template: numberAt(properties, "clone", "vmId"),
-		Name: cmp.Or(textAt(properties, "name"), args.Name),
-		Host: cmp.Or(textAt(properties, "connection", "host"), textAt(properties, "nodeName")),
+		Name: cmp.Or(stringAt(properties, "name"), args.Name),
+		Host: cmp.Or(stringAt(properties, "connection", "host"), stringAt(properties, "nodeName")),
 	}
 
 	if disks := propertyAt(properties, "disks"); disks.IsArray() {
@@ -94,7 +94,7 @@ func subjectOf(stack string, args *pulumi.ErrorHookArgs) errorhints.Subject {
 	return s
 }
 
-// propertyAt goes to a property by its path; one that is not there is null.
+// propertyAt returns the property at a path, or null.
 func propertyAt(properties resource.PropertyMap, path ...string) property.Value {
 	value := property.New(resource.FromResourcePropertyMap(properties))
 
@@ -109,7 +109,7 @@ func propertyAt(properties resource.PropertyMap, path ...string) property.Value 
 	return value
 }
 
-func textAt(properties resource.PropertyMap, path ...string) string {
+func stringAt(properties resource.PropertyMap, path ...string) string {
 	if value := propertyAt(properties, path...); value.IsString() {
 		return value.AsString()
 	}

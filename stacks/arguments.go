@@ -12,16 +12,16 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-func (d *deployment) imageArgs(i image) components.TalosImageArgs {
+func (d *deployment) imageArgs(i plannedImage) components.TalosImageArgs {
 	return components.TalosImageArgs{
 		Talos: i.template.Talos, Source: string(i.template.Source), Stores: i.stores, FactoryURL: d.factory.URL,
 		Checksum: i.checksum, Secret: i.secret, Settled: d.settled(),
 	}
 }
 
-// systemImageArgs are those of an image of another system than Talos. Its file's name says whose it is, as that of
-// Talos does.
-func (d *deployment) systemImageArgs(i image, owner string) components.SystemImageArgs {
+// systemImageArgs returns the arguments for an image of another system than Talos. The file name contains the owner, as
+// that of a Talos image does.
+func (d *deployment) systemImageArgs(i plannedImage, owner string) components.SystemImageArgs {
 	s := i.template.System
 	algorithm, digest, _ := strings.Cut(s.Checksum, ":")
 
@@ -55,14 +55,14 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) components.ProxmoxHostPrepArgs {
 	args := components.ProxmoxHostPrepArgs{
 		Node: h.Name, Shell: d.shell(h.Host), IOMMU: &h.Prep.IOMMU, Repositories: h.Prep.Repositories, Reboot: h.Prep.Reboot,
-		Clusters: h.needs.Clusters, RebootAfter: rebootAfter, Facts: unknownText(),
+		Clusters: h.needs.Clusters, RebootAfter: rebootAfter, Facts: unknownString(),
 		ZFSArcMaxGiB: h.Prep.ZFSArcMaxGiB,
 	}
 	for _, gpu := range h.GPUs {
 		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
 	}
 
-	args.Machines = gpusOf(h.needs)
+	args.Machines = gpuAddresses(h.needs)
 	if h.answer.Facts != nil {
 		args.Facts = pulumi.String(h.answer.Document)
 	}
@@ -70,8 +70,8 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 	return args
 }
 
-// gpusOf are the addresses of the GPUs of each machine that has some.
-func gpusOf(needs hostfacts.Needs) (machines [][]string) {
+// gpuAddresses returns the addresses of the GPUs of each machine that has GPUs.
+func gpuAddresses(needs hostfacts.Needs) (machines [][]string) {
 	for _, n := range needs.Nodes {
 		var gpus []string
 		for _, gpu := range n.GPUs {
@@ -86,12 +86,12 @@ func gpusOf(needs hostfacts.Needs) (machines [][]string) {
 	return machines
 }
 
-// clusterArgs are a cluster's, without what comes from other resources.
+// clusterArgs returns a cluster's arguments without those that come from other resources.
 func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	args := components.TalosClusterArgs{
 		Name:                c.Name,
 		Endpoint:            c.Endpoint,
-		VIP:                 textOf(c.VIP),
+		VIP:                 addressText(c.VIP),
 		TalosVersion:        c.TalosVersion,
 		KubernetesVersion:   c.KubernetesVersion,
 		Upgrades:            &c.Upgrade,
@@ -113,20 +113,20 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	return args
 }
 
-// gitopsArgs say what Flux reconciles a cluster from; nil = nothing.
+// gitopsArgs returns what Flux reconciles a cluster from; nil = nothing.
 func gitopsArgs(c spec.Cluster) *components.GitOps {
 	if c.GitOps == nil {
 		return nil
 	}
 
 	args := *c.GitOps
-	args.Facts = facts(c)
+	args.Facts = gitopsFacts(c)
 
 	return &args
 }
 
-// facts are what Git may know of a cluster that follows from the stack alone.
-func facts(c spec.Cluster) map[string]string {
+// gitopsFacts returns the facts for manifests in Git that only the stack knows.
+func gitopsFacts(c spec.Cluster) map[string]string {
 	if c.Proxmox == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func facts(c spec.Cluster) map[string]string {
 	}
 }
 
-// backupArgs say where a cluster's snapshots are kept; nil = there are none.
+// backupArgs returns where a cluster's snapshots are stored; nil = there are none.
 func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 	b := d.plan.Backup
 	if len(b.Recipients) == 0 {
@@ -150,14 +150,14 @@ func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 
 func networkArgs(n spec.Network) components.Network {
 	args := components.Network{
-		Gateway: textOf(n.Gateway),
+		Gateway: addressText(n.Gateway),
 		Bridge:  n.Bridge,
 		VLAN:    n.VLAN,
 		MTU:     n.MTU,
 		NTP:     n.NTP,
 		DHCP:    n.DHCP,
 	}
-	if n.CIDR.IsValid() { // machines that ask by DHCP need none
+	if n.CIDR.IsValid() { // machines with DHCP need none
 		args.CIDR = n.CIDR.String()
 	}
 
@@ -168,8 +168,8 @@ func networkArgs(n spec.Network) components.Network {
 	return args
 }
 
-// textOf is empty for an address that is none.
-func textOf(address netip.Addr) string {
+// addressText returns an address as text; empty = none.
+func addressText(address netip.Addr) string {
 	if !address.IsValid() {
 		return ""
 	}
@@ -198,7 +198,7 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 	return args
 }
 
-// vmArgs are a machine's VM, without what comes from other resources.
+// vmArgs returns a machine's VM without what comes from other resources.
 func vmArgs(n spec.VM) components.Machine {
 	m := components.Machine{
 		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
@@ -222,13 +222,14 @@ func extraDisks(n spec.VM) []components.Disk {
 	return disks
 }
 
-// wire passes a cluster's nodes what comes from other resources, which are templates, mappings and hosts that are
-// ready, and their disks, which follow the machines that run; its upgrades wait for its images' schematics.
-func (d *deployment) wire(args *components.TalosClusterArgs, c spec.Cluster) {
-	args.Schematics = d.schematicsOf(c)
+// setDependencies sets the arguments of a cluster's nodes that come from other resources: templates, mappings, and the
+// readiness of hosts. It also sets their disks, which depend on the running machines, and the schematics that upgrades
+// wait for.
+func (d *deployment) setDependencies(args *components.TalosClusterArgs, c spec.Cluster) {
+	args.Schematics = d.clusterSchematics(c)
 
 	for i, n := range c.Nodes() {
-		machine, template := &args.Nodes[i].Machine, d.templates[keyOf(n.Template)]
+		machine, template := &args.Nodes[i].Machine, d.templates[templateKeyOf(n.Template)]
 
 		machine.ExtraDisks = extraDisks(n.VM)
 		if n.Template.Source == spec.SourceISO {
@@ -251,8 +252,8 @@ func (d *deployment) wire(args *components.TalosClusterArgs, c spec.Cluster) {
 	}
 }
 
-// schematicsOf are those of a cluster's images.
-func (d *deployment) schematicsOf(c spec.Cluster) pulumi.StringArray {
+// clusterSchematics returns the schematics of a cluster's images.
+func (d *deployment) clusterSchematics(c spec.Cluster) pulumi.StringArray {
 	var (
 		ids  pulumi.StringArray
 		seen = map[string]bool{}
@@ -269,6 +270,6 @@ func (d *deployment) schematicsOf(c spec.Cluster) pulumi.StringArray {
 	return ids
 }
 
-func unknownText() pulumi.StringOutput {
+func unknownString() pulumi.StringOutput {
 	return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 }

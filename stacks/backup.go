@@ -23,8 +23,8 @@ import (
 // secrets.
 type Backups struct{ Deployed }
 
-// Etcd stores an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each copy. One
-// that fails does not keep the others from theirs.
+// Etcd stores an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each copy. A
+// failure for one cluster does not affect the others.
 func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err error) {
 	if len(b.Plan.Backup.Recipients) == 0 {
 		return nil, errors.New("backup.recipients: there is no public key to encrypt snapshots to: make a pair with " +
@@ -41,7 +41,7 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 		return nil, err
 	}
 
-	var failed []error
+	var failures []error
 
 	for _, c := range clusters {
 		copies, err := b.takeSnapshot(ctx, c, state)
@@ -50,22 +50,22 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 		}
 
 		if err != nil {
-			failed = append(failed, fmt.Errorf("cluster %s: %w", c.Name, err))
+			failures = append(failures, fmt.Errorf("cluster %s: %w", c.Name, err))
 		}
 	}
 
-	return lines, errors.Join(failed...)
+	return lines, errors.Join(failures...)
 }
 
-// takeSnapshot keeps a snapshot in the folder and elsewhere, and returns a line for each copy. Where the folder fails,
-// the copy elsewhere is made of a snapshot of its own; the error is of what failed.
+// takeSnapshot stores a snapshot in the folder and off-site, and returns a line for each copy. If the folder fails, the
+// off-site copy is made from a snapshot of its own, and the error is that of the folder.
 func (b Backups) takeSnapshot(ctx context.Context, c spec.Cluster, state lastState) (lines []string, err error) {
-	question, err := b.snapshot(c, state)
+	req, err := b.snapshotRequest(c, state)
 	if err != nil {
 		return nil, err
 	}
 
-	taken, err := b.askSnapshot(ctx, question)
+	taken, err := b.requestSnapshot(ctx, req)
 
 	var ended *exec.ExitError
 
@@ -82,13 +82,13 @@ func (b Backups) takeSnapshot(ctx context.Context, c spec.Cluster, state lastSta
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
-		defer os.RemoveAll(temporary) //nolint:errcheck // what is in it is encrypted
+		defer os.RemoveAll(temporary) //nolint:errcheck // its contents are encrypted
 
-		question.Directory = temporary
+		req.Directory = temporary
 
-		var again error
-		if taken, again = b.askSnapshot(ctx, question); again != nil {
-			return nil, errors.Join(err, again)
+		var retryErr error
+		if taken, retryErr = b.requestSnapshot(ctx, req); retryErr != nil {
+			return nil, errors.Join(err, retryErr)
 		}
 	default:
 		return nil, err
@@ -106,38 +106,38 @@ func (b Backups) takeSnapshot(ctx context.Context, c spec.Cluster, state lastSta
 	return append(lines, address), err
 }
 
-func (b Backups) askSnapshot(ctx context.Context, question request.Snapshot) (taken request.Taken, err error) {
-	out, err := b.talosops(ctx, "snapshot", question)
+func (b Backups) requestSnapshot(ctx context.Context, req request.Snapshot) (taken request.Taken, err error) {
+	out, err := b.talosops(ctx, "snapshot", req)
 	if err != nil {
 		return taken, err
 	}
 
 	if err := json.Unmarshal(out, &taken); err != nil {
-		return taken, fmt.Errorf("talosops snapshot printed something that is not a result: %w", err)
+		return taken, fmt.Errorf("talosops snapshot printed an invalid result: %w", err)
 	}
 
 	return taken, nil
 }
 
-// snapshot is what talosops snapshot reads of a cluster.
-func (b Backups) snapshot(c spec.Cluster, state lastState) (about request.Snapshot, err error) {
-	about = request.Snapshot{
+// snapshotRequest returns the request for talosops snapshot of a cluster.
+func (b Backups) snapshotRequest(c spec.Cluster, state lastState) (req request.Snapshot, err error) {
+	req = request.Snapshot{
 		Common: controlPlanes(c, 0),
 		Backup: request.Backup{
 			Name: b.fileName(c), Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
 		},
 	}
 
-	for _, n := range about.ControlPlanes {
-		about.Configuration = cmp.Or(about.Configuration, state.configurations[n.Address])
+	for _, n := range req.ControlPlanes {
+		req.Configuration = cmp.Or(req.Configuration, state.configurations[n.Address])
 	}
 
-	about.Talosconfig, err = state.talosconfig(c, talos.Authority.Keeper)
-	if err != nil || about.Configuration == "" {
-		return about, b.missing(c, "machine secrets and configurations")
+	req.Talosconfig, err = state.talosconfig(c, talos.Authority.Keeper)
+	if err != nil || req.Configuration == "" {
+		return req, b.missingError(c, "machine secrets and configurations")
 	}
 
-	return about, nil
+	return req, nil
 }
 
 // Secrets exports the machine secrets of each named cluster, or of all, and returns a line for each.
@@ -158,9 +158,9 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 	}
 
 	for _, c := range clusters {
-		machine := state.of(c.Name).machine
+		machine := state.secretsOf(c.Name).machine
 		if machine == nil {
-			return lines, b.missing(c, "machine secrets")
+			return lines, b.missingError(c, "machine secrets")
 		}
 
 		bundle, err := talos.SecretsBundle(machine)
@@ -189,12 +189,12 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 type Restore struct {
 	Cluster       string
 	Confirm       string        // the cluster's name again
-	Snapshot      string        // path, encrypted or not; or the address of a copy elsewhere
+	Snapshot      string        // path, encrypted or not; or the address of an off-site copy
 	Identities    string        // secret keys of age, as age-keygen writes them; secret
 	SkipHashCheck bool          // for a database that was copied from a machine's disk
-	Unsealed      bool          // for a snapshot that does not say which cluster it is of
-	Discard       bool          // what control planes still have, where it cannot be kept
-	Timeout       time.Duration // 0 = that of talosops restore
+	Unsealed      bool          // accept a snapshot without a seal, which identifies its cluster
+	Discard       bool          // discard the data of control planes if it cannot be saved
+	Timeout       time.Duration // 0 = the default of talosops restore
 }
 
 // Restore restores a cluster's etcd from a snapshot, see talosops restore.
@@ -210,7 +210,7 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 	}
 
 	if state.talosconfigs[r.Cluster] == "" {
-		return b.missing(clusters[0], "talosconfig")
+		return b.missingError(clusters[0], "talosconfig")
 	}
 
 	if strings.Contains(r.Snapshot, "://") {
@@ -223,7 +223,7 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 		if err != nil {
 			return fmt.Errorf("unable to fetch the snapshot: %w", err)
 		}
-		defer os.RemoveAll(temporary) //nolint:errcheck // what is in it is encrypted
+		defer os.RemoveAll(temporary) //nolint:errcheck // its contents are encrypted
 
 		if r.Snapshot, err = b.OffSite.Fetch(ctx, r.Snapshot, temporary); err != nil {
 			return err
@@ -235,9 +235,9 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 		return fmt.Errorf("unable to find the snapshot %s: %w", r.Snapshot, err)
 	}
 
-	var kept *request.Backup
+	var survivors *request.Backup // where the data of control planes is saved
 	if recipients := b.Plan.Backup.Recipients; len(recipients) > 0 {
-		kept = &request.Backup{Name: b.fileName(clusters[0]), Directory: b.directory(), Recipients: recipients}
+		survivors = &request.Backup{Name: b.fileName(clusters[0]), Directory: b.directory(), Recipients: recipients}
 	}
 
 	_, err = b.talosops(ctx, "restore", request.Restore{
@@ -246,13 +246,13 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 		Cluster:     r.Cluster,
 		Confirm:     r.Confirm,
 		Snapshot:    snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
-		Unsealed: r.Unsealed, Backup: kept, DiscardSurvivors: r.Discard,
+		Unsealed: r.Unsealed, Backup: survivors, DiscardSurvivors: r.Discard,
 	})
 
 	return err
 }
 
-// newestOffSite is what is known of copies elsewhere; nil = none is kept there.
+// newestOffSite returns the newest off-site copy, or why it is not known; nil = there is no off-site storage.
 func (b Backups) newestOffSite(ctx context.Context, c spec.Cluster) *request.OffSite {
 	if b.OffSite == nil {
 		return nil
@@ -270,7 +270,7 @@ func (b Backups) newestOffSite(ctx context.Context, c spec.Cluster) *request.Off
 	return &newest
 }
 
-// directory is where backups are; the user's home stays ~/.
+// directory returns the folder of backups; ~/ stays as it is.
 func (b Backups) directory() string {
 	if d := b.Plan.Backup.Directory; strings.HasPrefix(d, "~/") || filepath.IsAbs(d) {
 		return d
@@ -279,5 +279,5 @@ func (b Backups) directory() string {
 	return filepath.Join(b.Project, b.Plan.Backup.Directory)
 }
 
-// fileName begins the names of a cluster's backups.
+// fileName returns the prefix of the names of a cluster's backups.
 func (b Backups) fileName(c spec.Cluster) string { return b.Plan.Stack + "-" + c.Name }

@@ -20,14 +20,15 @@ import (
 	"talos-proxmox/internal/scripttest"
 )
 
-// Public keys of age whose secret halves no one has.
+// Public keys of age, without secret keys.
 const (
-	forEtcd    = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
-	forSecrets = "age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg"
+	etcdRecipient    = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+	secretsRecipient = "age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg"
 )
 
-// keptStack is a stack of the lab's file with backups, whose CLI and talosops are the test's.
-func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func() []string) {
+// newBackups returns a stack of the lab's file with backups, with a fake CLI and a fake talosops whose last request is
+// returned by the function.
+func newBackups(t *testing.T, change func(map[string]any)) (b Backups, lastRequest func() []string) {
 	t.Helper()
 
 	var file struct {
@@ -39,7 +40,7 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 	require.NoError(t, yaml.Unmarshal(content, &file))
 
 	file.Config["talos-proxmox:backup"] = map[string]any{
-		"recipients": []any{forEtcd}, "secretsRecipients": []any{forSecrets}, "directory": "kept",
+		"recipients": []any{etcdRecipient}, "secretsRecipients": []any{secretsRecipient}, "directory": "backups",
 	}
 	for _, host := range file.Config["talos-proxmox:hosts"].([]any) {
 		host.(map[string]any)["ssh"] = map[string]any{"acceptAnyHostKey": true}
@@ -52,7 +53,7 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 	values := map[string]any{}
 
 	for key, value := range file.Config {
-		text, err := handedOver(value)
+		text, err := engineValue(value)
 		require.NoError(t, err)
 
 		values[key] = map[string]any{"value": text}
@@ -65,52 +66,52 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 		case strings.HasPrefix(line, "stack export"):
 			return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
 		default:
-			return nil, errors.New("no one asks " + line)
+			return nil, errors.New("unexpected command " + line)
 		}
 	}
 	folder := t.TempDir()
 	talosops := filepath.Join(folder, "talosops")
-	script := "#!/bin/sh\necho \"$1\" >> " + folder + "/asked\ncat >> " + folder + "/asked\necho working >&2\n" +
-		`echo '{"snapshot": "/kept/file.age", "bytes": 2049, "from": "lab-cp-2", "removed": ["x"]}'` + "\n"
+	script := "#!/bin/sh\necho \"$1\" >> " + folder + "/request\ncat >> " + folder + "/request\necho working >&2\n" +
+		`echo '{"snapshot": "/backups/file.age", "bytes": 2049, "from": "lab-cp-2", "removed": ["x"]}'` + "\n"
 	scripttest.Program(t, talosops, script)
 	b.Deployed, err = ReadDeployed(t.Context(), pulumi, "lab", folder, talosops, io.Discard)
 	require.NoError(t, err)
 
 	return b, func() []string {
-		content, err := os.ReadFile(filepath.Join(folder, "asked"))
+		content, err := os.ReadFile(filepath.Join(folder, "request"))
 		require.NoError(t, err)
 
 		return strings.SplitN(string(content), "\n", 2)
 	}
 }
 
-func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
+func TestEtcdSnapshotRequest(t *testing.T) {
 	t.Parallel()
-	b, asked := keptStack(t, nil)
+	b, lastRequest := newBackups(t, nil)
 	b.Deployed = withState(t, b.Deployed)
 
 	lines, err := b.Etcd(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []string{"lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
+	assert.Equal(t, []string{"lab: /backups/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
 
-	said := asked()
-	assert.Equal(t, "snapshot", said[0])
+	call := lastRequest()
+	assert.Equal(t, "snapshot", call[0])
 
 	var sent request.Snapshot
-	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
-	assert.ElementsMatch(t, []string{"os:reader", "os:etcd:backup"}, rolesOf(t, sent.Talosconfig))
+	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
+	assert.ElementsMatch(t, []string{"os:reader", "os:etcd:backup"}, clientRoles(t, sent.Talosconfig))
 	assert.Equal(t, "the configuration", sent.Configuration, "its key seals the snapshot")
-	assert.Equal(t, []string{forEtcd}, sent.Recipients)
+	assert.Equal(t, []string{etcdRecipient}, sent.Recipients)
 	assert.Equal(t, "lab-lab", sent.Name)
-	assert.Equal(t, filepath.Join(b.Project, "kept"), sent.Directory)
+	assert.Equal(t, filepath.Join(b.Project, "backups"), sent.Directory)
 	assert.Equal(t, 14, sent.Keep)
 	assert.Len(t, sent.ControlPlanes, 3)
 }
 
-// TestAClusterThatFailsDoesNotKeepTheOthersFromTheirSnapshots: one of two was planned, and never brought up.
-func TestAClusterThatFailsDoesNotKeepTheOthersFromTheirSnapshots(t *testing.T) {
+// TestEtcdSnapshotsContinueAfterAFailure has a second cluster, which was never deployed.
+func TestEtcdSnapshotsContinueAfterAFailure(t *testing.T) {
 	t.Parallel()
-	b, _ := keptStack(t, nil)
+	b, _ := newBackups(t, nil)
 	b.Deployed = withState(t, b.Deployed)
 
 	planned := b.Plan.Clusters[0]
@@ -119,39 +120,39 @@ func TestAClusterThatFailsDoesNotKeepTheOthersFromTheirSnapshots(t *testing.T) {
 
 	lines, err := b.Etcd(t.Context())
 	require.ErrorContains(t, err, "cluster new: stack lab has no machine secrets and configurations of cluster new")
-	assert.Equal(t, []string{"lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
+	assert.Equal(t, []string{"lab: /backups/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
 }
 
-func TestARestoreIsAskedFor(t *testing.T) {
+func TestRestoreRequest(t *testing.T) {
 	t.Parallel()
-	b, asked := keptStack(t, nil)
+	b, lastRequest := newBackups(t, nil)
 	err := b.Restore(t.Context(), Restore{Cluster: "lab"})
 	require.ErrorContains(t, err, "stack lab has no talosconfig of cluster lab")
 
 	b.Deployed = withState(t, b.Deployed)
 	require.NoError(t, b.Restore(t.Context(), Restore{
-		Cluster: "lab", Confirm: "lab", Snapshot: "/kept/file.age", Identities: "a key", Timeout: time.Hour,
+		Cluster: "lab", Confirm: "lab", Snapshot: "/backups/file.age", Identities: "a key", Timeout: time.Hour,
 	}))
 
-	said := asked()
-	assert.Equal(t, "restore", said[0])
+	call := lastRequest()
+	assert.Equal(t, "restore", call[0])
 
 	var sent request.Restore
-	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
+	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
 	assert.Equal(t, "1h0m0s", sent.Timeout)
 	assert.Equal(t, "a key", sent.Identities)
 	assert.Equal(t, "lab", sent.Confirm)
-	assert.Equal(t, "/kept/file.age", sent.Snapshot)
+	assert.Equal(t, "/backups/file.age", sent.Snapshot)
 }
 
-func TestWhatCannotBeKeptIsSaid(t *testing.T) {
+func TestBackupErrors(t *testing.T) {
 	t.Parallel()
 
 	without := func(config map[string]any) { delete(config, "talos-proxmox:backup") }
 	for name, test := range map[string]struct {
 		change func(map[string]any)
-		do     func(context.Context, Backups) error
-		wants  string
+		run    func(context.Context, Backups) error
+		want   string
 	}{
 		"snapshots without a key": {without, func(ctx context.Context, b Backups) error {
 			_, err := b.Etcd(ctx)
@@ -187,65 +188,65 @@ func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, _ := keptStack(t, test.change)
-			require.ErrorContains(t, test.do(t.Context(), b), test.wants)
+			b, _ := newBackups(t, test.change)
+			require.ErrorContains(t, test.run(t.Context(), b), test.want)
 		})
 	}
 }
 
-// elsewhere keeps names of files, or fails.
-type elsewhere struct {
-	kept []string
-	err  error
+// fakeOffSite records the names of files, or fails.
+type fakeOffSite struct {
+	files []string
+	err   error
 }
 
-func (e *elsewhere) Put(_ context.Context, file string, _ time.Time) (string, error) {
-	e.kept = append(e.kept, file)
+func (e *fakeOffSite) Put(_ context.Context, file string, _ time.Time) (string, error) {
+	e.files = append(e.files, file)
 
 	return "s3://bucket/" + filepath.Base(file), e.err
 }
 
-func (e *elsewhere) Fetch(_ context.Context, _, folder string) (string, error) {
+func (e *fakeOffSite) Fetch(_ context.Context, _, folder string) (string, error) {
 	return filepath.Join(folder, "fetched.age"), e.err
 }
 
-func (e *elsewhere) Newest(_ context.Context, name string) (string, time.Time, error) {
+func (e *fakeOffSite) Newest(_ context.Context, name string) (string, time.Time, error) {
 	return "s3://bucket/" + name + ".age", time.Unix(0, 0).UTC(), e.err
 }
 
-// TestACopyThatFailsDoesNotLoseTheOther: the folder and the bucket each get theirs where the other takes none.
-func TestACopyThatFailsDoesNotLoseTheOther(t *testing.T) {
+// TestOffSiteCopyIsIndependentOfTheFolder expects that a copy is made in one place if the other fails.
+func TestOffSiteCopyIsIndependentOfTheFolder(t *testing.T) {
 	t.Parallel()
 
-	const local = "lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"
+	const local = "lab: /backups/file.age, 3 KiB from lab-cp-2; 1 older removed"
 
-	full := "#!/bin/sh\ncase $(cat) in *'\"directory\":\"'*/kept'\"'*) echo 'no space left on device' >&2; exit 3;; esac\n" +
+	full := "#!/bin/sh\ncase $(cat) in *'\"directory\":\"'*/backups'\"'*) echo 'no space left on device' >&2; exit 3;; esac\n" +
 		`echo '{"snapshot": "/tmp/of-its-own.age", "bytes": 2049, "from": "lab-cp-2"}'` + "\n"
 
 	for name, test := range map[string]struct {
 		talosops string // empty = the one that succeeds
-		bucket   elsewhere
+		bucket   fakeOffSite
 		lines    []string
-		wants    string // error
-		kept     []string
+		wantErr  string
+		files    []string // the off-site ones
 	}{
-		"both": {lines: []string{local, "lab: s3://bucket/file.age"}, kept: []string{"/kept/file.age"}},
+		"both": {lines: []string{local, "lab: s3://bucket/file.age"}, files: []string{"/backups/file.age"}},
 		"the bucket fails": {
-			bucket: elsewhere{err: errors.New("no route to host")}, lines: []string{local}, wants: "cluster lab: no route to host",
-			kept: []string{"/kept/file.age"},
+			bucket: fakeOffSite{err: errors.New("no route to host")}, lines: []string{local}, wantErr: "cluster lab: no route to host",
+			files: []string{"/backups/file.age"},
 		},
 		"the folder fails": {
 			talosops: full, lines: []string{"lab: s3://bucket/of-its-own.age"},
-			wants: "cluster lab: talosops snapshot did not succeed, see above: exit status 3", kept: []string{"/tmp/of-its-own.age"},
+			wantErr: "cluster lab: talosops snapshot did not succeed, see above: exit status 3", files: []string{"/tmp/of-its-own.age"},
 		},
-		"no member gives one": {
-			talosops: "#!/bin/sh\nexit 1\n", wants: "cluster lab: talosops snapshot did not succeed, see above: exit status 1",
+		"no snapshot is taken": {
+			talosops: "#!/bin/sh\nexit 1\n", wantErr: "cluster lab: talosops snapshot did not succeed, see above: exit status 1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			b, _ := keptStack(t, nil)
+			b, _ := newBackups(t, nil)
 			b.Deployed = withState(t, b.Deployed)
 			b.OffSite = &test.bucket
 
@@ -255,30 +256,30 @@ func TestACopyThatFailsDoesNotLoseTheOther(t *testing.T) {
 
 			lines, err := b.Etcd(t.Context())
 			assert.Equal(t, test.lines, lines)
-			assert.Equal(t, test.kept, test.bucket.kept)
+			assert.Equal(t, test.files, test.bucket.files)
 
-			if test.wants == "" {
+			if test.wantErr == "" {
 				require.NoError(t, err)
 			} else {
-				require.EqualError(t, err, test.wants)
+				require.EqualError(t, err, test.wantErr)
 			}
 		})
 	}
 }
 
-func TestACopyElsewhereIsRestored(t *testing.T) {
+func TestRestoreOfOffSiteCopy(t *testing.T) {
 	t.Parallel()
 
-	b, asked := keptStack(t, nil)
+	b, lastRequest := newBackups(t, nil)
 	b.Deployed = withState(t, b.Deployed)
 	restore := Restore{Cluster: "lab", Confirm: "lab", Snapshot: "s3://bucket/file.age"}
 	require.ErrorContains(t, b.Restore(t.Context(), restore), "stack lab has no backup.s3: set it, or fetch the file")
 
-	b.OffSite = &elsewhere{}
+	b.OffSite = &fakeOffSite{}
 	require.NoError(t, b.Restore(t.Context(), restore))
 
 	var sent request.Restore
-	require.NoError(t, json.Unmarshal([]byte(asked()[1]), &sent))
+	require.NoError(t, json.Unmarshal([]byte(lastRequest()[1]), &sent))
 	assert.Equal(t, "fetched.age", filepath.Base(sent.Snapshot))
 	assert.NoDirExists(t, filepath.Dir(sent.Snapshot))
 }

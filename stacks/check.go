@@ -16,12 +16,12 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// ErrSite is the error of [Check] if a problem blocks a stack, or Proxmox does not answer.
-var ErrSite = errors.New("not everything is as the stack needs it, see above")
+// ErrCheck is the error of [Check] if a problem blocks a stack, or Proxmox does not answer.
+var ErrCheck = errors.New("not everything is as the stack needs it, see above")
 
-// Check makes the checks of previews without an engine: it reads a stack's configuration and its state with the Pulumi
-// CLI, and compares the stack with Proxmox and the Image Factory. The text is for a terminal. It takes no lock and
-// changes nothing.
+// Check makes the checks of previews without an engine: it reads a stack's configuration and state with the Pulumi CLI,
+// and compares the stack with Proxmox and the Image Factory. The text is for a terminal. It takes no lock and changes
+// nothing.
 func Check(
 	ctx context.Context, pulumi recovery.Pulumi, stack string, environment func(string) string,
 ) (string, error) {
@@ -57,11 +57,11 @@ func Check(
 
 	vmdiff.KeepRoles(plan, func(role string) bool { return last.has(tokens.Role, role) })
 
-	asked := proxmoxapi.NewMachines(setting, nil)
-	found, warnings := last.judge(ctx, plan, asked)
-	siteStack := last.siteStack(namespace, name)
+	proxmox := proxmoxapi.NewMachines(setting, nil)
+	found, warnings := last.checkPlan(ctx, plan, proxmox)
+	siteStack := last.preflightStack(namespace, name)
 	answers := preflight.Ask(ctx, preflight.Questions{
-		Plan: plan, Stack: siteStack, Endpoint: setting("endpoint"), Proxmox: asked,
+		Plan: plan, Stack: siteStack, Endpoint: setting("endpoint"), Proxmox: proxmox,
 		Factory: talos.Factory{URL: config["talos:imageFactoryUrl"]},
 	})
 
@@ -70,21 +70,21 @@ func Check(
 		found.Warn("", nil, "%s", warning)
 	}
 
-	answer, blocked := sumUp(found), len(found.Errors()) > 0
+	answer, blocked := summary(found), len(found.Errors()) > 0
 	if answers.Silent != nil {
 		answer, blocked = "Nothing is known of what Proxmox has.", true
 	}
 
 	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", name, setting("endpoint"), preflight.Report(found), answer)
 	if blocked {
-		return text, ErrSite
+		return text, ErrCheck
 	}
 
 	return text, nil
 }
 
-// sumUp is the answer in one sentence.
-func sumUp(found problem.List) string {
+// summary returns the result in one sentence.
+func summary(found problem.List) string {
 	checks, problems, warnings := problem.Count(len(found), "check"), len(found.Errors()), len(found.Warnings())
 
 	switch {

@@ -8,29 +8,29 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// clonesAtOnce bounds clones of machines on one datastore of a host: they share its throughput, and Proxmox makes one
-// volume at a time on it.
+// clonesAtOnce limits parallel clones on one datastore of a host: they share its throughput, and Proxmox creates one
+// volume at a time there.
 const clonesAtOnce = 4
 
-// makeMachines makes the machines of no cluster.
-func (d *deployment) makeMachines(ctx *pulumi.Context) error {
+// registerMachines registers the machines that belong to no cluster.
+func (d *deployment) registerMachines(ctx *pulumi.Context) error {
 	queues := map[[2]string][]*components.CloudMachine{}
 
 	for _, m := range d.plan.Machines {
 		args := d.machineArgs(m)
 
-		at := [2]string{m.Host, m.Datastore} // where they share throughput
-		if queue := queues[at]; len(queue) >= clonesAtOnce {
+		store := [2]string{m.Host, m.Datastore}
+		if queue := queues[store]; len(queue) >= clonesAtOnce {
 			args.After = queue[len(queue)-clonesAtOnce].VMID
 		}
 
-		made, err := components.NewCloudMachine(ctx, m.Name, args)
+		machine, err := components.NewCloudMachine(ctx, m.Name, args)
 		if err != nil {
 			return err
 		}
 
-		d.cloud[m.Name] = made
-		queues[at] = append(queues[at], made)
+		d.cloudMachines[m.Name] = machine
+		queues[store] = append(queues[store], machine)
 	}
 
 	return nil
@@ -42,7 +42,7 @@ func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 	hardware.SecureBoot = system.SecureBoot
 
 	args := components.CloudMachineArgs{
-		// No release: a new one in the stack file makes another template, and reaches no machine that is there.
+		// Without the release: a new one makes another template, but does not affect existing machines.
 		Name: m.Name, About: ownership.MachineAbout(system.Name(), m.Name), Machine: vmArgs(m.VM),
 		Hardware: &hardware,
 		Network:  new(networkArgs(m.Network)), SearchDomain: m.SearchDomain,
@@ -56,15 +56,15 @@ func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 		args.Password = pulumi.ToSecret(pulumi.String(m.Password)).(pulumi.StringOutput)
 	}
 
-	args.Machine.Template = d.templates[keyOf(m.Template)].VMID
+	args.Machine.Template = d.templates[templateKeyOf(m.Template)].VMID
 
 	return args
 }
 
-// exportMachines are the machines of no cluster by name.
+// exportMachines exports the machines that belong to no cluster, by name.
 func (d *deployment) exportMachines(ctx *pulumi.Context) {
 	machines := pulumi.Map{}
-	for name, m := range d.cloud {
+	for name, m := range d.cloudMachines {
 		machines[name] = pulumi.Map{"address": m.Address, "vmid": m.VMID, "mac": m.MAC, "host": m.Host}
 	}
 

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secretForms are what secrets of this project look like in plain text; encrypted ones belong into stack files. Values
-// that tests make up are shorter, or the words themselves.
+// secretForms are the forms of secrets in plain text. Encrypted ones belong into stack files; made-up values in tests
+// are shorter or words.
 var secretForms = map[string]*regexp.Regexp{
 	"a private key": regexp.MustCompile(
 		`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----\s+(?:[A-Za-z0-9+/=]{40,}\s+){2}`,
@@ -30,9 +30,9 @@ var secretForms = map[string]*regexp.Regexp{
 	"an access key of a cloud provider": regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`),
 }
 
-// TestNoCommittedFileHoldsASecret reads every file that git has, packed ones too. `make scan` looks through their
+// TestCommittedFilesHoldNoSecrets reads every committed file, including compressed ones. `make scan` searches their
 // history.
-func TestNoCommittedFileHoldsASecret(t *testing.T) {
+func TestCommittedFilesHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 
 	list, err := exec.Command("git", "-C", "..", "ls-files", "-z").Output()
@@ -82,7 +82,7 @@ func TestSecretsAreRecognised(t *testing.T) {
 	assert.Len(t, secretForms, 6)
 }
 
-// TestMakeHelpShowsEveryCommand finds each command of the Makefile that has a description in a group that `make help`
+// TestMakeHelpShowsEveryCommand expects each command of the Makefile with a description in a group that `make help`
 // shows.
 func TestMakeHelpShowsEveryCommand(t *testing.T) {
 	t.Parallel()
@@ -102,8 +102,8 @@ func TestMakeHelpShowsEveryCommand(t *testing.T) {
 	}
 }
 
-// TestStackFilesOfTheProjectAreSound plans what the stack files say, whatever a user has made of them.
-func TestStackFilesOfTheProjectAreSound(t *testing.T) {
+// TestStackFilesAreValid plans the project's stack files, which users may have edited.
+func TestStackFilesAreValid(t *testing.T) {
 	t.Parallel()
 
 	paths, err := filepath.Glob("../Pulumi.*.yaml")

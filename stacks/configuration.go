@@ -21,29 +21,29 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// namespace of the project's own configuration keys; the project's name in Pulumi.yaml.
+// namespace is the namespace of the configuration keys: the project's name in Pulumi.yaml.
 const namespace = "talos-proxmox"
 
-// keySSHPrivateKey is the secret key for the hosts' shells; without it the SSH agent is used.
+// keySSHPrivateKey is the private key for the hosts' shells; without it the SSH agent is used.
 const keySSHPrivateKey = "sshPrivateKey"
 
-// planKeys are the configuration keys that the plan is made from.
+// planKeys returns the configuration keys that the plan is made from.
 func planKeys() []string {
 	return []string{"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "backup"}
 }
 
-// settings are everything that a stack's configuration says.
+// settings are the configuration of a stack.
 type settings struct {
 	plan          *spec.Plan
-	proxmox       proxmoxapi.Setting // of the provider
+	proxmox       proxmoxapi.Setting // the provider's settings
 	factory       talos.Factory
 	sshPrivateKey pulumi.StringPtrInput // nil = the SSH agent
-	// sshPrivateKeyText is the same for the questions that the program asks hosts while it runs; empty = the SSH agent.
+	// sshPrivateKeyText is the same for the program's own queries of hosts; empty = the SSH agent.
 	sshPrivateKeyText string
 }
 
-// load computes the plan of a configuration; see [spec.Load] for the values and the error. Values that no plan is made
-// from are passed over.
+// load computes the plan of a configuration, ignoring keys that are not part of it; see [spec.Load] for the values and
+// the error.
 func load(configuration map[string]string, options spec.Options) (*spec.Plan, error) {
 	values := map[string]string{}
 
@@ -63,7 +63,8 @@ func planOptions(stack string) spec.Options {
 	}
 }
 
-// PlanOfConfig computes the plan of a stack from values by full key, as the engine shows them: encrypted ones blinded.
+// PlanOfConfig computes the plan of a stack from values by full key, as the engine shows them: without encrypted
+// values.
 func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 	values := map[string]string{}
 
@@ -73,11 +74,11 @@ func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 		}
 	}
 
-	return load(values, blinded(stack))
+	return load(values, blindedOptions(stack))
 }
 
-// blinded are the options for a configuration whose encrypted values are not decrypted.
-func blinded(stack string) spec.Options {
+// blindedOptions returns the options for a configuration whose encrypted values are not decrypted.
+func blindedOptions(stack string) spec.Options {
 	options := planOptions(stack)
 	options.Blinded = true
 
@@ -88,7 +89,7 @@ func blinded(stack string) spec.Options {
 func readSettings(ctx *pulumi.Context) (settings, error) {
 	get := proxmoxSetting(ctx, os.Getenv)
 	s := settings{proxmox: get}
-	problems := slices.Concat(unknownKeys(statedKeys(ctx, os.Getenv)), checkEndpoint(get), checkCredentials(get))
+	problems := slices.Concat(unknownKeys(configuredKeys(ctx, os.Getenv)), checkEndpoint(get), checkCredentials(get))
 
 	values := map[string]string{}
 
@@ -99,7 +100,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	}
 
 	options := planOptions(ctx.Stack())
-	options.Encrypted = encrypted(ctx)
+	options.Encrypted = encryptedKeys(ctx)
 	options.CheckRaw = func() error { return checkRaw(get) }
 
 	var err error
@@ -128,7 +129,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	return s, nil
 }
 
-// problemsOf are the problems of [spec.Load]'s error, which has no other form.
+// problemsOf returns the problems in an error of [spec.Load], which has no other content.
 func problemsOf(err error) problem.List {
 	var problems problem.List
 	errors.As(err, &problems)
@@ -136,14 +137,13 @@ func problemsOf(err error) problem.List {
 	return problems
 }
 
-// unknownKeys finds keys of the project's namespace, among full ones, that nothing reads: a misspelt one would be left
-// out in silence.
-func unknownKeys(stated []string) problem.List {
+// unknownKeys reports keys of the project's namespace that nothing reads: a misspelt one would be ignored silently.
+func unknownKeys(keys []string) problem.List {
 	known := append(planKeys(), keySSHPrivateKey)
 
 	var problems problem.List
 
-	for _, full := range stated {
+	for _, full := range keys {
 		key, ours := strings.CutPrefix(full, namespace+":")
 		if !ours && !strings.Contains(full, ":") { // Pulumi reads a bare key as one of the project's
 			key, ours = full, true
@@ -157,12 +157,12 @@ func unknownKeys(stated []string) problem.List {
 	return problems.Sorted()
 }
 
-// statedKeys are the full keys of the configuration. A program is asked for single keys only; all of them are in the
-// environment that the language host gives it, and in the stack's file where that is available, which is what a program
-// inside another one has.
-func statedKeys(ctx *pulumi.Context, environment func(string) string) []string {
+// configuredKeys returns the full keys of the configuration. A program can query single keys only. All of them are in
+// the environment that the language host sets, and in the stack file if it is available: a program inside another one
+// has only that.
+func configuredKeys(ctx *pulumi.Context, environment func(string) string) []string {
 	keys := map[string]json.RawMessage{}
-	_ = json.Unmarshal([]byte(environment(pulumi.EnvConfig)), &keys) // empty where there is no language host
+	_ = json.Unmarshal([]byte(environment(pulumi.EnvConfig)), &keys) // empty without a language host
 
 	var file struct {
 		Config map[string]yaml.Node `yaml:"config"`
@@ -173,7 +173,7 @@ func statedKeys(ctx *pulumi.Context, environment func(string) string) []string {
 	return slices.AppendSeq(slices.Collect(maps.Keys(keys)), maps.Keys(file.Config))
 }
 
-// stackFile is the content of the stack's file, nil where that is not there.
+// stackFile returns the content of the stack file; nil = there is none.
 func stackFile(ctx *pulumi.Context) []byte {
 	content, err := os.ReadFile(filepath.Join(ctx.RootDirectory(), fileName(ctx.Stack())))
 	if err != nil {
@@ -183,8 +183,8 @@ func stackFile(ctx *pulumi.Context) []byte {
 	return content
 }
 
-// checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself,
-// whom no token stands for. The published provider takes a token before a password.
+// checkRaw returns why Proxmox does not let this stack pass a device through by its address: Proxmox requires root@pam
+// itself, not one of its tokens. The published provider prefers a token to a password.
 func checkRaw(get proxmoxapi.Setting) error {
 	if get("apiToken") == "" && get("username") == "root@pam" && get("password") != "" {
 		return nil
@@ -194,7 +194,7 @@ func checkRaw(get proxmoxapi.Setting) error {
 		"or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
 }
 
-// checkSSHKey judges a private key that a program uses, which no one is there to unlock for.
+// checkSSHKey checks a private key that a program uses, without anybody to enter a passphrase.
 func checkSSHKey(text string) error {
 	_, err := ssh.ParseRawPrivateKey([]byte(text))
 
@@ -202,7 +202,7 @@ func checkSSHKey(text string) error {
 
 	switch {
 	case errors.As(err, &locked):
-		return errors.New("has a passphrase, which Flux is not told: set a key without one (ssh-keygen -t ed25519 -N '')")
+		return errors.New("has a passphrase, which Flux does not know: set a key without one (ssh-keygen -t ed25519 -N '')")
 	case err != nil:
 		return errors.New("is not a private key in OpenSSH's form: set the whole file, with its last line break")
 	default:

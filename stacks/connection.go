@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/internal/proxmoxapi"
 )
 
-// proxmoxSetting reads the settings of the provider that the stack states.
+// proxmoxSetting reads the settings of the stack's Proxmox provider.
 func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) proxmoxapi.Setting {
 	return proxmoxapi.Settings(func(key string) string {
 		value, _ := ctx.GetConfig("proxmoxve:" + key)
@@ -20,15 +20,15 @@ func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) proxmo
 	}, environment)
 }
 
-// checkEndpoint judges where the Proxmox API is said to be.
+// checkEndpoint checks the address of the Proxmox API.
 func checkEndpoint(get proxmoxapi.Setting) problem.List {
 	const example = "such as https://10.0.0.2:8006/"
 
-	stated := get("endpoint")
+	endpoint := get("endpoint")
 
-	address, err := url.ParseRequestURI(stated)
+	address, err := url.ParseRequestURI(endpoint)
 	switch {
-	case stated == "":
+	case endpoint == "":
 		return problem.List{problem.New(
 			"proxmoxve:endpoint", nil, "is missing; set a Proxmox host's API, %s, or set PROXMOX_VE_ENDPOINT", example,
 		)}
@@ -41,10 +41,10 @@ func checkEndpoint(get proxmoxapi.Setting) problem.List {
 	}
 }
 
-// tokenForm is the published provider's; it passes over a token of another form without a word.
+// tokenForm is that of the published provider, which silently ignores a token of another form.
 var tokenForm = regexp.MustCompile(`^\S+@\S+!\S+=[a-zA-Z0-9-]+$`)
 
-// checkCredentials judges whether the provider can log in; it never shows a value.
+// checkCredentials checks whether the provider can log in; it never shows a value.
 func checkCredentials(get proxmoxapi.Setting) problem.List {
 	token, user := get("apiToken"), get("username")
 	refuse := func(key, message string) problem.List {

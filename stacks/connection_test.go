@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/internal/enginetest"
 )
 
-func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
+func TestConnectionSettingsAreValidated(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -19,7 +19,7 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		settings map[string]string
-		says     []string
+		want     []string
 	}{
 		"nothing is set":    {nil, []string{noEndpoint, noToken}},
 		"an empty endpoint": {map[string]string{"endpoint": "", "apiToken": "a@pve!b=c"}, []string{noEndpoint}},
@@ -53,7 +53,7 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := configured(t, "test", twoClusters)
+			o := stackOptionsOf(t, "test", twoClusters)
 			delete(o.Config, "proxmoxve:endpoint")
 			delete(o.Config, "proxmoxve:apiToken")
 
@@ -62,7 +62,7 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 			}
 
 			r, err := enginetest.Run(o, deploy)
-			if len(test.says) == 0 {
+			if len(test.want) == 0 {
 				require.NoError(t, err)
 
 				return
@@ -70,34 +70,34 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 
 			require.Error(t, err)
 
-			for _, text := range test.says {
+			for _, text := range test.want {
 				require.ErrorContains(t, err, text)
 			}
 
 			assert.NotContains(t, err.Error(), "hidden")
-			assert.Equal(t, len(test.says), strings.Count(err.Error(), "\nproxmoxve:"))
+			assert.Equal(t, len(test.want), strings.Count(err.Error(), "\nproxmoxve:"))
 			assert.Empty(t, r.All())
 		})
 	}
 }
 
-func TestAConnectionMayStandInTheEnvironment(t *testing.T) {
+func TestConnectionFromTheEnvironment(t *testing.T) {
 	t.Setenv("PROXMOX_VE_ENDPOINT", "https://127.1.0.11:8006/")
 	t.Setenv("PROXMOX_VE_API_TOKEN", "a@pve!b=c")
-	o := configured(t, "test", twoClusters)
+	o := stackOptionsOf(t, "test", twoClusters)
 	delete(o.Config, "proxmoxve:endpoint")
 	delete(o.Config, "proxmoxve:apiToken")
-	deployed(t, o)
+	mustDeploy(t, o)
 
 	_, err := PlanFile("test", []byte(twoClusters))
 	require.NoError(t, err)
 }
 
-// TestKeysThatTheLanguageHostTellsOf has no stack file at hand: the configuration comes from elsewhere, such as another
-// file or an environment of Pulumi's.
-func TestKeysThatTheLanguageHostTellsOf(t *testing.T) {
+// TestUnknownKeysWithoutAStackFile reads the keys from the environment: the configuration is in another file or in a
+// Pulumi environment.
+func TestUnknownKeysWithoutAStackFile(t *testing.T) {
 	t.Setenv("PULUMI_CONFIG", `{"talos-proxmox:cluster": "[]", "talos-proxmox:hosts": "[]", "proxmoxve:endpont": "x"}`)
-	o := configured(t, "test", twoClusters)
+	o := stackOptionsOf(t, "test", twoClusters)
 	o.Root = t.TempDir()
 	r, err := enginetest.Run(o, deploy)
 	require.ErrorContains(
@@ -107,7 +107,7 @@ func TestKeysThatTheLanguageHostTellsOf(t *testing.T) {
 	assert.Empty(t, r.All())
 }
 
-func TestAStackFileAloneIsReadAsStrictly(t *testing.T) {
+func TestPlanFileIsStrict(t *testing.T) {
 	t.Parallel()
 
 	document := strings.Replace(twoClusters, "talos-proxmox:clusters", "talos-proxmox:cluster", 1)

@@ -23,41 +23,41 @@ import (
 // deployment is what one run of the program registers.
 type deployment struct {
 	settings
-	hosts     map[string]*hostState              // those with prep or gpus, by name
-	images    map[string]*components.TalosImage  // by name
-	systems   map[string]*components.SystemImage // by name
-	templates map[templateKey]*components.GoldenTemplate
-	mappings  map[string]*components.PCIMapping // by GPU name
-	clusters  map[string]*components.TalosCluster
-	cloud     map[string]*components.CloudMachine // machines of no cluster by name
-	machines  *machines
-	last      lastRun
-	zones     map[string]string // hosts that nodes are on, by name
-	newID     func() string
+	hosts         map[string]*hostState              // those with prep or gpus, by name
+	images        map[string]*components.TalosImage  // by name
+	systems       map[string]*components.SystemImage // by name
+	templates     map[templateKey]*components.GoldenTemplate
+	mappings      map[string]*components.PCIMapping // by GPU name
+	clusters      map[string]*components.TalosCluster
+	cloudMachines map[string]*components.CloudMachine // by name
+	lookup        *machineLookup
+	lastRun       lastRun
+	zones         map[string]string // current hosts of nodes, by node name
+	newID         func() string
 }
 
-// Program is the program.
+// Program configures the program.
 type Program struct {
-	// Transport is how it reaches Proxmox; nil is HTTP's default.
+	// Transport connects to Proxmox; nil = HTTP's default.
 	Transport http.RoundTripper
 	// TalosOps is the path of a built talosops; empty = that of the environment, or it is built from its sources.
 	TalosOps string
-	// NewID makes the id of a stack that has none yet; nil = at random. A preview's is not kept.
+	// NewID returns an id for a stack that has none; nil = a random one. A preview does not store it.
 	NewID func() string
 }
 
-// randomID is 16 hexadecimal digits.
+// randomID returns 16 hexadecimal digits.
 func randomID() string {
 	id := make([]byte, 8)
-	_, _ = rand.Read(id) // it does not fail
+	_, _ = rand.Read(id) // never fails
 
 	return hex.EncodeToString(id)
 }
 
-// Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of,
-// then registers preparations, images, templates, clusters and machines, then exports the outputs. A preview asks
-// Proxmox and the Image Factory as well. A problem in the configuration, of running machines, of Proxmox or of a host
-// ends it before anything but the record of the run is registered.
+// Deploy is the program: it checks the whole configuration and the hosts that it prepares or whose GPUs it uses, then
+// registers preparations, images, templates, clusters and machines, then exports the outputs. A preview also queries
+// Proxmox and the Image Factory. Problems of the configuration, running machines, Proxmox or hosts stop it before
+// anything but the record of the run is registered.
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
@@ -73,17 +73,17 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	}
 
 	d := &deployment{
-		settings:  s,
-		newID:     p.NewID,
-		images:    map[string]*components.TalosImage{},
-		systems:   map[string]*components.SystemImage{},
-		templates: map[templateKey]*components.GoldenTemplate{},
-		mappings:  map[string]*components.PCIMapping{},
-		clusters:  map[string]*components.TalosCluster{},
-		zones:     map[string]string{},
-		cloud:     map[string]*components.CloudMachine{},
-		machines: &machines{
-			asked:   proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport),
+		settings:      s,
+		newID:         p.NewID,
+		images:        map[string]*components.TalosImage{},
+		systems:       map[string]*components.SystemImage{},
+		templates:     map[templateKey]*components.GoldenTemplate{},
+		mappings:      map[string]*components.PCIMapping{},
+		clusters:      map[string]*components.TalosCluster{},
+		zones:         map[string]string{},
+		cloudMachines: map[string]*components.CloudMachine{},
+		lookup: &machineLookup{
+			proxmox: proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport),
 			warn:    ctx.Log.Warn,
 			preview: ctx.DryRun(),
 		},
@@ -98,19 +98,19 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		return err
 	}
 
-	unread := d.readLast(ctx)
-	ctx = vmlookup.With(ctx, vmlookup.Run{StackID: d.last.id})
+	stateErr := d.readLastRun(ctx)
+	ctx = vmlookup.With(ctx, vmlookup.Run{StackID: d.lastRun.stackID})
 
-	if err := d.judgeProxmoxCluster(ctx); err != nil {
-		return errors.Join(err, d.last.refused(ctx))
+	if err := d.checkProxmoxCluster(ctx); err != nil {
+		return errors.Join(err, d.lastRun.recordRefusal(ctx))
 	}
 
 	checked, err := d.checkClusters()
 	if err != nil {
-		return errors.Join(err, d.last.refused(ctx))
+		return errors.Join(err, d.lastRun.recordRefusal(ctx))
 	}
 
-	if err := d.judgeRunning(ctx, unread); err != nil {
+	if err := d.checkRunningMachines(ctx, stateErr); err != nil {
 		return err
 	}
 
@@ -120,25 +120,25 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		}
 	}
 
-	if err := d.warnOperators(ctx); err != nil {
+	if err := d.warnUnsupportedGPUOperator(ctx); err != nil {
 		return err
 	}
 
-	told := d.askSite(ctx, p.Transport)
+	site := d.startPreflight(ctx, p.Transport)
 
-	err = d.readHosts(ctx, told)
-	if err := errors.Join(d.judgeSite(ctx, told()), err); err != nil {
+	err = d.checkHosts(ctx, site)
+	if err := errors.Join(d.checkPreflight(ctx, site()), err); err != nil {
 		return err
 	}
 
 	for _, step := range []func() error{
-		func() error { return d.adviseOnFailure(ctx) },
-		func() error { return d.makeHosts(ctx) },
-		func() error { return d.makeImages(ctx, images) },
-		func() error { return d.makeTemplates(ctx) },
-		func() error { return d.makeMappings(ctx) },
-		func() error { return d.makeClusters(d.looking(ctx), checked) },
-		func() error { return d.makeMachines(d.looking(ctx)) },
+		func() error { return d.registerErrorAdvice(ctx) },
+		func() error { return d.registerHosts(ctx) },
+		func() error { return d.registerImages(ctx, images) },
+		func() error { return d.registerTemplates(ctx) },
+		func() error { return d.registerMappings(ctx) },
+		func() error { return d.registerClusters(d.lookupContext(ctx), checked) },
+		func() error { return d.registerMachines(d.lookupContext(ctx)) },
 		func() error { return d.export(ctx) },
 	} {
 		if err := step(); err != nil {
@@ -156,7 +156,7 @@ func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, er
 	var problems []error
 
 	for _, cluster := range d.plan.Clusters {
-		args, err := d.clusterArgs(cluster).Checked(cluster.Name)
+		args, err := d.clusterArgs(cluster).Validated(cluster.Name)
 		checked[cluster.Name] = args
 
 		problems = append(problems, err)
@@ -169,31 +169,33 @@ func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, er
 	return checked, nil
 }
 
-func (d *deployment) makeImages(ctx *pulumi.Context, images []image) error {
+func (d *deployment) registerImages(ctx *pulumi.Context, images []plannedImage) error {
 	for _, planned := range images {
 		if planned.template.System != nil {
-			made, err := components.NewSystemImage(ctx, planned.name, d.systemImageArgs(planned, ctx.Project()+"/"+ctx.Stack()))
+			image, err := components.NewSystemImage(
+				ctx, planned.name, d.systemImageArgs(planned, ctx.Project()+"/"+ctx.Stack()),
+			)
 			if err != nil {
 				return err
 			}
 
-			d.systems[planned.name] = made
+			d.systems[planned.name] = image
 
 			continue
 		}
 
-		made, err := components.NewTalosImage(ctx, planned.name, d.imageArgs(planned))
+		image, err := components.NewTalosImage(ctx, planned.name, d.imageArgs(planned))
 		if err != nil {
 			return err
 		}
 
-		d.images[planned.name] = made
+		d.images[planned.name] = image
 	}
 
 	return nil
 }
 
-func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
+func (d *deployment) registerTemplates(ctx *pulumi.Context) error {
 	for _, t := range d.plan.Templates {
 		host, err := d.host(t.Host)
 		if err != nil {
@@ -205,26 +207,26 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 			return err
 		}
 
-		d.templates[keyOf(t)] = template
+		d.templates[templateKeyOf(t)] = template
 	}
 
 	return nil
 }
 
-// looking is the context in which machines are made: what runs is known in it.
-func (d *deployment) looking(ctx *pulumi.Context) *pulumi.Context {
-	d.machines.wanted = wanted(d.plan)
+// lookupContext returns the context for components with VMs: it provides what is known about existing machines.
+func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
+	d.lookup.planned = plannedMachines(d.plan)
 
 	return vmlookup.With(ctx, vmlookup.Run{
-		StackID: d.last.id, Look: d.machines.lookUp, Ran: d.last.ran, Begun: d.last.hasBegun,
-		Calls: func(name string) vmlookup.Call { return d.last.calls[name] },
+		StackID: d.lastRun.stackID, Look: d.lookup.lookUp, Ran: d.lastRun.hasMachine, Begun: d.lastRun.isBootstrapped,
+		Calls: func(name string) vmlookup.Call { return d.lastRun.calls[name] },
 	})
 }
 
-func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
+func (d *deployment) registerClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
 	for _, planned := range d.plan.Clusters {
 		args := checked[planned.Name]
-		d.wire(&args, planned)
+		d.setDependencies(&args, planned)
 
 		cluster, err := components.NewTalosCluster(ctx, planned.Name, args)
 		if err != nil {

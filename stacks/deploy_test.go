@@ -19,21 +19,22 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects
-// as JSON, texts as they are. The stack files in the project's folder are the user's to edit.
+// stackOptions returns the options of a stack that the project is delivered with. The stack files in the project's
+// folder are the user's to edit.
 func stackOptions(t *testing.T, stack string, more map[string]string) enginetest.Options {
 	t.Helper()
 
 	data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")
 	require.NoError(t, err)
-	o := configured(t, stack, string(data))
+	o := stackOptionsOf(t, stack, string(data))
 	maps.Copy(o.Config, more)
 
 	return o
 }
 
-// configured is a stack file as the engine would hand it to the program, with a connection to Proxmox.
-func configured(t *testing.T, stack, document string) enginetest.Options {
+// stackOptionsOf returns a stack file as the engine passes it to the program, with a connection to Proxmox: objects as
+// JSON, texts as they are.
+func stackOptionsOf(t *testing.T, stack, document string) enginetest.Options {
 	t.Helper()
 
 	var file struct {
@@ -51,7 +52,7 @@ func configured(t *testing.T, stack, document string) enginetest.Options {
 		},
 	}
 	for key, value := range file.Config {
-		text, err := handedOver(value)
+		text, err := engineValue(value)
 		require.NoError(t, err)
 
 		o.Config[key] = text
@@ -60,7 +61,7 @@ func configured(t *testing.T, stack, document string) enginetest.Options {
 	return o
 }
 
-// labHostKeys is what the lab adds to its stack: the keys of its hosts' shells.
+// labHostKeys returns what the lab adds to its stack: the keys of its hosts' shells.
 func labHostKeys(t *testing.T) map[string]string {
 	t.Helper()
 
@@ -71,14 +72,14 @@ func labHostKeys(t *testing.T) map[string]string {
 		host["ssh"] = map[string]any{"port": 2222, "acceptAnyHostKey": true}
 	}
 
-	text, err := handedOver(hosts)
+	text, err := engineValue(hosts)
 	require.NoError(t, err)
 
 	return map[string]string{"talos-proxmox:hosts": text}
 }
 
-// deployed runs the program with options.
-func deployed(t *testing.T, o enginetest.Options) *enginetest.Recorder {
+// mustDeploy runs the program with options.
+func mustDeploy(t *testing.T, o enginetest.Options) *enginetest.Recorder {
 	t.Helper()
 
 	r, err := enginetest.Run(o, deploy)
@@ -103,14 +104,14 @@ func TestCommittedStackFilesHoldNoPlainSecretsAndNameTheirSchema(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal(data, &file))
 
 		for _, key := range []string{"proxmoxve:apiToken", "proxmoxve:password", "talos-proxmox:sshPrivateKey"} {
-			if value, stated := file.Config[key]; stated {
+			if value, exists := file.Config[key]; exists {
 				assert.Contains(t, value, "secure", "%s of stack %s is in plain text", key, stack)
 			}
 		}
 	}
 }
 
-// at is the value under keys of nested maps.
+// at returns the value under keys of nested maps.
 func at(value resource.PropertyValue, keys ...resource.PropertyKey) any {
 	for _, key := range keys {
 		if value.IsSecret() {
@@ -140,9 +141,9 @@ const twoClusters = `config:
       controlPlane: {count: 1, firstVmid: 2100, template: plain}
 `
 
-func TestClassesWithTheSameImageShareIt(t *testing.T) {
+func TestClassesShareTheSameImage(t *testing.T) {
 	t.Parallel()
-	r := deployed(t, configured(t, "test", twoClusters))
+	r := mustDeploy(t, stackOptionsOf(t, "test", twoClusters))
 
 	other := talos.Schematic{Extensions: []string{"iscsi-tools"}}.ID()[:12]
 	assert.ElementsMatch(
@@ -163,7 +164,7 @@ func TestClassesWithTheSameImageShareIt(t *testing.T) {
 	}
 }
 
-func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
+func TestSecondClusterDoesNotAffectTheFirst(t *testing.T) {
 	t.Parallel()
 
 	var document map[string]map[string]any
@@ -171,8 +172,8 @@ func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
 	document["config"]["talos-proxmox:clusters"] = document["config"]["talos-proxmox:clusters"].([]any)[:1]
 	one, err := yaml.Marshal(document)
 	require.NoError(t, err)
-	before := deployed(t, configured(t, "test", string(one)))
-	after := deployed(t, configured(t, "test", twoClusters))
+	before := mustDeploy(t, stackOptionsOf(t, "test", string(one)))
+	after := mustDeploy(t, stackOptionsOf(t, "test", twoClusters))
 
 	for _, registration := range before.All() {
 		other := after.Of(registration.Type)[registration.Name]
@@ -181,11 +182,11 @@ func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
 	}
 }
 
-func TestTheFactoryIsStatedOnce(t *testing.T) {
+func TestImageFactoryURLIsUsedEverywhere(t *testing.T) {
 	t.Parallel()
-	o := configured(t, "test", twoClusters)
+	o := stackOptionsOf(t, "test", twoClusters)
 	o.Config["talos:imageFactoryUrl"] = "http://127.1.0.9:8080"
-	r := deployed(t, o)
+	r := mustDeploy(t, o)
 
 	for name, file := range r.Of(tokens.File) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
@@ -198,12 +199,12 @@ func TestTheFactoryIsStatedOnce(t *testing.T) {
 	}
 }
 
-func TestThePrivateKeyIsASecret(t *testing.T) {
+func TestSSHPrivateKeyIsSecret(t *testing.T) {
 	t.Parallel()
-	o := configured(t, "test", twoClusters)
+	o := stackOptionsOf(t, "test", twoClusters)
 	o.Config["talos-proxmox:sshPrivateKey"] = "the-private-key"
 	o.Secrets = []string{"talos-proxmox:sshPrivateKey"}
-	r := deployed(t, o)
+	r := mustDeploy(t, o)
 
 	for name, command := range r.Of(tokens.RemoteCommand) {
 		require.True(t, command.Input("connection").IsSecret(), name)
@@ -214,11 +215,11 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 	}
 }
 
-func TestWarningsReachTheUser(t *testing.T) {
+func TestPlanWarningsAreLogged(t *testing.T) {
 	t.Parallel()
 
 	document := strings.Replace(twoClusters, "ssh: {", "capacity: {cores: 4}, ssh: {", 1)
-	r := deployed(t, configured(t, "test", document))
+	r := mustDeploy(t, stackOptionsOf(t, "test", document))
 
 	assert.Contains(
 		t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4",
@@ -242,12 +243,12 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 		"a token beside root's password": {
 			map[string]string{"username": "root@pam", "password": "hidden", "apiToken": "root@pam!pulumi=uuid"}, true,
 		},
-		"another administrator with a password":   {map[string]string{"username": "admin@pve", "password": "hidden"}, true},
-		"nothing that the configuration tells of": {nil, true},
+		"another administrator with a password": {map[string]string{"username": "admin@pve", "password": "hidden"}, true},
+		"no credentials in the configuration":   {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := configured(t, "test", raw)
+			o := stackOptionsOf(t, "test", raw)
 			delete(o.Config, "proxmoxve:apiToken")
 
 			for key, value := range test.settings {
@@ -268,42 +269,42 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 	}
 }
 
-func TestAWrongConfigurationRegistersNothing(t *testing.T) {
+func TestInvalidConfigurationRegistersNothing(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		replace, with string
 		key, value    string
-		says          []string
+		want          []string
 	}{
 		"every problem is reported at once": {
 			replace: "cidr: 127.1.2.0/24, gateway: 127.1.2.1", with: "cidr: 127.1.2.0/24, gateway: 127.9.9.9, bogus: 1",
 			key: "talos-proxmox:protect", value: "maybe",
-			says: []string{
+			want: []string{
 				"the configuration of stack \"test\" has problems, nothing was changed:", "clusters[1].network.gateway", "bogus",
 				"protect",
 			},
 		},
 		"a key that nothing reads": {
 			replace: "talos-proxmox:hosts:", with: "talos-proxmox:clutsers: []\n  talos-proxmox:hosts:",
-			says: []string{"clutsers: is not a key of the configuration; did you mean clusters?"},
+			want: []string{"clutsers: is not a key of the configuration; did you mean clusters?"},
 		},
 		"a key that nothing reads, without its namespace": {
 			replace: "talos-proxmox:hosts:",
 			with:    "host: []\n  talos-proxmox:hosts:",
-			says:    []string{"host: is not a key of the configuration"},
+			want:    []string{"host: is not a key of the configuration"},
 		},
 		"a private key in plain text": {
 			key:   "talos-proxmox:sshPrivateKey",
 			value: "the-private-key",
-			says:  []string{"sshPrivateKey: is stored in plain text; store it encrypted: pulumi config set --secret"},
+			want:  []string{"sshPrivateKey: is stored in plain text; store it encrypted: pulumi config set --secret"},
 		},
 		"two checksums of one image": {
 			replace: "talos: {version: v1.12.6}\n    storage: {",
 			with: "talos: {version: v1.12.6, checksum: " + strings.Repeat(
 				"cd", 32,
 			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
-			says: []string{"checksum: another class with the same image has another checksum"},
+			want: []string{"checksum: another class with the same image has another checksum"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,14 +316,14 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 				document = strings.Replace(document, test.replace, test.with, 1)
 			}
 
-			o := configured(t, "test", document)
+			o := stackOptionsOf(t, "test", document)
 			if test.key != "" {
 				o.Config[test.key] = test.value
 			}
 
 			r, err := enginetest.Run(o, deploy)
 
-			for _, text := range test.says {
+			for _, text := range test.want {
 				require.ErrorContains(t, err, text)
 			}
 

@@ -21,27 +21,29 @@ import (
 // Deployed is an existing stack: its plan, its state, and talosops to connect to its clusters.
 type Deployed struct {
 	Stack    string
-	Project  string // folder that directories of backups begin at
+	Project  string // folder that relative backup directories are in
 	Plan     *spec.Plan
 	Pulumi   recovery.Pulumi
 	TalosOps string    // path of the program
-	Progress io.Writer // where it says what it does
-	OffSite  OffSite   // nil = second copies are kept nowhere
-	// PrivateKey is that of the hosts' shells, a secret; empty = the SSH agent.
+	Progress io.Writer // of talosops
+	OffSite  OffSite   // nil = no second copies
+	// PrivateKey is the key for the hosts' shells, a secret; empty = the SSH agent.
 	PrivateKey string
 
-	setting proxmoxapi.Setting // of Proxmox
+	proxmoxSetting proxmoxapi.Setting // the provider's settings
 }
 
-// Proxmox is the client for the stack's Proxmox; no request has been made.
-func (d Deployed) Proxmox() *proxmoxapi.Machines { return proxmoxapi.NewMachines(d.setting, nil) }
+// Proxmox returns a client for the stack's Proxmox, without a request.
+func (d Deployed) Proxmox() *proxmoxapi.Machines {
+	return proxmoxapi.NewMachines(d.proxmoxSetting, nil)
+}
 
 // OffSite stores second copies of snapshots. It identifies them by address.
 type OffSite interface {
 	Put(ctx context.Context, file string, now time.Time) (address string, err error)
 	Fetch(ctx context.Context, address, folder string) (file string, err error)
-	// Newest is the newest copy with this name of a cluster's backups; an empty address if there is none.
-	Newest(ctx context.Context, name string) (address string, made time.Time, err error)
+	// Newest returns the newest copy with this name prefix; an empty address if there is none.
+	Newest(ctx context.Context, name string) (address string, created time.Time, err error)
 }
 
 // ReadDeployed reads a stack's configuration with the Pulumi CLI. It takes no lock and changes nothing.
@@ -62,12 +64,12 @@ func ReadDeployed(
 
 	return Deployed{
 		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
-		PrivateKey: config[namespace+":"+keySSHPrivateKey],
-		setting:    proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
+		PrivateKey:     config[namespace+":"+keySSHPrivateKey],
+		proxmoxSetting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
 	}, nil
 }
 
-// clusters are those of the plan that are named, or all.
+// clusters returns the named clusters of the plan, or all.
 func (d Deployed) clusters(names []string) ([]spec.Cluster, error) {
 	if len(names) == 0 {
 		return d.Plan.Clusters, nil
@@ -92,7 +94,7 @@ func (d Deployed) clusters(names []string) ([]spec.Cluster, error) {
 	return chosen, nil
 }
 
-// controlPlanes are those of a cluster that are asked; no time is the verb's own.
+// controlPlanes returns the common part of requests for a cluster; timeout 0 = the verb's default.
 func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
 	var common request.Common
 	if timeout > 0 {
@@ -104,7 +106,7 @@ func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
 	return common
 }
 
-// requestNodes are nodes as talosops takes them.
+// requestNodes converts nodes for requests.
 func requestNodes(nodes []spec.Node) (list []request.Node) {
 	for _, n := range nodes {
 		list = append(list, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
@@ -113,15 +115,15 @@ func requestNodes(nodes []spec.Node) (list []request.Node) {
 	return list
 }
 
-// talosops runs a verb with a request, and returns what it printed, after a failure too.
-func (d Deployed) talosops(ctx context.Context, verb string, about any, options ...string) ([]byte, error) {
-	text, err := json.Marshal(about)
+// talosops runs a verb with a request, and returns its output, also after a failure.
+func (d Deployed) talosops(ctx context.Context, verb string, req any, options ...string) ([]byte, error) {
+	text, err := json.Marshal(req)
 	if err != nil {
 		return nil, fmt.Errorf("unable to write a request: %w", err)
 	}
 
 	cmd := exec.CommandContext(ctx, d.TalosOps, append([]string{verb}, options...)...) //nolint:gosec // the project's own
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }              // it says where it stopped
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }              // it reports where it stopped
 	cmd.WaitDelay = 10 * time.Second
 
 	var stdout bytes.Buffer
@@ -134,6 +136,6 @@ func (d Deployed) talosops(ctx context.Context, verb string, about any, options 
 	return stdout.Bytes(), nil
 }
 
-func (d Deployed) missing(c spec.Cluster, what string) error {
+func (d Deployed) missingError(c spec.Cluster, what string) error {
 	return fmt.Errorf("stack %s has no %s of cluster %s: bring it up once, then repeat", d.Stack, what, c.Name)
 }

@@ -5,10 +5,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// encrypted returns the keys of the plan that hold something encrypted, each with the JSON of what the stack's file
-// has for it, empty where there is none: the engine hands a program decrypted values and the names of such keys, not
-// what in them is encrypted.
-func encrypted(ctx *pulumi.Context) map[string]string {
+// encryptedKeys returns the keys of the plan with encrypted contents, each with the JSON of its value in the stack
+// file; empty = there is none. The engine passes decrypted values and the names of such keys, but not which parts of a
+// value are encrypted.
+func encryptedKeys(ctx *pulumi.Context) map[string]string {
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
@@ -23,13 +23,13 @@ func encrypted(ctx *pulumi.Context) map[string]string {
 			continue
 		}
 
-		value, stated := file.Config[full]
-		if !stated {
-			value, stated = file.Config[key]
+		value, exists := file.Config[full]
+		if !exists {
+			value, exists = file.Config[key]
 		}
 
-		if keys[key] = ""; stated {
-			keys[key], _ = handedOver(value) // nothing of what cannot be written
+		if keys[key] = ""; exists {
+			keys[key], _ = engineValue(value) // empty for a value that JSON cannot represent
 		}
 	}
 

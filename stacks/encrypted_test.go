@@ -19,8 +19,8 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// encryptedStack has each text that can be kept secret, encrypted by itself. Pulumi's own encryption is left out: what
-// would be decrypted is marked.
+// encryptedStack has each text that can be encrypted, encrypted by itself. It marks the secrets instead of using
+// Pulumi's encryption.
 const encryptedStack = `config:
   talos-proxmox:hosts:
     - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
@@ -43,9 +43,9 @@ const encryptedStack = `config:
         - {secure: "machine: {sysctls: {d: marker-cluster}}"}
 `
 
-// decrypted is a stack as the engine hands it to the program, and its file as it lies in the project: without what is
-// decrypted.
-func decrypted(t *testing.T, document string) enginetest.Options {
+// decryptedOptions returns a stack as the engine passes it to the program, with secrets decrypted, and its file with
+// ciphertexts.
+func decryptedOptions(t *testing.T, document string) enginetest.Options {
 	t.Helper()
 
 	var file struct {
@@ -58,9 +58,9 @@ func decrypted(t *testing.T, document string) enginetest.Options {
 
 	for key, value := range file.Config {
 		secret := false
-		plain, kept := split(value, &secret)
+		plain, kept := splitSecrets(value, &secret)
 
-		text, err := handedOver(plain)
+		text, err := engineValue(plain)
 		require.NoError(t, err)
 
 		o.Config[key], stored[key] = text, kept
@@ -77,8 +77,8 @@ func decrypted(t *testing.T, document string) enginetest.Options {
 	return o
 }
 
-// split returns a value as it is and as the stack's file has it.
-func split(value any, secret *bool) (plain, kept any) {
+// splitSecrets returns a decrypted value and the value in the stack file.
+func splitSecrets(value any, secret *bool) (plain, kept any) {
 	switch value := value.(type) {
 	case map[string]any:
 		if text, ok := value["secure"]; ok {
@@ -89,7 +89,7 @@ func split(value any, secret *bool) (plain, kept any) {
 
 		plain, kept := map[string]any{}, map[string]any{}
 		for key, inner := range value {
-			plain[key], kept[key] = split(inner, secret)
+			plain[key], kept[key] = splitSecrets(inner, secret)
 		}
 
 		return plain, kept
@@ -97,7 +97,7 @@ func split(value any, secret *bool) (plain, kept any) {
 		var plain, kept []any
 
 		for _, inner := range value {
-			p, k := split(inner, secret)
+			p, k := splitSecrets(inner, secret)
 			plain, kept = append(plain, p), append(kept, k)
 		}
 
@@ -107,13 +107,13 @@ func split(value any, secret *bool) (plain, kept any) {
 	}
 }
 
-// markers are what encryptedStack has encrypted.
-var markers = []string{
+// encryptedMarkers are the secrets of encryptedStack.
+var encryptedMarkers = []string{
 	"marker-argument", "marker-server", "marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node",
 	"marker-cluster",
 }
 
-func requireHidden(t *testing.T, r *enginetest.Recorder, texts ...string) {
+func requireNoPlainText(t *testing.T, r *enginetest.Recorder, texts ...string) {
 	t.Helper()
 
 	for place, value := range r.Everything() {
@@ -126,7 +126,7 @@ func requireHidden(t *testing.T, r *enginetest.Recorder, texts ...string) {
 	}
 }
 
-func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
+func TestEncryptedValuesStaySecret(t *testing.T) {
 	t.Parallel()
 
 	for name, change := range map[string]func(t *testing.T, o *enginetest.Options){
@@ -149,12 +149,12 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 		for _, preview := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", up", true: ", preview"}[preview], func(t *testing.T) {
 				t.Parallel()
-				o := decrypted(t, encryptedStack)
+				o := decryptedOptions(t, encryptedStack)
 				o.Preview = preview
 				change(t, &o)
-				r := deployed(t, o)
+				r := mustDeploy(t, o)
 
-				requireHidden(t, r, markers...)
+				requireNoPlainText(t, r, encryptedMarkers...)
 				assert.Equal(
 					t, "general", strings.Split(r.Names(tokens.VirtualMachine)[1], "-")[1], "names are names of resources",
 				)
@@ -181,9 +181,8 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 	}
 }
 
-// TestAnImageIsSecretForAllItsClasses: of two classes that share an image, the first states its kernel argument
-// encrypted and the other in plain text, and in reverse.
-func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
+// TestImageIsSecretForAllItsClasses has two classes with the same image, of which one encrypts the kernel argument.
+func TestImageIsSecretForAllItsClasses(t *testing.T) {
 	t.Parallel()
 
 	for name, arguments := range map[string][2]string{
@@ -191,11 +190,11 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := decrypted(t, strings.NewReplacer(
+			o := decryptedOptions(t, strings.NewReplacer(
 				"storage: {version: v1.12.6,", "storage: {version: v1.12.6, kernelArgs: ["+arguments[0]+"],",
 				"talos: {version: v1.12.6}", "talos: {version: v1.12.6, kernelArgs: ["+arguments[1]+"]}",
 			).Replace(twoClusters))
-			r := deployed(t, o)
+			r := mustDeploy(t, o)
 
 			hidden := 0
 
@@ -211,20 +210,19 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 	}
 }
 
-// TestOneEncryptedPatchHidesOnlyWhatItReaches keeps previews readable: a patch of one pool leaves the other machines as
-// they are.
-func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
+// TestEncryptedPatchAffectsOnlyItsPool keeps previews readable: a patch of one pool does not hide other machines.
+func TestEncryptedPatchAffectsOnlyItsPool(t *testing.T) {
 	t.Parallel()
-	o := decrypted(
+	o := decryptedOptions(
 		t,
 		strings.Replace(
 			twoClusters, "workers: [{name: storage,",
 			`workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1,
 		),
 	)
-	r := deployed(t, o)
+	r := mustDeploy(t, o)
 
-	requireHidden(t, r, "marker-pool")
+	requireNoPlainText(t, r, "marker-pool")
 
 	for name, apply := range r.Of(tokens.ConfigurationApply) {
 		assert.Equal(t, name == "one-storage-1-configuration", apply.Input("configPatches").ContainsSecrets(), name)
@@ -237,7 +235,7 @@ func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 
 func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	t.Parallel()
-	o := decrypted(
+	o := decryptedOptions(
 		t,
 		strings.NewReplacer(
 			"d: marker-cluster}}", "d: [marker-cluster}}", "marker-label", "marker-label!", "marker-taint=a", "marker-taint=a b",
@@ -253,7 +251,7 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	require.ErrorContains(t, err, "clusters[0].workers[0].taints[0]: is not a taint")
 	assert.NotContains(t, err.Error(), "marker")
 
-	o = decrypted(t, encryptedStack)
+	o = decryptedOptions(t, encryptedStack)
 	file, err := os.ReadFile(filepath.Join(o.Root, "Pulumi.test.yaml"))
 	require.NoError(t, err)
 	plan, err := PlanFile("test", file)
@@ -274,8 +272,8 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 
 	shown := maps.Clone(o.Config)
 	for key, text := range shown { // as the engine's events have them
-		for _, marker := range slices.Backward(markers) {
-			text = blindText(text, marker)
+		for _, marker := range slices.Backward(encryptedMarkers) {
+			text = redactText(text, marker)
 		}
 
 		shown[key] = text
@@ -286,8 +284,8 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	assert.Len(t, plan.Clusters[0].Nodes(), 3)
 }
 
-// blindText replaces the JSON string that holds a text.
-func blindText(document, text string) string {
+// redactText replaces the JSON string that contains a text.
+func redactText(document, text string) string {
 	at := strings.Index(document, text)
 	if at < 0 {
 		return document
@@ -298,7 +296,7 @@ func blindText(document, text string) string {
 	return document[:first] + `"[secret]` + document[at+strings.Index(document[at:], `"`):]
 }
 
-func TestAPlainPasswordInAPatchIsNamedByItsKey(t *testing.T) {
+func TestPlainTextPasswordInAPatchIsReported(t *testing.T) {
 	t.Parallel()
 
 	const patch = "{machine: {registries: {config: {ghcr.io: {auth: {username: me, password: hunter2}}}}}}"
@@ -310,7 +308,7 @@ func TestAPlainPasswordInAPatchIsNamedByItsKey(t *testing.T) {
 		`{secure: "` + patch + `"}`: "",
 	} {
 		document := strings.Replace(gpuStack, "kubernetesVersion:", "patches: ["+stated+"]\n      kubernetesVersion:", 1)
-		r := deployed(t, decrypted(t, document))
+		r := mustDeploy(t, decryptedOptions(t, document))
 
 		warned := slices.DeleteFunc(r.Warnings(), func(text string) bool { return !strings.Contains(text, "plain text") })
 		assert.Equal(t, want, strings.Join(warned, "\n"))

@@ -20,8 +20,8 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, false)
 }
 
-// PlanUnconnected is [PlanFile] where no one is asked anything: neither the endpoint nor how hosts are reached has to
-// be set, as in the lab's own stack.
+// PlanUnconnected is [PlanFile] without any connection: neither the endpoint nor the shells of hosts have to be set, as
+// in the lab's own stack.
 func PlanUnconnected(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, true)
 }
@@ -34,7 +34,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 		return nil, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs): %w", fileName(stack), err)
 	}
 
-	stated := proxmoxapi.Settings(func(key string) string {
+	setting := proxmoxapi.Settings(func(key string) string {
 		text, _ := file.Config["proxmoxve:"+key].(string)
 
 		return text
@@ -42,7 +42,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 
 	problems := unknownKeys(slices.Collect(maps.Keys(file.Config)))
 	if !unconnected {
-		problems = append(problems, checkEndpoint(stated)...)
+		problems = append(problems, checkEndpoint(setting)...)
 	}
 
 	configuration := map[string]string{}
@@ -50,10 +50,10 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 	for key, value := range file.Config {
 		name, ours := strings.CutPrefix(key, namespace+":")
 		if !ours && strings.Contains(name, ":") {
-			continue // a provider's
+			continue // a key of a provider
 		}
 
-		text, err := handedOver(value)
+		text, err := engineValue(value)
 		if err != nil {
 			return nil, fmt.Errorf("unable to read %s of stack %q: %w", key, stack, err)
 		}
@@ -61,7 +61,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 		configuration[name] = text
 	}
 
-	options := blinded(stack)
+	options := blindedOptions(stack)
 	options.Unconnected = unconnected
 
 	plan, err := load(configuration, options)
@@ -76,35 +76,35 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 	return plan, nil
 }
 
-// handedOver is a value of a stack's file as the engine hands it over: text as it is, since Pulumi writes "false" for
-// false, and everything else as JSON.
-func handedOver(value any) (string, error) {
+// engineValue returns a value of a stack file as the engine passes it to programs: text as it is, because Pulumi writes
+// "false" for false, and everything else as JSON.
+func engineValue(value any) (string, error) {
 	if text, ok := value.(string); ok {
 		return text, nil
 	}
 
-	text, err := json.Marshal(withTextKeys(value))
+	text, err := json.Marshal(withStringKeys(value))
 
 	return string(text), err
 }
 
-// withTextKeys gives every mapping keys of text, as the engine does: `nodes: {2: …}` has a number.
-func withTextKeys(value any) any {
+// withStringKeys converts the keys of mappings to text, as the engine does: the key in `nodes: {2: …}` is a number.
+func withStringKeys(value any) any {
 	switch v := value.(type) {
 	case map[any]any:
 		named := map[string]any{}
 		for key, inner := range v {
-			named[fmt.Sprint(key)] = withTextKeys(inner)
+			named[fmt.Sprint(key)] = withStringKeys(inner)
 		}
 
 		return named
 	case map[string]any:
 		for key, inner := range v {
-			v[key] = withTextKeys(inner)
+			v[key] = withStringKeys(inner)
 		}
 	case []any:
 		for i, inner := range v {
-			v[i] = withTextKeys(inner)
+			v[i] = withStringKeys(inner)
 		}
 	}
 

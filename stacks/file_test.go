@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNodesByNumber: Pulumi takes a number as a key, and so does what reads the file without the engine.
+// TestNodesByNumber has numbers as keys, which Pulumi accepts, and so do readers of the file without the engine.
 func TestNodesByNumber(t *testing.T) {
 	t.Parallel()
 

@@ -13,14 +13,14 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// wanted are the machines of a plan by VMID, without those that are skipped: these may be as they are.
-func wanted(plan *spec.Plan) map[int]vmdiff.Machine {
+// plannedMachines returns the machines of a plan by VMID, without skipped ones, which may differ.
+func plannedMachines(plan *spec.Plan) map[int]vmdiff.Machine {
 	machines := map[int]vmdiff.Machine{}
 
 	for _, m := range plan.Members() {
 		if !m.Skip {
 			planned := vmdiff.Wanted(m)
-			planned.TakesVolumes = false // a disk that it lacks is work that was left undone
+			planned.TakesVolumes = false // a missing disk is unfinished work
 			machines[m.VMID] = planned
 		}
 	}
@@ -28,45 +28,45 @@ func wanted(plan *spec.Plan) map[int]vmdiff.Machine {
 	return machines
 }
 
-// finishUpdate restarts a machine whose configuration on Proxmox is as planned from its next start on: the restart of
-// an earlier update failed, or was cut short, and no refresh shows it. The error is what the machine lacks once the run
-// has made its updates: where the update of a VM failed, the state has what was planned, and the next run finds nothing
-// to do. In a preview, which has updated nothing, a restart is a warning, and what the machine lacks is no error.
-func (m *machines) finishUpdate(
+// finishUpdate restarts a machine whose configuration on Proxmox takes effect with its next start: the restart of an
+// earlier update failed or was interrupted, which no refresh shows. It returns an error if the machine still differs
+// from the plan after the updates of this run: if an earlier update failed, the state has what was planned, and the
+// next run would find nothing to do. A preview has updated nothing: a restart is a warning, and a difference no error.
+func (m *machineLookup) finishUpdate(
 	ctx context.Context, vm vmlookup.VM, planned vmdiff.Machine, found proxmoxapi.Machine,
 ) (restarted bool, err error) {
-	differs := differences(planned, found)
-	if len(differs) == 0 || vm.Silent && found.Stopped && len(differs) == 1 {
+	different := differences(planned, found)
+	if len(different) == 0 || vm.Silent && found.Stopped && len(different) == 1 {
 		return false, nil
 	}
 
 	name := fmt.Sprintf("%s (VM %d on host %s)", vm.Name, vm.VMID, found.Host)
-	lacks := strings.Join(differs, ", ")
+	changes := strings.Join(different, ", ")
 
-	waits := false
+	restartApplies := false
 
 	if !found.Stopped {
-		config, err := m.asked.Restarted(ctx, found.Host, vm.VMID)
-		waits = err == nil && len(differences(planned, proxmoxapi.Machine{Config: config})) == 0
+		config, err := m.proxmox.Restarted(ctx, found.Host, vm.VMID)
+		restartApplies = err == nil && len(differences(planned, proxmoxapi.Machine{Config: config})) == 0
 	}
 
 	switch {
-	case m.preview && waits:
-		return true, m.warn(name+" is restarted for what an earlier update left: "+lacks, nil)
+	case m.preview && restartApplies:
+		return true, m.warn(name+" is restarted to finish an earlier update: "+changes, nil)
 	case m.preview && found.Stopped:
 		return false, m.warn(name+" is stopped: `pulumi up --refresh` starts it", nil)
 	case m.preview:
 		return false, nil
-	case !waits:
+	case !restartApplies:
 		return false, fmt.Errorf("%s is not as planned: %s. A run that failed left it so, or someone changed it: "+
-			"`pulumi up --refresh` fixes it", name, lacks)
+			"`pulumi up --refresh` fixes it", name, changes)
 	}
 
 	restart := func() error {
-		if err := m.asked.Restart(ctx, found.Host, vm.VMID); err != nil {
+		if err := m.proxmox.Restart(ctx, found.Host, vm.VMID); err != nil {
 			return fmt.Errorf("%s is not as planned: %s. Its configuration has it, and its restart failed: %w: `qm status %d "+
 				"--verbose` on %s shows whether it is paused (`qm resume %[4]d`); the next `pulumi up` restarts it again",
-				name, lacks, err, vm.VMID, found.Host)
+				name, changes, err, vm.VMID, found.Host)
 		}
 
 		return nil
@@ -80,21 +80,21 @@ func (m *machines) finishUpdate(
 }
 
 func differences(planned vmdiff.Machine, found proxmoxapi.Machine) []string {
-	var differs []string
+	var list []string
 	if found.Stopped {
-		differs = append(differs, "it is stopped")
+		list = append(list, "it is stopped")
 	}
 
-	for _, change := range vmdiff.Compare(asFound(planned, found), planned) {
-		differs = append(differs, change.What)
+	for _, change := range vmdiff.Compare(observedMachine(planned, found), planned) {
+		list = append(list, change.What)
 	}
 
-	return differs
+	return list
 }
 
-// asFound is a machine as it is planned, with what its configuration on Proxmox says of sizes, disks, cards and
-// devices. What Proxmox does not say is as planned, and a disk that is larger is no work that was left undone.
-func asFound(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Machine {
+// observedMachine returns the planned machine with the sizes, disks, cards and devices of its configuration on Proxmox.
+// What Proxmox does not report is as planned, and a disk that is larger counts as planned.
+func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Machine {
 	m := planned
 
 	m.Fields = maps.Clone(m.Fields)
@@ -105,9 +105,9 @@ func asFound(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Machine {
 	}
 
 	m.Disks = slices.DeleteFunc(slices.Clone(m.Disks), func(d vmdiff.Disk) bool {
-		_, there := found.DiskGiB(d.Interface)
+		_, exists := found.DiskGiB(d.Interface)
 
-		return !there
+		return !exists
 	})
 	for i, d := range m.Disks {
 		size, _ := found.DiskGiB(d.Interface)
@@ -118,8 +118,8 @@ func asFound(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Machine {
 	for i := range m.Cards {
 		device := fmt.Sprintf("net%d", i)
 
-		bridge, there := found.Option(device, "bridge")
-		if !there {
+		bridge, exists := found.Option(device, "bridge")
+		if !exists {
 			m.Cards = m.Cards[:i]
 
 			break
@@ -133,11 +133,11 @@ func asFound(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Machine {
 	m.Devices = nil
 	for i, d := range planned.Devices {
 		device := fmt.Sprintf("hostpci%d", i)
-		if _, there := found.Option(device, ""); !there {
+		if _, exists := found.Option(device, ""); !exists {
 			continue
 		}
 
-		if d.Mapping != "" { // a device by its address is only there or not
+		if d.Mapping != "" { // of a device by its address, only the presence is compared
 			d.Mapping, _ = found.Option(device, "mapping")
 		}
 

@@ -13,8 +13,9 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// makeMappings makes a PCI mapping for each GPU name that machines use, with the devices of the hosts they are on.
-func (d *deployment) makeMappings(ctx *pulumi.Context) error {
+// registerMappings registers a PCI mapping for each GPU name that machines use, with the devices of the hosts they are
+// on.
+func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 	used := d.usedGPUs()
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		args := components.PCIMappingArgs{}
@@ -30,7 +31,7 @@ func (d *deployment) makeMappings(ctx *pulumi.Context) error {
 					continue
 				}
 
-				device, err := d.device(gpu)
+				device, err := d.mappedDevice(gpu)
 				if err != nil {
 					return err
 				}
@@ -56,7 +57,7 @@ func (d *deployment) makeMappings(ctx *pulumi.Context) error {
 	return nil
 }
 
-// usedGPUs are the mapped names that machines use, with their hosts.
+// usedGPUs returns the mapped names that machines use, with their hosts.
 func (d *deployment) usedGPUs() map[string]map[string]bool {
 	used := map[string]map[string]bool{}
 
@@ -79,9 +80,9 @@ func (d *deployment) usedGPUs() map[string]map[string]bool {
 	return used
 }
 
-// device describes a GPU by its host's facts: by those of now where no reboot can change them, so that a run that
-// changes nothing knows everything; otherwise by those that the host's preparation ends with.
-func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
+// mappedDevice describes a GPU by its host's facts: the queried ones if no reboot can change them, so that a run
+// without changes has no unknown values; otherwise those after the host's preparation.
+func (d *deployment) mappedDevice(gpu spec.GPU) (components.MappedDevice, error) {
 	h := d.hosts[gpu.Host]
 
 	device := components.MappedDevice{Node: gpu.Host, PCI: gpu.PCI}
@@ -100,7 +101,7 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 		}
 	}
 
-	document := unknownText()
+	document := unknownString()
 	if h.prep != nil {
 		document = h.prep.Facts
 	}
@@ -122,15 +123,15 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 	return device, nil
 }
 
-// warnOperators warns of clusters whose Talos the GPU Operator cannot validate.
-func (d *deployment) warnOperators(ctx *pulumi.Context) error {
+// warnUnsupportedGPUOperator warns about clusters whose Talos the GPU Operator cannot validate.
+func (d *deployment) warnUnsupportedGPUOperator(ctx *pulumi.Context) error {
 	for _, cluster := range d.plan.Clusters {
 		runs, oldest := talos.RunsGPUOperator(cluster.TalosVersion)
 		if !cluster.GPUOperator || runs {
 			continue
 		}
 
-		text := fmt.Sprintf("cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or state gpuOperator: false for the device plugin",
+		text := fmt.Sprintf("cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or set gpuOperator: false for the device plugin",
 			cluster.Name, cluster.TalosVersion, oldest)
 		if err := warn(ctx, text); err != nil {
 			return err
@@ -140,7 +141,7 @@ func (d *deployment) warnOperators(ctx *pulumi.Context) error {
 	return nil
 }
 
-// exportGPUs are the mappings' devices, and the GPU Operator's values of clusters that use it.
+// exportGPUs exports the devices of mappings, and the values of the GPU Operator for clusters that use it.
 func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
 	mappings := pulumi.Map{}
 	for name := range d.mappings {

@@ -28,9 +28,9 @@ const gpuStack = `config:
       gpuWorkers: [{name: gpu, gpu: rtx4000, count: 2, timeSlicing: 4}]
 `
 
-// rebootPending is a host whose preparation waits for a reboot: its devices have other IOMMU groups than afterwards, or
-// none. The GPU gets this one.
-func rebootPending(group string) *hostfacts.Facts {
+// pendingRebootFacts are the facts of a host with a pending reboot: its devices have other IOMMU groups than
+// afterwards, or none. The GPU has the given one.
+func pendingRebootFacts(group string) *hostfacts.Facts {
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Changes = []string{hostfacts.ChangeReboot}
 
@@ -45,17 +45,17 @@ func rebootPending(group string) *hostfacts.Facts {
 	return facts
 }
 
-func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
+func TestMappingUsesFactsAfterTheReboot(t *testing.T) {
 	t.Parallel()
 
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		for _, group := range []string{"", "7"} {
 			t.Run(name+", group "+group, func(t *testing.T) {
 				t.Parallel()
-				o := configured(t, "test", gpuStack)
+				o := stackOptionsOf(t, "test", gpuStack)
 				o.Preview = preview
-				o.Facts, o.Rebooted = map[string]*hostfacts.Facts{"pve1": rebootPending(group)}, true
-				r := deployed(t, o)
+				o.Facts, o.Rebooted = map[string]*hostfacts.Facts{"pve1": pendingRebootFacts(group)}, true
+				r := mustDeploy(t, o)
 
 				entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
 				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
@@ -68,12 +68,12 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 	}
 }
 
-func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
+func TestMappingOfAnUnreachableHostIsUnknownInPreviews(t *testing.T) {
 	t.Parallel()
-	o := configured(t, "test", gpuStack)
+	o := stackOptionsOf(t, "test", gpuStack)
 	o.Preview = true
 	o.Facts = map[string]*hostfacts.Facts{"pve2": nil}
-	r := deployed(t, o)
+	r := mustDeploy(t, o)
 
 	entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
 	assert.True(t, entry["id"].ContainsUnknowns())
@@ -82,10 +82,10 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 
 func TestRawGPUsHaveNoMapping(t *testing.T) {
 	t.Parallel()
-	o := configured(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
+	o := stackOptionsOf(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
 	delete(o.Config, "proxmoxve:apiToken")
 	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
-	r := deployed(t, o)
+	r := mustDeploy(t, o)
 
 	assert.Empty(t, r.Of(tokens.PCIMapping))
 	assert.Equal(
@@ -103,7 +103,7 @@ func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 
 			document := strings.Replace(gpuStack, "v1.13.0", version, 1)
 			document = strings.Replace(document, "v1.36.0", "v1.35.0\n      gpuOperator: true", 1)
-			r := deployed(t, configured(t, "test", document))
+			r := mustDeploy(t, stackOptionsOf(t, "test", document))
 
 			values := at(r.Exports()[GPUOperatorValues], "one").(string)
 			assert.Contains(t, values, "replicas: 4")

@@ -15,21 +15,20 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// ErrHosts is the error of [HostReport] if a host does not answer, or cannot take what is planned for it.
-var ErrHosts = errors.New("the plan does not fit every host, see above")
+// ErrHostReport is the error of [HostReport] if a host does not answer, or cannot take what is planned for it.
+var ErrHostReport = errors.New("the plan does not fit every host, see above")
 
-// HostReport reads the facts of a stack's hosts and returns a report for a terminal. Nothing is changed. No names
-// stand for all hosts; without a private key the SSH agent is used; talosops is the program's path and first
-// arguments.
+// HostReport reads the facts of the named hosts, or of all, and returns a report for a terminal. Nothing is changed.
+// Without a private key the SSH agent is used. The talosops argument is the program's path and its first arguments.
 func HostReport(
 	ctx context.Context, stack string, plan *spec.Plan, names []string, privateKey string, talosops ...string,
 ) (string, error) {
-	hosts, err := hostsNamed(plan, names)
+	hosts, err := selectHosts(plan, names)
 	if err != nil {
 		return "", err
 	}
 
-	request, err := hostfacts.Request(privateKey, questions(namespace+"/"+stack, plan, hosts)...)
+	request, err := hostfacts.Request(privateKey, hostRequests(namespace+"/"+stack, plan, hosts)...)
 	if err != nil {
 		return "", err
 	}
@@ -40,7 +39,7 @@ func HostReport(
 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(request), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("unable to ask the hosts: %w: %s", err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("unable to query the hosts: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 
 	answers, err := hostfacts.Answers(stdout.String())
@@ -55,24 +54,24 @@ func HostReport(
 		if answer.Facts == nil {
 			fmt.Fprintf(&report, "%s: no answer: %v\n", h.Name, answer.Err)
 
-			err = ErrHosts
+			err = ErrHostReport
 
 			continue
 		}
 
-		judgement := judgeFacts(plan, madeOn(answer.Facts, h), answer.Facts, h)
+		judgement := checkFacts(plan, stackOnHost(answer.Facts, h), answer.Facts, h)
 		report.WriteString(hostfacts.Text(answer.Facts, h, hostfacts.NeedsOf(plan, h.Name), judgement))
 
 		if len(judgement.Found.Errors()) > 0 {
-			err = ErrHosts
+			err = ErrHostReport
 		}
 	}
 
 	return report.String(), err
 }
 
-// madeOn is the stack as far as a host alone shows it: machines and templates that are there need no room.
-func madeOn(facts *hostfacts.Facts, h spec.Host) preflight.Stack {
+// stackOnHost returns the part of the stack that a host's facts show: existing machines and templates need no space.
+func stackOnHost(facts *hostfacts.Facts, h spec.Host) preflight.Stack {
 	machines := map[int]vmdiff.Machine{}
 
 	for _, guest := range facts.Machines {
@@ -80,16 +79,16 @@ func madeOn(facts *hostfacts.Facts, h spec.Host) preflight.Stack {
 		machines[int(vmid)] = vmdiff.Machine{Host: h.Name}
 	}
 
-	made := func(t spec.Template) bool {
-		_, there := machines[t.VMID]
+	exists := func(t spec.Template) bool {
+		_, exists := machines[t.VMID]
 
-		return there
+		return exists
 	}
 
-	return preflight.Stack{Machines: machines, Image: ImageOf, Downloaded: made, Built: made}
+	return preflight.Stack{Machines: machines, Image: ImageOf, Downloaded: exists, Built: exists}
 }
 
-func hostsNamed(plan *spec.Plan, names []string) ([]spec.Host, error) {
+func selectHosts(plan *spec.Plan, names []string) ([]spec.Host, error) {
 	var (
 		all   []string
 		hosts []spec.Host

@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/internal/talosopsexec"
 )
 
-// hostState is what is known of a host while the program runs. Hosts with neither prep nor gpus are not asked.
+// hostState is what is known about a host. Hosts with neither prep nor gpus are not queried.
 type hostState struct {
 	spec.Host
 
@@ -27,35 +27,35 @@ type hostState struct {
 	prep   *components.ProxmoxHostPrep // nil without prep
 }
 
-// readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all
-// hosts at once. Storages that Proxmox's API has reported are judged by that.
-func (d *deployment) readHosts(ctx *pulumi.Context, told func() *preflight.Site) error {
+// checkHosts queries the facts of hosts and checks the plan against them before anything is registered, and returns all
+// problems of all hosts. Storages that Proxmox' API has reported are checked by the preflight instead.
+func (d *deployment) checkHosts(ctx *pulumi.Context, site func() *preflight.Site) error {
 	d.hosts = map[string]*hostState{}
 
-	var asked []spec.Host
+	var queried []spec.Host
 
 	for _, h := range d.plan.Hosts {
 		if h.Prep != nil || len(h.GPUs) > 0 {
 			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.NeedsOf(d.plan, h.Name)}
-			asked = append(asked, h)
+			queried = append(queried, h)
 		}
 	}
 
-	if len(asked) == 0 {
+	if len(queried) == 0 {
 		return nil
 	}
 
-	answers, err := askHosts(ctx, d.plan, asked, d.sshPrivateKeyText)
+	answers, err := queryHosts(ctx, d.plan, queried, d.sshPrivateKeyText)
 	if err != nil {
 		return err
 	}
 
 	var problems problem.List
 
-	for _, h := range asked {
+	for _, h := range queried {
 		d.hosts[h.Name].answer = answers[h.Name]
 
-		found, err := d.judgeHost(ctx, d.hosts[h.Name], told().Tells(h.Name))
+		found, err := d.checkHost(ctx, d.hosts[h.Name], site().Tells(h.Name))
 		if err != nil {
 			return err
 		}
@@ -71,48 +71,48 @@ func (d *deployment) readHosts(ctx *pulumi.Context, told func() *preflight.Site)
 	return nil
 }
 
-// askHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews,
-// too. Without a private key the SSH agent's are used. The answers are by host name; the error is for asking at all.
-func askHosts(
+// queryHosts queries the facts of all hosts in parallel, with one round trip each, also in previews. Without a private
+// key the SSH agent is used. The answers are by host name; they include the errors of single hosts.
+func queryHosts(
 	ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string,
 ) (map[string]hostfacts.Answer, error) {
-	question, err := hostfacts.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
+	req, err := hostfacts.Request(privateKey, hostRequests(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
 	if err != nil {
 		return nil, err
 	}
 
-	logging, again := local.LoggingNone, false
+	logging, addPreviousOutput := local.LoggingNone, false
 
 	result, err := local.Run(ctx, &local.RunArgs{
 		Command:                talosopsexec.Command(ctx) + "facts",
-		Stdin:                  pulumi.StringRef(question),
+		Stdin:                  pulumi.StringRef(req),
 		Logging:                &logging,
-		AddPreviousOutputInEnv: &again,
+		AddPreviousOutputInEnv: &addPreviousOutput,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
+		return nil, fmt.Errorf("unable to query the facts of the hosts: %w", err)
 	}
 
 	return hostfacts.Answers(result.Stdout)
 }
 
-// questions are the hosts in a request to talosops.
-func questions(owner string, plan *spec.Plan, hosts []spec.Host) []request.Host {
+// hostRequests returns the hosts for a request to talosops.
+func hostRequests(owner string, plan *spec.Plan, hosts []spec.Host) []request.Host {
 	list := make([]request.Host, 0, len(hosts))
 	for _, h := range hosts {
 		shell := request.Shell{
 			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
 			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
 		}
-		list = append(list, scripts.HostQuestion(owner, shell, h, hostfacts.NeedsOf(plan, h.Name)))
+		list = append(list, scripts.HostRequest(owner, shell, h, hostfacts.NeedsOf(plan, h.Name)))
 	}
 
 	return list
 }
 
-// judgeHost returns what blocks the plan on a host, and tells what does not. A preview continues without a
+// checkHost returns the problems of a host, and logs its warnings and pending changes. A preview continues without a
 // host that does not answer.
-func (d *deployment) judgeHost(ctx *pulumi.Context, h *hostState, storagesTold bool) (problem.List, error) {
+func (d *deployment) checkHost(ctx *pulumi.Context, h *hostState, storagesReported bool) (problem.List, error) {
 	if h.answer.Facts == nil {
 		reason := "it gave no answer: use the talosops of this program's version"
 		if h.answer.Err != nil {
@@ -133,11 +133,11 @@ func (d *deployment) judgeHost(ctx *pulumi.Context, h *hostState, storagesTold b
 	}
 
 	facts := *h.answer.Facts
-	if storagesTold {
+	if storagesReported {
 		facts.Storages = nil
 	}
 
-	judgement := judgeFacts(d.plan, d.siteStack(ctx), &facts, h.Host)
+	judgement := checkFacts(d.plan, d.preflightStack(ctx), &facts, h.Host)
 	for _, warning := range judgement.Found.Warnings() {
 		if err := warn(ctx, warning.String()); err != nil {
 			return nil, err
@@ -149,15 +149,15 @@ func (d *deployment) judgeHost(ctx *pulumi.Context, h *hostState, storagesTold b
 	); len(files) > 0 {
 		text := fmt.Sprintf("%s.prep: %s is not as wanted, up changes %s", h.Path, h.Name, strings.Join(files, ", "))
 		if err := ctx.Log.Info(text, nil); err != nil {
-			return nil, fmt.Errorf("unable to tell of a host's changes: %w", err)
+			return nil, fmt.Errorf("unable to log a host's changes: %w", err)
 		}
 	}
 
 	return append(hostfacts.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
 }
 
-// judgeFacts says what a host's facts mean for the plan.
-func judgeFacts(plan *spec.Plan, stack preflight.Stack, facts *hostfacts.Facts, h spec.Host) hostfacts.Judgement {
+// checkFacts checks the plan against a host's facts.
+func checkFacts(plan *spec.Plan, stack preflight.Stack, facts *hostfacts.Facts, h spec.Host) hostfacts.Judgement {
 	judgement := hostfacts.Judge(facts, h, hostfacts.NeedsOf(plan, h.Name))
 	if len(hostfacts.Mistaken(facts, h)) == 0 {
 		judgement.Found = append(judgement.Found, preflight.JudgeStorages(plan, stack, h.Name, facts.Storages)...)
@@ -174,8 +174,8 @@ func warn(ctx *pulumi.Context, text string) error {
 	return nil
 }
 
-// makeHosts prepares the hosts for which that is set: all at the same time, but for their reboots.
-func (d *deployment) makeHosts(ctx *pulumi.Context) error {
+// registerHosts registers the preparation of hosts: in parallel, except for their reboots.
+func (d *deployment) registerHosts(ctx *pulumi.Context) error {
 	var rebooted pulumi.StringInput
 
 	for _, planned := range d.plan.Hosts {
@@ -199,27 +199,28 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 	return nil
 }
 
-// settled is what everything that Proxmox does waits for: every reboot of this run. A host's reboot ends what is under
-// way on it, and on the other hosts too where it answers the API for them.
+// settled returns what everything that Proxmox does waits for: all reboots of this run. A host's reboot interrupts
+// tasks on it, and on other hosts if it answers the API for them.
 func (d *deployment) settled() pulumi.StringArray {
-	var after pulumi.StringArray
+	var settled pulumi.StringArray
 
 	for _, planned := range d.plan.Hosts {
 		if h, known := d.hosts[planned.Name]; known && h.prep != nil && hostfacts.WhenIdle(planned) {
-			after = append(after, h.prep.Settled)
+			settled = append(settled, h.prep.Settled)
 		}
 	}
 
-	return after
+	return settled
 }
 
 func (d *deployment) shell(h spec.Host) components.HostShell {
 	return components.HostShell{
-		Address: textOf(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, PrivateKey: d.sshPrivateKey,
+		Address: addressText(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey,
+		PrivateKey: d.sshPrivateKey,
 	}
 }
 
-// exportHosts are reports for people, by host.
+// exportHosts exports the reports of hosts, for people.
 func (d *deployment) exportHosts(ctx *pulumi.Context) {
 	hosts := pulumi.Map{}
 	for name, h := range d.hosts {

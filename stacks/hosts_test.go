@@ -31,21 +31,23 @@ const hostsStack = `config:
       gpuWorkers: [{name: gpu, count: 1, gpu: rtx4000, memoryMiB: 8192}]
 `
 
-func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*hostfacts.Facts) (*enginetest.Recorder, error) {
+func deployHosts(
+	t *testing.T, reboot string, preview bool, facts map[string]*hostfacts.Facts,
+) (*enginetest.Recorder, error) {
 	t.Helper()
-	o := configured(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
+	o := stackOptionsOf(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
 	o.Preview, o.Facts = preview, facts
 
 	return enginetest.Run(o, deploy)
 }
 
-func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
+func TestHostsAreQueriedOnceAndPrepared(t *testing.T) {
 	t.Parallel()
-	r, err := runHosts(t, "never", false, nil)
+	r, err := deployHosts(t, "never", false, nil)
 	require.NoError(t, err)
 
 	calls := r.Calls(enginetest.LocalRun)
-	require.Len(t, calls, 1, "one question for all hosts")
+	require.Len(t, calls, 1, "one query for all hosts")
 	assert.Equal(t, "none", calls[0]["logging"].StringValue())
 
 	var request struct {
@@ -59,7 +61,7 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 	assert.Contains(t, request.Hosts[1].Script, "gpus=''\nprepared='1'\nrunning=''\n")
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
-	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparations(r))
+	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparationCommands(r))
 	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 	assert.NotContains(
 		t, r.Of(tokens.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify",
@@ -73,8 +75,8 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 	assert.Equal(t, false, at(r.Exports()[Hosts], "pve1", "rebootRequired"))
 }
 
-// preparations are the commands of the hosts' preparations.
-func preparations(r *enginetest.Recorder) []string {
+// preparationCommands returns the names of the commands that prepare hosts.
+func preparationCommands(r *enginetest.Recorder) []string {
 	var names []string
 
 	for _, g := range r.All() {
@@ -90,7 +92,7 @@ func preparations(r *enginetest.Recorder) []string {
 	return names
 }
 
-func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
+func TestHostProblemsRegisterNothing(t *testing.T) {
 	t.Parallel()
 
 	moved, old := enginetest.Prepared("pve1"), enginetest.Prepared("pve2")
@@ -103,7 +105,7 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := runHosts(t, "never", preview, map[string]*hostfacts.Facts{"pve1": moved, "pve2": old})
+			r, err := deployHosts(t, "never", preview, map[string]*hostfacts.Facts{"pve1": moved, "pve2": old})
 			require.Error(t, err)
 
 			for _, text := range []string{
@@ -115,19 +117,19 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 				require.ErrorContains(t, err, text)
 			}
 
-			assert.Empty(t, things(r), "nothing is registered")
+			assert.Empty(t, registeredResources(r), "nothing is registered")
 		})
 	}
 }
 
-// TestSwappedAddresses has two hosts answer at each other's address.
+// TestSwappedAddresses has two hosts that answer at each other's address.
 func TestSwappedAddresses(t *testing.T) {
 	t.Parallel()
 
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := runHosts(
+			r, err := deployHosts(
 				t, "never", preview,
 				map[string]*hostfacts.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")},
 			)
@@ -137,22 +139,22 @@ func TestSwappedAddresses(t *testing.T) {
 			require.ErrorContains(
 				t, err, "hosts[1].address: 127.20.0.11 is not pve1: the own name of the host that answers there is pve2",
 			)
-			assert.Empty(t, things(r), "nothing is registered")
+			assert.Empty(t, registeredResources(r), "nothing is registered")
 		})
 	}
 }
 
-func TestHostsThatDoNotAnswer(t *testing.T) {
+func TestUnreachableHosts(t *testing.T) {
 	t.Parallel()
 
 	silent := map[string]*hostfacts.Facts{"pve1": nil}
-	r, err := runHosts(t, "never", false, silent)
+	r, err := deployHosts(t, "never", false, silent)
 	require.ErrorContains(
 		t, err, "hosts[1]: pve1 cannot be queried: pve1 does not answer at 127.0.0.1:22: connection refused",
 	)
-	assert.Empty(t, things(r))
+	assert.Empty(t, registeredResources(r))
 
-	r, err = runHosts(t, "never", true, silent)
+	r, err = deployHosts(t, "never", true, silent)
 	require.NoError(t, err, "a preview continues")
 	assert.Contains(
 		t, strings.Join(r.Warnings(), "\n"),
@@ -203,7 +205,7 @@ func TestHostReport(t *testing.T) {
 				`},{"name":"pve2","error":"pve2 sleeps"},{"name":"pve3","error":"pve3 sleeps"}]}`,
 		)...,
 	)
-	require.ErrorIs(t, err, ErrHosts)
+	require.ErrorIs(t, err, ErrHostReport)
 	assert.Contains(t, text, "  In the way:\n    - hosts[1]: pve1 runs Proxmox VE 7.4; upgrade it to 8 or later")
 	assert.Contains(t, text, `is not a storage of pve1 (for images there are local): correct the name, or add it with `+"`pvesm add`")
 	assert.Contains(t, text, "pve2: no answer: pve2 sleeps\n")
@@ -211,5 +213,5 @@ func TestHostReport(t *testing.T) {
 	_, err = HostReport(t.Context(), "test", plan, []string{"pve9"}, "", talosops...)
 	require.ErrorContains(t, err, "not every one of pve9 is a host of the stack: name some of pve1, pve2, pve3")
 	_, err = HostReport(t.Context(), "test", plan, nil, "", "sh", "-c", "echo no agent >&2; exit 1")
-	require.ErrorContains(t, err, "unable to ask the hosts: exit status 1: no agent")
+	require.ErrorContains(t, err, "unable to query the hosts: exit status 1: no agent")
 }

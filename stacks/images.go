@@ -10,12 +10,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// image is an image of a plan: what is in it, and where it is kept.
-type image struct {
-	name     string // says what is in it
+// plannedImage is an image of a plan, with the datastores that need it.
+type plannedImage struct {
+	name     string // identifies the contents
 	template spec.Template
-	secret   bool   // the kernel arguments of one of its classes are stored encrypted
-	checksum string // empty = not checked
+	secret   bool   // a class stores its kernel arguments encrypted
+	checksum string // empty = not verified
 	stores   []components.ImageStore
 }
 
@@ -32,9 +32,9 @@ func ImageOf(t spec.Template) string {
 	return t.Image(string(t.Source))
 }
 
-// planImages gathers the templates' images, in order of their names: classes and hosts share a file of the same name.
-func planImages(plan *spec.Plan) ([]image, error) {
-	byName := map[string]*image{}
+// planImages returns the templates' images, sorted by name. Classes and hosts share a file of the same name.
+func planImages(plan *spec.Plan) ([]plannedImage, error) {
+	byName := map[string]*plannedImage{}
 
 	var problems []error
 
@@ -47,7 +47,7 @@ func planImages(plan *spec.Plan) ([]image, error) {
 
 		found := byName[name]
 		if found == nil {
-			found = &image{name: name, template: t}
+			found = &plannedImage{name: name, template: t}
 			byName[name] = found
 		}
 
@@ -75,12 +75,12 @@ func planImages(plan *spec.Plan) ([]image, error) {
 		found.stores = append(found.stores, components.ImageStore{Node: t.Host, Datastore: t.ImageDatastore})
 	}
 
-	images := make([]image, 0, len(byName))
+	images := make([]plannedImage, 0, len(byName))
 	for _, found := range byName {
 		images = append(images, *found)
 	}
 
-	slices.SortFunc(images, func(a, b image) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(images, func(a, b plannedImage) int { return strings.Compare(a.name, b.name) })
 
 	return images, errors.Join(problems...)
 }

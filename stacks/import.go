@@ -20,9 +20,9 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// imported is a resource in the file of `pulumi import`: one with an id is read from its provider, and one with outputs
-// is taken as they are.
-type imported struct {
+// importResource is a resource in the file of `pulumi import`: one with an id is read from its provider, one with
+// outputs is imported with these.
+type importResource struct {
 	Type      string `json:"type"`
 	Name      string `json:"name"` // in this file
 	Logical   string `json:"logicalName"`
@@ -35,28 +35,27 @@ type imported struct {
 	Outputs   object `json:"outputs,omitempty"`
 }
 
-// importing is an import of machines into the state of a stack.
-type importing struct {
+// importer collects the machines to import into a stack's state.
+type importer struct {
 	Deployed
 
-	has      map[string]bool // names in the state, behind their types
-	id       string          // of the stack that the machines say made them, before its state was lost
-	clusters map[string]bool // those with secrets
-	list     []imported
-	byHand   []string // commands for a Proxmox host
-	problems problem.List
+	existing       map[string]bool // resources in the state, by type and name
+	stackID        string          // in the machines' markers
+	clusters       map[string]bool // those with machine secrets
+	resources      []importResource
+	manualCommands []string // to run on a Proxmox host
+	problems       problem.List
 }
 
-// Import adds machines that run, and the machine secrets of their clusters, to the state of a stack: what others made,
-// or the stack itself before its state was lost. Bundles are machine secrets by cluster, as `talosctl gen secrets`
-// writes them; a cluster without one is left out. A machine is the plan's if it has its VMID and its name. Nothing on
-// Proxmox or on a machine changes. What the state has already is left as it is, so that an import can be repeated. It
-// returns the names of what it added, and the commands that remove on Proxmox what cannot be imported and is in the way
-// of the next up.
+// Import adds running machines, and the machine secrets of their clusters, to the state of a stack: machines of others,
+// or of the stack itself after its state was lost. Bundles are machine secrets by cluster, as `talosctl gen secrets`
+// writes them; a cluster without one is left out. A machine matches the plan by VMID and name. Nothing on Proxmox or on
+// a machine changes, and resources in the state stay as they are, so an import can be repeated. It returns the names of
+// the added resources, and the commands that remove objects on Proxmox that cannot be imported and block the next up.
 func (d Deployed) Import(
 	ctx context.Context, bundles map[string][]byte, now time.Time,
-) (names, byHand []string, err error) {
-	i := importing{Deployed: d, has: map[string]bool{}, clusters: map[string]bool{}}
+) (names, manualCommands []string, err error) {
+	i := importer{Deployed: d, existing: map[string]bool{}, clusters: map[string]bool{}}
 
 	_, deployment, err := recovery.ReadState(ctx, d.Pulumi, d.Stack)
 	if err != nil {
@@ -64,7 +63,7 @@ func (d Deployed) Import(
 	}
 
 	for _, r := range deployment.Resources {
-		i.has[string(r.Type)+r.URN.Name()] = true
+		i.existing[string(r.Type)+r.URN.Name()] = true
 	}
 
 	for cluster, bundle := range bundles {
@@ -81,28 +80,28 @@ func (d Deployed) Import(
 		return nil, nil, err
 	}
 
-	i.add(imported{
-		Type: tokens.Record, Logical: "record", Component: true, Outputs: object{"deployed": true, "id": i.id},
+	i.add(importResource{
+		Type: tokens.Record, Logical: "record", Component: true, Outputs: object{"deployed": true, "id": i.stackID},
 	})
 
 	names, err = i.run(ctx)
 
-	return names, slices.Sorted(slices.Values(i.byHand)), err
+	return names, slices.Sorted(slices.Values(i.manualCommands)), err
 }
 
-// add adds what the state does not have. The CLI itself passes over components that it has.
-func (i *importing) add(r imported) {
-	if r.Name = r.Type + r.Logical; r.Component || !i.has[r.Name] {
-		i.list = append(i.list, r)
+// add adds a resource that the state does not have. The CLI itself ignores components that exist.
+func (i *importer) add(r importResource) {
+	if r.Name = r.Type + r.Logical; r.Component || !i.existing[r.Name] {
+		i.resources = append(i.resources, r)
 	}
 }
 
-// secretsMeta is the provider's own note that the secrets have the form of its present version.
+// secretsMeta is the provider's record of the schema version of the secrets.
 const secretsMeta = `{"schema_version":"1"}` //nolint:gosec // a number
 
-// addCluster adds a cluster with its machine secrets. They are for the version contract that new ones of the plan's
-// Talos get: the provider's own import would record v1.3 and have configurations generated for that.
-func (i *importing) addCluster(name string, bundle []byte, now time.Time) error {
+// addCluster adds a cluster with its machine secrets. Their version contract is the one that new secrets of the planned
+// Talos version get: the provider's own import would record v1.3 and generate configurations for that.
+func (i *importer) addCluster(name string, bundle []byte, now time.Time) error {
 	chosen, err := i.Deployed.clusters([]string{name})
 	if err != nil {
 		return err
@@ -118,13 +117,13 @@ func (i *importing) addCluster(name string, bundle []byte, now time.Time) error 
 		return fmt.Errorf("cluster %s: %w", name, err)
 	}
 
-	secrets := imported{
+	secrets := importResource{
 		Type: tokens.Secrets, Logical: name + tokens.OfSecrets, Parent: tokens.TalosCluster + name, ID: "machine_secrets",
 		Version: tokens.TalosPlugin.Version, Server: tokens.TalosPlugin.Server,
 		Inputs:  object{"talosVersion": release.Contract},
 		Outputs: object{"talosVersion": release.Contract, "__meta": secretsMeta},
 	}
-	if err := sealOutputs(object{"outputs": secrets.Outputs}, object{
+	if err := setSecretOutputs(object{"outputs": secrets.Outputs}, object{
 		"machineSecrets": machine, "clientConfiguration": client,
 	}); err != nil {
 		return err
@@ -132,14 +131,14 @@ func (i *importing) addCluster(name string, bundle []byte, now time.Time) error 
 
 	i.clusters[name] = true
 
-	i.add(imported{Type: tokens.TalosCluster, Logical: name, Component: true})
+	i.add(importResource{Type: tokens.TalosCluster, Logical: name, Component: true})
 	i.add(secrets)
 
 	return nil
 }
 
-// addMachines adds the planned machines that Proxmox has.
-func (i *importing) addMachines(ctx context.Context) error {
+// addMachines adds the planned machines that exist on Proxmox.
+func (i *importer) addMachines(ctx context.Context) error {
 	proxmox := i.Proxmox()
 
 	listed, err := proxmox.List(ctx)
@@ -156,8 +155,8 @@ func (i *importing) addMachines(ctx context.Context) error {
 	}
 
 	for _, vm := range listed {
-		m, wanted := planned[vm.VMID]
-		if !wanted || i.has[tokens.VirtualMachine+m.Name+tokens.OfVM] {
+		m, found := planned[vm.VMID]
+		if !found || i.existing[tokens.VirtualMachine+m.Name+tokens.OfVM] {
 			continue
 		}
 
@@ -168,12 +167,12 @@ func (i *importing) addMachines(ctx context.Context) error {
 			continue
 		}
 
-		found, err := proxmox.Find(ctx, vm.Host, vm.VMID)
+		machine, err := proxmox.Find(ctx, vm.Host, vm.VMID)
 		if err != nil {
 			return fmt.Errorf("unable to read VM %d of Proxmox: %w", vm.VMID, err)
 		}
 
-		i.addMachine(m, vm.Host, string(found.Config["description"]))
+		i.addMachine(m, vm.Host, string(machine.Config["description"]))
 	}
 
 	if err := i.addMappings(ctx); err != nil {
@@ -187,14 +186,14 @@ func (i *importing) addMachines(ctx context.Context) error {
 	return nil
 }
 
-// owner is the stack by its name, which is all that a stack without a state knows of itself.
-func (i *importing) owner() ownership.Owner {
+// owner returns the stack by its name only, because a stack without a state does not know its id.
+func (i *importer) owner() ownership.Owner {
 	return ownership.Owner{Name: namespace + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
 }
 
-// addMappings adds the PCI mappings that the stack made for the planned GPUs before its state was lost. Those of others
-// stay theirs: other machines may use them.
-func (i *importing) addMappings(ctx context.Context) error {
+// addMappings adds the PCI mappings of the planned GPUs that the stack created before its state was lost. Mappings of
+// others are left alone: other machines may use them.
+func (i *importer) addMappings(ctx context.Context) error {
 	var listed []proxmoxapi.Mapping
 
 	used := map[string]bool{}
@@ -219,17 +218,17 @@ func (i *importing) addMappings(ctx context.Context) error {
 			continue
 		}
 
-		i.add(imported{Type: components.PCIMappingType, Logical: mapping.Name, Component: true})
+		i.add(importResource{Type: components.PCIMappingType, Logical: mapping.Name, Component: true})
 		i.addProxmox(tokens.PCIMapping, mapping.Name+tokens.OfMapping, components.PCIMappingType+mapping.Name, mapping.Name)
 	}
 
 	return nil
 }
 
-// addAccounts adds the accounts of the clusters' software that the stack made before its state was lost: users, and the
-// roles made for them. Proxmox tells a token's secret once, so that tokens are removed by hand and made again. Access
-// rules are none: making them again is nothing.
-func (i *importing) addAccounts(ctx context.Context) error {
+// addAccounts adds the accounts of the clusters' software that the stack created before its state was lost: users and
+// their roles. Proxmox shows a token's secret only once, so tokens are removed manually and created again. ACL entries
+// are not imported: creating an existing one changes nothing.
+func (i *importer) addAccounts(ctx context.Context) error {
 	var (
 		users []proxmoxapi.User
 		roles []proxmoxapi.Role
@@ -249,18 +248,18 @@ func (i *importing) addAccounts(ctx context.Context) error {
 			}
 		}
 
-		for _, of := range []struct {
+		for _, account := range []struct {
 			name     string
 			identity *spec.Identity
 		}{{c.Name + "-csi", c.Proxmox.CSI}, {c.Name + "-ccm", c.Proxmox.CloudController}} {
-			if of.identity == nil || !i.addUser(c.Name, of.name, of.identity, users) {
+			if account.identity == nil || !i.addUser(c.Name, account.name, account.identity, users) {
 				continue
 			}
 
 			for _, role := range roles {
-				suffix, own := strings.CutPrefix(role.ID, of.identity.Account)
+				suffix, own := strings.CutPrefix(role.ID, account.identity.Account)
 				if own && (suffix == "-machines" || suffix == "-storage") {
-					i.addProxmox(tokens.Role, of.name+suffix, tokens.TalosCluster+c.Name, role.ID)
+					i.addProxmox(tokens.Role, account.name+suffix, tokens.TalosCluster+c.Name, role.ID)
 				}
 			}
 		}
@@ -269,8 +268,8 @@ func (i *importing) addAccounts(ctx context.Context) error {
 	return nil
 }
 
-// addUser adds the user of an account, and says whether the stack made it.
-func (i *importing) addUser(cluster, name string, identity *spec.Identity, users []proxmoxapi.User) bool {
+// addUser adds the user of an account, and reports whether the stack created it.
+func (i *importer) addUser(cluster, name string, identity *spec.Identity, users []proxmoxapi.User) bool {
 	at := slices.IndexFunc(users, func(u proxmoxapi.User) bool { return u.ID == identity.Account+"@pve" })
 	if at < 0 {
 		return false
@@ -285,9 +284,9 @@ func (i *importing) addUser(cluster, name string, identity *spec.Identity, users
 
 	for _, number := range identity.Tokens {
 		for _, token := range user.Tokens {
-			known := i.has[tokens.UserToken+fmt.Sprintf("%s-token-%d", name, number)]
+			known := i.existing[tokens.UserToken+fmt.Sprintf("%s-token-%d", name, number)]
 			if token.ID == fmt.Sprintf("kubernetes-%d", number) && !known {
-				i.byHand = append(i.byHand, fmt.Sprintf("pveum user token remove %s %s", user.ID, token.ID))
+				i.manualCommands = append(i.manualCommands, fmt.Sprintf("pveum user token remove %s %s", user.ID, token.ID))
 			}
 		}
 	}
@@ -295,16 +294,16 @@ func (i *importing) addUser(cluster, name string, identity *spec.Identity, users
 	return true
 }
 
-// addProxmox adds a resource of the provider for Proxmox.
-func (i *importing) addProxmox(kind, name, parent, id string) {
-	i.add(imported{
+// addProxmox adds a resource of the Proxmox provider.
+func (i *importer) addProxmox(kind, name, parent, id string) {
+	i.add(importResource{
 		Type: kind, Logical: name, Parent: parent, ID: id,
 		Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
 	})
 }
 
-// addMachine adds a machine and the components that it is in.
-func (i *importing) addMachine(m spec.Member, host, description string) {
+// addMachine adds a machine and its components.
+func (i *importer) addMachine(m spec.Member, host, description string) {
 	owner, marked := ownership.OwnerOf(description)
 	if marked && !owner.IsNamesake(i.owner()) {
 		i.problems.Add(m.Path, nil, "%s, VM %d, belongs to the stack %s: leave it, and choose another VMID", m.Name, m.VMID,
@@ -314,7 +313,7 @@ func (i *importing) addMachine(m spec.Member, host, description string) {
 	}
 
 	if marked {
-		i.id = owner.ID
+		i.stackID = owner.ID
 	}
 
 	kind, parent := components.CloudMachineType, ""
@@ -324,32 +323,31 @@ func (i *importing) addMachine(m spec.Member, host, description string) {
 	}
 
 	if len(m.GPUs) > 0 {
-		i.add(imported{Type: components.GPUWorkerType, Logical: m.Name, Parent: parent, Component: true})
+		i.add(importResource{Type: components.GPUWorkerType, Logical: m.Name, Parent: parent, Component: true})
 		parent = components.GPUWorkerType + m.Name
 	}
 
-	i.add(imported{Type: kind, Logical: m.Name, Parent: parent, Component: true})
+	i.add(importResource{Type: kind, Logical: m.Name, Parent: parent, Component: true})
 	i.addProxmox(tokens.VirtualMachine, m.Name+tokens.OfVM, kind+m.Name, fmt.Sprintf("%s/%d", host, m.VMID))
 }
 
-// errNothing is of an import that would add nothing.
-var errNothing = errors.New("there is nothing to import: Proxmox has no machine of the plan that the state does not " +
+var errNothingToImport = errors.New("there is nothing to import: Proxmox has no machine of the plan that the state does not " +
 	"have, or the machine secrets of its cluster are not named")
 
-// run has the Pulumi CLI import the list, which it gets on standard input: secrets are in it. Resources stay protected
-// until the program says in its next run which are.
-func (i *importing) run(ctx context.Context) (names []string, err error) {
-	for _, r := range i.list {
+// run has the Pulumi CLI import the resources from standard input, because they contain secrets. Imported resources are
+// protected until the next run of the program sets their protection.
+func (i *importer) run(ctx context.Context) (names []string, err error) {
+	for _, r := range i.resources {
 		if !r.Component {
 			names = append(names, r.Logical)
 		}
 	}
 
 	if len(names) == 0 {
-		return nil, errNothing
+		return nil, errNothingToImport
 	}
 
-	text, err := json.Marshal(object{"resources": i.list})
+	text, err := json.Marshal(object{"resources": i.resources})
 	if err != nil {
 		return nil, fmt.Errorf("unable to write the import: %w", err)
 	}

@@ -14,10 +14,10 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// lastMachines are the VMs of a run of the stack, as the state has them.
-func lastMachines(t *testing.T, document string) []resource.PropertyMap {
+// previousVMs returns the VMs of a stack, as its state has them.
+func previousVMs(t *testing.T, document string) []resource.PropertyMap {
 	t.Helper()
-	r := deployed(t, configured(t, "test", document))
+	r := mustDeploy(t, stackOptionsOf(t, "test", document))
 
 	var machines []resource.PropertyMap
 	for _, vm := range r.Of(tokens.VirtualMachine) {
@@ -27,10 +27,10 @@ func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 	return machines
 }
 
-func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
+func TestPlanThatRunningMachinesBlockRegistersNothing(t *testing.T) {
 	t.Parallel()
 
-	last := lastMachines(t, gpuStack)
+	last := previousVMs(t, gpuStack)
 	for name, o := range map[string]enginetest.Options{
 		"up":                                     {},
 		"preview":                                {Preview: true},
@@ -41,14 +41,14 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 			t.Parallel()
 
 			run := func(document string) (*enginetest.Recorder, error) {
-				stack := configured(t, "test", document)
+				stack := stackOptionsOf(t, "test", document)
 				stack.Running, stack.Preview, stack.Unrecorded, stack.ID = last, o.Preview, o.Unrecorded, "9f86d081884c7d65"
 
 				return enginetest.Run(stack, deploy)
 			}
 			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
 			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nPulumi.test.yaml:13: clusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
-			assert.Empty(t, things(r))
+			assert.Empty(t, registeredResources(r))
 
 			id := "9f86d081884c7d65" // a refused run keeps it, and gives one to a stack without
 			if o.Unrecorded {
@@ -59,7 +59,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 
 			assert.Equal(t, resource.PropertyMap{
 				"deployed": resource.NewProperty(true), "id": resource.NewProperty(id),
-				"proxmoxCluster": resource.NewProperty(clusterOfTests),
+				"proxmoxCluster": resource.NewProperty(testCluster),
 			}, r.Outputs("record"))
 
 			r, err = run(gpuStack)
@@ -76,31 +76,32 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 	}
 }
 
-// TestAStackThatWasNeverDeployedIsNotAskedForItsMachines, which would end the engine.
-func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
+// TestEngineIsNotQueriedForAnUndeployedStack: that query would crash the engine.
+func TestEngineIsNotQueriedForAnUndeployedStack(t *testing.T) {
 	t.Parallel()
-	r := deployed(t, configured(t, "test", gpuStack))
+	r := mustDeploy(t, stackOptionsOf(t, "test", gpuStack))
 	assert.Empty(t, r.Warnings())
 	assert.Equal(t, []string{"record"}, r.Names(tokens.Record))
 }
 
-// things are the registered resources but for the record of the run.
-func things(r *enginetest.Recorder) []enginetest.Registration {
+// registeredResources returns the registered resources without the record of the run.
+func registeredResources(r *enginetest.Recorder) []enginetest.Registration {
 	return slices.DeleteFunc(
 		r.All(), func(registered enginetest.Registration) bool { return registered.Type == tokens.Record },
 	)
 }
 
-// TestDisksOfRunningMachinesKeepTheirPlaces registers them where the state has them, and what is new elsewhere.
-func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
+// TestDisksOfRunningMachinesKeepTheirInterfaces expects existing disks at the interfaces in the state, and new ones at
+// others.
+func TestDisksOfRunningMachinesKeepTheirInterfaces(t *testing.T) {
 	t.Parallel()
 
 	with := func(disks string) string {
 		return strings.Replace(gpuStack, "timeSlicing: 4", "extraDisks: ["+disks+"]", 1)
 	}
-	o := configured(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
-	o.Running = lastMachines(t, with("{sizeGiB: 10, interface: scsi1}"))
-	r := deployed(t, o)
+	o := stackOptionsOf(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
+	o.Running = previousVMs(t, with("{sizeGiB: 10, interface: scsi1}"))
+	r := mustDeploy(t, o)
 
 	vm := r.Of(tokens.VirtualMachine)["one-gpu-1-vm"]
 	for path, want := range map[string]any{
@@ -116,35 +117,33 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 
 	// Where the state is not known, nothing is re-attached by guess.
 	o.Running = nil
-	r = deployed(t, o)
+	r = mustDeploy(t, o)
 	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
 }
 
-// TestChangesThatMachinesDoNotFollow are said in the run that makes them, and not in the next one.
-func TestChangesThatMachinesDoNotFollow(t *testing.T) {
+// TestChangesWithoutEffectOnRunningMachines expects a warning only in the run that makes the change.
+func TestChangesWithoutEffectOnRunningMachines(t *testing.T) {
 	t.Parallel()
 
 	linked := strings.Replace(gpuStack, "      network:", "      clone: linked\n      network:", 1)
 	require.NotEqual(t, gpuStack, linked)
-	o := configured(t, "test", linked)
-	o.Running = lastMachines(t, gpuStack)
-	r := deployed(t, o)
+	o := stackOptionsOf(t, "test", linked)
+	o.Running = previousVMs(t, gpuStack)
+	r := mustDeploy(t, o)
 	assert.Empty(t, r.Warnings(), "what an earlier version did not record")
 	making := r.Outputs("record")["making"].ObjectValue()
 	assert.Equal(t, resource.NewProperty("linked"), making["one-gpu clone"])
 
 	making["one-gpu clone"] = resource.NewProperty("full")
 	o.Making = making
-	r = deployed(t, o)
+	r = mustDeploy(t, o)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
 			"a worker is recreated where count goes down and up again",
 	}, r.Warnings())
 }
 
-// TestWhatTheLastRunToldOfTalos: the preview refuses what the nodes cannot be upgraded to by it, and a cluster that was
-// begun is known.
-func TestWhatTheLastRunToldOfTalos(t *testing.T) {
+func TestLastRunHasTalosVersions(t *testing.T) {
 	t.Parallel()
 
 	last := newLastRun()
@@ -157,12 +156,12 @@ func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 	assert.Equal(t, map[string]string{"one-cp-1": "v1.12.1"}, last.talos)
 	assert.Equal(t, map[string]string{"one-cp-1": "376567"}, last.schematics)
 	assert.Equal(t, map[string]string{"one-cp-1": "generation of 2000"}, last.generations)
-	assert.True(t, last.hasBegun("one"))
-	assert.False(t, last.hasBegun("two"))
+	assert.True(t, last.isBootstrapped("one"))
+	assert.False(t, last.isBootstrapped("two"))
 }
 
-// TestWhatTheLastRunToldOfKubernetes: the preview refuses by it what a cluster cannot be upgraded to in one step.
-func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
+// TestLastRunHasKubernetesVersions expects that a preview refuses upgrades of Kubernetes over several minor versions.
+func TestLastRunHasKubernetesVersions(t *testing.T) {
 	t.Parallel()
 
 	const healthy = "urn:pulumi:a::b::c$" + tokens.LocalCommand + "::one-healthy"
@@ -177,11 +176,11 @@ func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
 
 	require.NoError(t, last.add("urn:pulumi:a::b::c$"+tokens.LocalCommand+"::one-gitops", tokens.LocalCommand, nil))
 
-	problems, warnings := last.judge(t.Context(), plan, nil)
+	problems, warnings := last.checkPlan(t.Context(), plan, nil)
 	assert.Contains(t, strings.Join(warnings, "\n"), "clusters[0].gitops: is no longer set")
 	require.ErrorContains(t, problems, "clusters[0].kubernetesVersion: \"v1.36.0\" is 2 minor versions newer")
 
 	last.kubernetes["one"] = []string{"v1.36.0", "v1.36.0"} // someone has upgraded it
-	problems, _ = last.judge(t.Context(), plan, nil)
+	problems, _ = last.checkPlan(t.Context(), plan, nil)
 	require.Empty(t, problems)
 }

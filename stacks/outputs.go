@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// Names of the stack's outputs. Those of clusters have the clusters' names as keys.
+// Names of the stack's outputs.
 const (
 	Endpoints    = "endpoints"    // cluster → URL of the Kubernetes API
 	Addresses    = "addresses"    // cluster → node → address
@@ -17,9 +17,9 @@ const (
 	Placement    = "placement"    // cluster → node → Proxmox host that it is on
 	Kubeconfigs  = "kubeconfigs"  // cluster → kubeconfig; secret
 	Talosconfigs = "talosconfigs" // cluster → talosconfig; secret
-	// cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
+	// cluster → running talos and kubernetes, when they were queried, differences from the plan by node, and contract
 	Versions    = "versions"
-	Machines    = "machines"    // machine of no cluster → address, vmid, mac and host
+	Machines    = "machines"    // plain machine → address, vmid, mac and host
 	Templates   = "templates"   // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics  = "schematics"  // class of Talos → schematic id
 	PCIMappings = "pciMappings" // GPU name → its mapping's devices, as host and address
@@ -45,7 +45,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 		versions[name] = pulumi.Map{
 			"talos":       cluster.TalosVersion,
 			"kubernetes":  cluster.KubernetesVersion,
-			"asked":       cluster.VersionsAsked,
+			"asked":       cluster.VersionsQueried,
 			"differences": cluster.Differences,
 			"contract":    cluster.Contract,
 		}
@@ -60,7 +60,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
 
-	placed, stays := vmdiff.Placed(d.plan, d.last.machines)
+	placed, stays := vmdiff.Placed(d.plan, d.lastRun.machines)
 	ctx.Export(Readme, pulumi.String(report.Markdown(placed, stays)))
 	d.exportMachines(ctx)
 	d.exportTemplates(ctx)
@@ -72,14 +72,14 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 func (d *deployment) exportTemplates(ctx *pulumi.Context) {
 	templates, schematics := map[string]pulumi.Map{}, pulumi.StringMap{}
 	for _, t := range d.plan.Templates {
-		made := d.templates[keyOf(t)]
+		template := d.templates[templateKeyOf(t)]
 		if templates[t.Key] == nil {
 			templates[t.Key] = pulumi.Map{}
 		}
 
-		templates[t.Key][t.Host] = pulumi.Map{"name": made.Name, "vmid": made.VMID, "volumeId": made.VolumeID}
+		templates[t.Key][t.Host] = pulumi.Map{"name": template.Name, "vmid": template.VMID, "volumeId": template.VolumeID}
 		if t.System == nil {
-			schematics[t.Key] = made.SchematicID
+			schematics[t.Key] = template.SchematicID
 		}
 	}
 
@@ -92,7 +92,7 @@ func (d *deployment) exportTemplates(ctx *pulumi.Context) {
 	ctx.Export(Schematics, schematics)
 }
 
-// templateKey tells templates apart: one for each class and host.
+// templateKey identifies a template: one for each class and host.
 type templateKey struct{ class, host string }
 
-func keyOf(t spec.Template) templateKey { return templateKey{class: t.Key, host: t.Host} }
+func templateKeyOf(t spec.Template) templateKey { return templateKey{class: t.Key, host: t.Host} }

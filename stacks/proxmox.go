@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// proxmoxArgs are what a cluster knows of Proxmox; nil = nothing. Software in the cluster calls the API where this
-// program does, and trusts it alike.
+// proxmoxArgs returns a cluster's settings for Proxmox; nil = none. Software in the cluster uses the endpoint and TLS
+// verification of this program.
 func (d *deployment) proxmoxArgs(p *spec.Proxmox) *components.Proxmox {
 	if p == nil {
 		return nil

@@ -9,17 +9,17 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// judgeProxmoxCluster refuses a Proxmox cluster that is not the stack's: on another one a refresh finds no machine, and
-// all of them would be made anew. The first `up` that Proxmox answers records which one it is; a stated one counts for
-// more than the record.
-func (d *deployment) judgeProxmoxCluster(ctx *pulumi.Context) error {
+// checkProxmoxCluster refuses a Proxmox cluster that is not the stack's: on another one, a refresh finds no machine,
+// and all of them would be created again. The first `up` with an answer records the cluster; a configured one takes
+// precedence.
+func (d *deployment) checkProxmoxCluster(ctx *pulumi.Context) error {
 	known := d.plan.ProxmoxCluster
-	if known == "" && (!d.last.blank() || d.last.hasAny(tokens.File, tokens.RemoteCommand)) {
-		// a run that made nothing does not bind the next one
-		known = d.last.cluster
+	if known == "" && (!d.lastRun.isBlank() || d.lastRun.hasAny(tokens.File, tokens.RemoteCommand)) {
+		// a run that created nothing does not bind the next one
+		known = d.lastRun.proxmoxCluster
 	}
 
-	answers, err := d.machines.asked.Cluster(ctx.Context())
+	current, err := d.lookup.proxmox.Cluster(ctx.Context())
 	if err != nil {
 		if known == "" {
 			return nil
@@ -30,17 +30,17 @@ func (d *deployment) judgeProxmoxCluster(ctx *pulumi.Context) error {
 		))
 	}
 
-	if known != "" && known != answers {
+	if known != "" && known != current {
 		return fmt.Errorf(
 			"the Proxmox at %s is another cluster than the one that the stack is on, nothing was changed: its certificate "+
 				"authority has the fingerprint %s, that of the stack %s; set proxmoxve:endpoint to a host of the stack's cluster. "+
 				"If the stack is to move, or its cluster has a new authority: pulumi config set %s:proxmoxCluster %s --stack %s "+
 				"(machines that do not exist there are created, empty: docs/pipelines.md#another-proxmox)",
-			proxmoxSetting(ctx, os.Getenv)("endpoint"), answers, known, namespace, answers, ctx.Stack(),
+			proxmoxSetting(ctx, os.Getenv)("endpoint"), current, known, namespace, current, ctx.Stack(),
 		)
 	}
 
-	d.last.cluster = answers
+	d.lastRun.proxmoxCluster = current
 
 	return nil
 }

@@ -10,68 +10,68 @@ import (
 	"talos-proxmox/internal/enginetest"
 )
 
-// The authorities of the Proxmox cluster that answers in tests, and of another one.
+// The authority fingerprints of the tests' Proxmox cluster and of another one.
 var (
-	clusterOfTests = strings.Repeat("AB:", 31) + "AB"
-	otherCluster   = strings.Repeat("CD:", 31) + "CD"
+	testCluster  = strings.Repeat("AB:", 31) + "AB"
+	otherCluster = strings.Repeat("CD:", 31) + "CD"
 )
 
-func TestAStackStaysOnItsProxmoxCluster(t *testing.T) {
+func TestStackStaysOnItsProxmoxCluster(t *testing.T) {
 	t.Parallel()
 
-	last := lastMachines(t, gpuStack)
-	moved := "  talos-proxmox:proxmoxCluster: " + clusterOfTests + "\n"
+	last := previousVMs(t, gpuStack)
+	moved := "  talos-proxmox:proxmoxCluster: " + testCluster + "\n"
 
 	for name, test := range map[string]struct {
-		recorded, stated string
-		ran              bool
-		away             string // why Proxmox does not answer
-		refused          string
-		records          string
-		warns            string
+		recorded, config string
+		deployed         bool
+		proxmoxError     string
+		wantErr          string
+		wantRecord       string
+		wantWarning      string
 	}{
-		"the first up records it":            {records: clusterOfTests},
-		"a stack without the record gets it": {ran: true, records: clusterOfTests},
-		"it is the same":                     {ran: true, recorded: clusterOfTests, records: clusterOfTests},
+		"the first up records it":            {wantRecord: testCluster},
+		"a stack without the record gets it": {deployed: true, wantRecord: testCluster},
+		"it is the same":                     {deployed: true, recorded: testCluster, wantRecord: testCluster},
 		"it is another one": {
-			ran: true, recorded: otherCluster, records: otherCluster,
-			refused: "pulumi config set talos-proxmox:proxmoxCluster " + clusterOfTests + " --stack test",
+			deployed: true, recorded: otherCluster, wantRecord: otherCluster,
+			wantErr: "pulumi config set talos-proxmox:proxmoxCluster " + testCluster + " --stack test",
 		},
-		"the move is accepted": {ran: true, recorded: otherCluster, stated: moved, records: clusterOfTests},
-		"another one is stated": {
-			ran: true, recorded: clusterOfTests, stated: strings.ReplaceAll(moved, "AB", "cd"), records: clusterOfTests,
-			refused: "that of the stack " + otherCluster,
+		"the move is accepted": {deployed: true, recorded: otherCluster, config: moved, wantRecord: testCluster},
+		"another one is configured": {
+			deployed: true, recorded: testCluster, config: strings.ReplaceAll(moved, "AB", "cd"), wantRecord: testCluster,
+			wantErr: "that of the stack " + otherCluster,
 		},
 		"the first up meets another one": {
-			stated:  strings.ReplaceAll(moved, "AB", "CD"),
-			refused: "is another cluster than the one that the stack is on, nothing was changed",
+			config:  strings.ReplaceAll(moved, "AB", "CD"),
+			wantErr: "is another cluster than the one that the stack is on, nothing was changed",
 		},
-		"no one says which one it is": {
-			ran: true, recorded: otherCluster, away: "no such host", records: otherCluster,
-			warns: "unable to tell whether the Proxmox that answers is the cluster that the stack is on (" + otherCluster + ")",
+		"Proxmox does not answer": {
+			deployed: true, recorded: otherCluster, proxmoxError: "no such host", wantRecord: otherCluster,
+			wantWarning: "unable to tell whether the Proxmox that answers is the cluster that the stack is on (" + otherCluster + ")",
 		},
-		"a run that made nothing binds no next": {recorded: otherCluster, records: clusterOfTests},
+		"a run that created nothing does not bind the next": {recorded: otherCluster, wantRecord: testCluster},
 	} {
 		for _, preview := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 
-				o := configured(t, "test", gpuStack+test.stated)
+				o := stackOptionsOf(t, "test", gpuStack+test.config)
 				o.Preview, o.Cluster, o.ID = preview, test.recorded, "9f86d081884c7d65"
 
-				if test.ran {
+				if test.deployed {
 					o.Running = last
 				}
 
-				api := &proxmoxAPI{}
-				if test.away != "" {
-					api.status, api.reason = 500, test.away
+				api := &fakeProxmox{}
+				if test.proxmoxError != "" {
+					api.status, api.reason = 500, test.proxmoxError
 				}
 
 				r, err := enginetest.Run(o, Program{Transport: api}.Deploy)
-				if test.refused != "" {
-					require.ErrorContains(t, err, test.refused)
-					assert.Empty(t, things(r))
+				if test.wantErr != "" {
+					require.ErrorContains(t, err, test.wantErr)
+					assert.Empty(t, registeredResources(r))
 				} else {
 					require.NoError(t, err)
 				}
@@ -81,10 +81,10 @@ func TestAStackStaysOnItsProxmoxCluster(t *testing.T) {
 					recorded = value.StringValue()
 				}
 
-				assert.Equal(t, test.records, recorded)
+				assert.Equal(t, test.wantRecord, recorded)
 
-				if test.warns != "" {
-					assert.Contains(t, strings.Join(r.Warnings(), "\n"), test.warns)
+				if test.wantWarning != "" {
+					assert.Contains(t, strings.Join(r.Warnings(), "\n"), test.wantWarning)
 				}
 			})
 		}

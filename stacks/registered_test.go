@@ -14,11 +14,11 @@ import (
 	"talos-proxmox/internal/goldentest"
 )
 
-// longText is the length from which a golden file has a text's digest only.
-const longText = 200
+// longTextLength is the length from which golden files contain only a text's digest.
+const longTextLength = 200
 
-// registered is a registration as the golden files have it: all that decides what the engine does with a resource.
-type registered struct {
+// goldenRegistration is a registration in golden files: everything that decides what the engine does with a resource.
+type goldenRegistration struct {
 	Parent              string         `json:"parent,omitempty"`
 	Inputs              any            `json:"inputs,omitempty"`
 	Waits               []string       `json:"waits,omitempty"`
@@ -32,8 +32,8 @@ type registered struct {
 	Outputs             any            `json:"outputs,omitempty"`
 }
 
-// TestWhatStacksRegister compares everything that stacks register with golden files. What differs there may update or
-// replace what runs.
+// TestWhatStacksRegister compares everything that stacks register with golden files. A difference may update or replace
+// running machines.
 func TestWhatStacksRegister(t *testing.T) {
 	t.Parallel()
 
@@ -43,11 +43,11 @@ func TestWhatStacksRegister(t *testing.T) {
 		"dev":      stackOptions(t, "dev", nil),
 		"prod":     stackOptions(t, "prod", nil),
 		"lab":      stackOptions(t, "lab", labHostKeys(t)),
-		"gpus":     configured(t, "test", gpuStack),
-		"iso":      configured(t, "test", iso),
-		"wide":     configured(t, "test", wideStack),
-		"proxmox":  configured(t, "test", proxmoxStack),
-		"machines": configured(t, "test", machinesStack),
+		"gpus":     stackOptionsOf(t, "test", gpuStack),
+		"iso":      stackOptionsOf(t, "test", iso),
+		"wide":     stackOptionsOf(t, "test", wideStack),
+		"proxmox":  stackOptionsOf(t, "test", proxmoxStack),
+		"machines": stackOptionsOf(t, "test", machinesStack),
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
@@ -55,16 +55,16 @@ func TestWhatStacksRegister(t *testing.T) {
 
 				o := options
 				o.Preview = run == "preview"
-				api := &proxmoxAPI{config: map[string]string{"wide": wideCards, "machines": machineCards}[name]}
+				api := &fakeProxmox{config: map[string]string{"wide": wideCards, "machines": machineCards}[name]}
 
 				r, err := enginetest.Run(o, Program{
 					Transport: api, NewID: func() string { return "0123456789abcdef" },
 				}.Deploy)
 				require.NoError(t, err)
 
-				got := map[string]registered{"stack": {Outputs: written(resource.NewProperty(r.Exports()))}}
+				got := map[string]goldenRegistration{"stack": {Outputs: goldenValue(resource.NewProperty(r.Exports()))}}
 				for _, g := range r.All() {
-					got[g.Type+" "+g.Name] = registeredOf(g)
+					got[g.Type+" "+g.Name] = newGoldenRegistration(g)
 				}
 
 				text, err := json.MarshalIndent(got, "", " ")
@@ -76,7 +76,7 @@ func TestWhatStacksRegister(t *testing.T) {
 	}
 }
 
-// machinesStack has machines of no cluster, of systems with other hardware and other ways to their address.
+// machinesStack has plain machines of systems with different hardware and addressing.
 const machinesStack = `config:
   talos-proxmox:hosts:
     - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
@@ -96,7 +96,7 @@ const machinesStack = `config:
     - {name: nix, template: nixos, count: 1, firstVmid: 5100, network: {addressing: dhcp}}
 `
 
-// machineCards are the cards of its machines, as Proxmox has them.
+// machineCards are the network cards of its machines in Proxmox.
 const machineCards = `, "net1": "virtio=02:00:00:00:00:02,bridge=vmbr1", "net2": "virtio=02:00:00:00:00:03,bridge=vmbr2"`
 
 // proxmoxStack has accounts on Proxmox.
@@ -118,7 +118,7 @@ const proxmoxStack = `config:
         cloudController: {}
 `
 
-// wideStack uses what the others do not.
+// wideStack uses settings that the others do not use.
 const wideStack = `config:
   talos-proxmox:protect: true
   talos-proxmox:hosts:
@@ -151,16 +151,16 @@ const wideStack = `config:
       controlPlane: {firstVmid: 2100}
 `
 
-// wideCards are the cards of its machines, as Proxmox has them.
+// wideCards are the network cards of its machines in Proxmox.
 const wideCards = `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7", "net1": "virtio=02:00:00:00:00:02,bridge=vmbr1,tag=9",
 	"net2": "virtio=02:00:00:00:00:03,bridge=vmbr2"`
 
-func registeredOf(g enginetest.Registration) registered {
+func newGoldenRegistration(g enginetest.Registration) goldenRegistration {
 	request := g.Request
 
-	r := registered{
+	r := goldenRegistration{
 		Parent:              g.Parent,
-		Inputs:              written(resource.NewProperty(g.Inputs)),
+		Inputs:              goldenValue(resource.NewProperty(g.Inputs)),
 		Waits:               g.DependsOn(),
 		Protect:             request.GetProtect(),
 		DeleteBeforeReplace: request.GetDeleteBeforeReplace(),
@@ -169,7 +169,7 @@ func registeredOf(g enginetest.Registration) registered {
 		Trigger:             request.GetReplacementTrigger().GetStringValue(), Hooks: map[string]int{},
 	}
 	if g.Outputs != nil {
-		r.Outputs = written(resource.NewProperty(g.Outputs))
+		r.Outputs = goldenValue(resource.NewProperty(g.Outputs))
 	}
 
 	for _, alias := range request.GetAliases() {
@@ -188,32 +188,32 @@ func registeredOf(g enginetest.Registration) registered {
 	return r
 }
 
-// written is a value as the golden files have it: secrets by their digests, as long texts.
-func written(value resource.PropertyValue) any {
+// goldenValue returns a value for golden files: secrets and long texts as digests.
+func goldenValue(value resource.PropertyValue) any {
 	switch {
 	case value.IsSecret():
-		return map[string]any{"secret": digest(written(value.SecretValue().Element))}
+		return map[string]any{"secret": digest(goldenValue(value.SecretValue().Element))}
 	case value.IsOutput() && !value.OutputValue().Known, value.IsComputed():
 		return "(unknown)"
 	case value.IsOutput() && value.OutputValue().Secret:
-		return map[string]any{"secret": digest(written(value.OutputValue().Element))}
+		return map[string]any{"secret": digest(goldenValue(value.OutputValue().Element))}
 	case value.IsOutput():
-		return written(value.OutputValue().Element)
+		return goldenValue(value.OutputValue().Element)
 	case value.IsObject():
 		fields := map[string]any{}
 		for key, field := range value.ObjectValue() {
-			fields[string(key)] = written(field)
+			fields[string(key)] = goldenValue(field)
 		}
 
 		return fields
 	case value.IsArray():
 		elements := make([]any, 0, len(value.ArrayValue()))
 		for _, element := range value.ArrayValue() {
-			elements = append(elements, written(element))
+			elements = append(elements, goldenValue(element))
 		}
 
 		return elements
-	case value.IsString() && len(value.StringValue()) > longText:
+	case value.IsString() && len(value.StringValue()) > longTextLength:
 		return digest(value.StringValue())
 	}
 

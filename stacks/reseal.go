@@ -23,35 +23,34 @@ var errState = errors.New(
 	"it is not a state of Pulumi: take a file of `talos-proxmox backup state`, or <stack>.json of a folder that is the backend",
 )
 
-// object is a JSON object that keeps fields that this program does not know.
+// object is a JSON object that keeps unknown fields.
 type object = map[string]any
 
-// Reseal continues a stack with a state whose secrets can no longer be decrypted, and imports it into the stack, which
-// has other secrets already. Machine secrets come from the exports of all its clusters. Other secrets are not needed:
-// of machines, providers and what says that a cluster was bootstrapped they are left out, and other resources that had
-// some leave the state, and the next up makes them again, all of which find their work done. It returns the names of
-// those.
+// Reseal imports a state whose secrets can no longer be decrypted into an empty stack with a new secrets provider.
+// Machine secrets come from the exports of all its clusters. Other secrets are not needed: they are removed from
+// machines, providers and the bootstrap; other resources with secrets are removed from the state, and the next up
+// creates them again, which changes nothing on machines. It returns the names of the removed resources.
 func Reseal(
 	ctx context.Context, pulumi recovery.Pulumi, stack string, state io.Reader, exported map[string][]byte, now time.Time,
-) (left []string, err error) {
+) (removed []string, err error) {
 	deployment, err := readDeployment(state)
 	if err != nil {
 		return nil, err
 	}
 
-	if left, err = reseal(deployment, exported, now); err != nil {
+	if removed, err = resealDeployment(deployment, exported, now); err != nil {
 		return nil, err
 	}
 
-	if deployment["secrets_providers"], err = newSecretsProvider(ctx, pulumi, stack); err != nil {
+	if deployment["secrets_providers"], err = secretsProviderOf(ctx, pulumi, stack); err != nil {
 		return nil, err
 	}
 
-	return left, recovery.WriteState(ctx, pulumi, stack, apitype.UntypedDeployment{Version: 3}, deployment)
+	return removed, recovery.WriteState(ctx, pulumi, stack, apitype.UntypedDeployment{Version: 3}, deployment)
 }
 
-// newSecretsProvider is how the stack, which has to be empty, encrypts secrets now.
-func newSecretsProvider(ctx context.Context, pulumi recovery.Pulumi, stack string) (any, error) {
+// secretsProviderOf returns the secrets provider of the stack, which must be empty.
+func secretsProviderOf(ctx context.Context, pulumi recovery.Pulumi, stack string) (any, error) {
 	state, deployment, err := recovery.ReadState(ctx, pulumi, stack)
 	if err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func ReadExports(files map[string]string, identities string) (map[string][]byte,
 	return exported, nil
 }
 
-// readDeployment reads an export, or the file of a backend.
+// readDeployment reads the output of `pulumi stack export`, or a file of a backend.
 func readDeployment(state io.Reader) (object, error) {
 	var file struct {
 		Deployment object `json:"deployment"`
@@ -117,11 +116,11 @@ func readDeployment(state io.Reader) (object, error) {
 	return file.Deployment, nil
 }
 
-func reseal(deployment object, exported map[string][]byte, now time.Time) (left []string, err error) {
+func resealDeployment(deployment object, exported map[string][]byte, now time.Time) (removed []string, err error) {
 	var (
-		kept    []any
-		dropped = map[string]bool{}
-		sealed  = map[string]bool{} // clusters
+		kept        []any
+		removedURNs = map[string]bool{}
+		sealed      = map[string]bool{} // clusters
 	)
 
 	for _, item := range deployment["resources"].([]any) {
@@ -132,10 +131,10 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 
 		switch cluster, isSecrets := strings.CutSuffix(name, tokens.OfSecrets); {
 		case kind == tokens.Secrets && isSecrets:
-			// The published provider also notes how its values differ from Terraform's, and a secret in that; it does without.
+			// The published provider also stores how its values differ from Terraform's, including a secret; it is not needed.
 			r["outputs"] = withoutSecrets(r["outputs"])
 
-			if err := putSecrets(r, cluster, exported, now); err != nil {
+			if err := setMachineSecrets(r, cluster, exported, now); err != nil {
 				return nil, err
 			}
 
@@ -146,7 +145,7 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 				r[part] = withoutSecrets(r[part])
 			}
 		case holdsSecret(r["inputs"]) || holdsSecret(r["outputs"]):
-			dropped[urn], left = true, append(left, name)
+			removedURNs[urn], removed = true, append(removed, name)
 
 			continue
 		}
@@ -161,18 +160,18 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 	}
 
 	for _, item := range kept {
-		forget(item.(object), dropped)
+		removeDependencies(item.(object), removedURNs)
 	}
 
 	deployment["resources"] = kept
 	delete(deployment, "pending_operations")
-	slices.Sort(left)
+	slices.Sort(removed)
 
-	return left, nil
+	return removed, nil
 }
 
-// putSecrets fills in the machine secrets of a cluster.
-func putSecrets(r object, cluster string, exported map[string][]byte, now time.Time) error {
+// setMachineSecrets sets the machine secrets of a cluster from its export.
+func setMachineSecrets(r object, cluster string, exported map[string][]byte, now time.Time) error {
 	text, ok := exported[cluster]
 	if !ok {
 		return fmt.Errorf("there is no export of the machine secrets of cluster %q: name its file", cluster)
@@ -183,11 +182,11 @@ func putSecrets(r object, cluster string, exported map[string][]byte, now time.T
 		return fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 
-	return sealOutputs(r, object{"machineSecrets": machine, "clientConfiguration": client})
+	return setSecretOutputs(r, object{"machineSecrets": machine, "clientConfiguration": client})
 }
 
-// sealOutputs puts secrets into their resource; an import encrypts them.
-func sealOutputs(r, secrets object) error {
+// setSecretOutputs sets secret outputs of a resource in plain text; the import encrypts them.
+func setSecretOutputs(r, secrets object) error {
 	outputs, _ := r["outputs"].(object)
 	if outputs == nil {
 		return errState
@@ -230,7 +229,7 @@ func holdsSecret(value any) bool {
 	return false
 }
 
-// withoutSecrets leaves the secrets of an object out.
+// withoutSecrets returns an object without its secrets.
 func withoutSecrets(value any) any {
 	fields, ok := value.(object)
 	if !ok {
@@ -248,15 +247,15 @@ func withoutSecrets(value any) any {
 	return kept
 }
 
-// forget takes what was left out of the state out of what a resource depends on.
-func forget(r object, dropped map[string]bool) {
+// removeDependencies removes a resource's dependencies on removed resources.
+func removeDependencies(r object, removed map[string]bool) {
 	without := func(list any) []any {
 		urns, _ := list.([]any)
 
 		return slices.DeleteFunc(urns, func(urn any) bool {
 			text, _ := urn.(string)
 
-			return dropped[text]
+			return removed[text]
 		})
 	}
 
@@ -271,7 +270,7 @@ func forget(r object, dropped map[string]bool) {
 		properties[name] = without(list)
 	}
 
-	if with, _ := r["deletedWith"].(string); dropped[with] {
+	if with, _ := r["deletedWith"].(string); removed[with] {
 		delete(r, "deletedWith")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/internal/recovery"
 )
 
-// unreadable is a state whose secrets no one can decrypt: a folder's own file, as the CLI writes it.
-const unreadable = `{"version": 3, "checkpoint": {"stack": "organization/talos-proxmox/prod", "latest": {
+// undecryptableState is a state whose secrets nobody can decrypt: a file of a backend, as the CLI writes it.
+const undecryptableState = `{"version": 3, "checkpoint": {"stack": "organization/talos-proxmox/prod", "latest": {
 	"secrets_providers": {"type": "passphrase", "state": {"salt": "old"}}, "pending_operations": [],
 	"resources": [
 	{"urn": "urn:s::p::pulumi:pulumi:Stack::p-s", "type": "pulumi:pulumi:Stack", "custom": false, "outputs": {
@@ -44,8 +44,8 @@ const unreadable = `{"version": 3, "checkpoint": {"stack": "organization/talos-p
 		"propertyDependencies": {"a": ["urn:s::p::command:local:Command::home-healthy"]},
 		"deletedWith": "urn:s::p::command:local:Command::home-healthy"}]}}}`
 
-// emptyStack is a CLI with a stack that was just made, and what was imported into it.
-func emptyStack(resources string) (pulumi recovery.Pulumi, imported func() string) {
+// newEmptyStack returns a CLI with a new stack, and the state that was imported into it.
+func newEmptyStack(resources string) (pulumi recovery.Pulumi, imported func() string) {
 	var text string
 
 	return func(_ context.Context, stdin io.Reader, args ...string) ([]byte, error) {
@@ -59,7 +59,7 @@ func emptyStack(resources string) (pulumi recovery.Pulumi, imported func() strin
 
 			return nil, err
 		default:
-			return nil, errors.New("no one asks " + line)
+			return nil, errors.New("unexpected command " + line)
 		}
 	}, func() string { return text }
 }
@@ -76,17 +76,17 @@ func exportedSecrets(t *testing.T) (*secrets.Bundle, []byte) {
 	return bundle, text
 }
 
-func TestAStateIsResealed(t *testing.T) {
+func TestReseal(t *testing.T) {
 	t.Parallel()
 
 	bundle, exported := exportedSecrets(t)
-	pulumi, imported := emptyStack("")
+	pulumi, imported := newEmptyStack("")
 
-	left, err := Reseal(
-		t.Context(), pulumi, "prod", strings.NewReader(unreadable), map[string][]byte{"home": exported}, time.Now(),
+	removed, err := Reseal(
+		t.Context(), pulumi, "prod", strings.NewReader(undecryptableState), map[string][]byte{"home": exported}, time.Now(),
 	)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"home-healthy"}, left)
+	assert.Equal(t, []string{"home-healthy"}, removed)
 
 	var state struct {
 		Deployment struct {
@@ -122,7 +122,7 @@ func TestAStateIsResealed(t *testing.T) {
 	assert.Empty(t, resources[5].DeletedWith)
 }
 
-func TestWhatCannotBeResealedIsSaid(t *testing.T) {
+func TestResealErrors(t *testing.T) {
 	t.Parallel()
 
 	_, exported := exportedSecrets(t)
@@ -135,24 +135,24 @@ func TestWhatCannotBeResealedIsSaid(t *testing.T) {
 	}{
 		"no state":         {"kubeconfig", "", home, "it is not a state of Pulumi"},
 		"an empty state":   {`{"version": 3, "deployment": null}`, "", home, "it is not a state of Pulumi"},
-		"a missing export": {unreadable, "", nil, `there is no export of the machine secrets of cluster "home"`},
+		"a missing export": {undecryptableState, "", nil, `there is no export of the machine secrets of cluster "home"`},
 		"a wrong export": {
-			unreadable, "", map[string][]byte{"home": []byte("x")}, "cluster home: they are not machine secrets",
+			undecryptableState, "", map[string][]byte{"home": []byte("x")}, "cluster home: they are not machine secrets",
 		},
 		"an export of another cluster": {
-			unreadable, "",
+			undecryptableState, "",
 			map[string][]byte{"home": exported, "edge": exported},
 			`the state has no machine secrets of cluster "edge"`,
 		},
 		"a stack that is in use": {
-			unreadable, `{"urn": "urn:pulumi:prod::p::a:b:C::d", "type": "a:b:C", "custom": true}`, home,
+			undecryptableState, `{"urn": "urn:pulumi:prod::p::a:b:C::d", "type": "a:b:C", "custom": true}`, home,
 			`stack "prod" has a state with 1 resources already`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			pulumi, imported := emptyStack(test.resources)
+			pulumi, imported := newEmptyStack(test.resources)
 			_, err := Reseal(t.Context(), pulumi, "prod", strings.NewReader(test.state), test.exported, time.Now())
 			require.ErrorContains(t, err, test.want)
 			assert.Empty(t, imported())

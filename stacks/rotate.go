@@ -17,12 +17,12 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// errSecrets tells nothing of what was read.
+// errSecrets does not quote the secrets.
 var errSecrets = errors.New("the state's machine secrets are not what Talos' provider writes: bring the stack up once, then repeat")
 
-// clusterSecrets are the outputs of a cluster's machine secrets, its kubeconfig, and the names of its nodes. While an
-// authority is replaced, machine has the certificate of the new one with that of the old one behind it, and client and
-// kubeconfig, which machines let in until the end, those of the old one.
+// clusterSecrets are a cluster's machine secrets in the state, its kubeconfig, and the names of its nodes. During a
+// rotation, machine has the certificates of the new authority and the old one, in this order; client and kubeconfig are
+// of the old one, which machines accept until the end.
 type clusterSecrets struct {
 	cluster         string
 	nodes           []string // sorted
@@ -30,12 +30,12 @@ type clusterSecrets struct {
 	kubeconfig      talos.Kubeconfig
 }
 
-// certsOf are the names of authorities in the machine secrets.
+// certsOf are the names of the authorities in machine secrets.
 var certsOf = map[talos.Kind]string{talos.OfTalos: "os", talos.OfKubernetes: "k8s"}
 
 // RotateAuthority replaces the certificate authority of the Talos API or of Kubernetes of a running cluster; see
-// talosops rotate. The new authority is in the state, encrypted, before a machine is touched: an interrupted run is
-// resumed by the next, and the program refuses to run in between.
+// talosops rotate. The new authority is stored in the state, encrypted, before a machine is changed: the next run
+// resumes an interrupted one, and until then the program refuses to run.
 func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.Kind, now time.Time) error {
 	clusters, err := d.clusters([]string{name})
 	if err != nil {
@@ -49,13 +49,13 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.K
 		return err
 	}
 
-	secrets := *state.of(c.Name)
+	secrets := *state.secretsOf(c.Name)
 	if secrets.machine == nil || secrets.client == nil {
-		return d.missing(c, "machine secrets")
+		return d.missingError(c, "machine secrets")
 	}
 
 	if kind == talos.OfKubernetes && secrets.kubeconfig == "" {
-		return d.missing(c, "kubeconfig")
+		return d.missingError(c, "kubeconfig")
 	}
 
 	for other := range certsOf {
@@ -64,40 +64,40 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.K
 		}
 	}
 
-	about, err := secrets.rotation(c, kind)
+	req, err := secrets.rotationRequest(c, kind)
 	if err != nil {
 		return err
 	}
 
 	if _, old := secrets.authority(kind); old == nil {
-		if err := d.beginRotation(ctx, c, &secrets, about, kind, now); err != nil {
+		if err := d.storeNewAuthority(ctx, c, &secrets, req, kind, now); err != nil {
 			return err
 		}
 	}
 
-	next, as, err := secrets.renewed(c, kind, now)
+	next, clientConfig, err := secrets.withNewClient(c, kind, now)
 	if err != nil {
 		return err
 	}
 
 	authority, _ := next.authority(kind)
 
-	about.Next, about.Key = as, string(authority.Key)
-	if _, err := d.talosops(ctx, "rotate", about); err != nil {
+	req.Next, req.Key = clientConfig, string(authority.Key)
+	if _, err := d.talosops(ctx, "rotate", req); err != nil {
 		return fmt.Errorf("%w\nthe rotation of cluster %s has begun: run the same again; pulumi up refuses until it is done",
 			err, c.Name)
 	}
 
-	next.put(kind, authority, nil)
+	next.setAuthority(kind, authority, nil)
 
-	return d.putClusterSecrets(ctx, next, next.kubeconfig)
+	return d.writeClusterSecrets(ctx, next, next.kubeconfig)
 }
 
-// beginRotation writes a new authority to the state, once all machines are seen to take part, and a new client of the
-// Talos API: Talos' provider renews one in its last month, by the authority that the state has, which machines may not
-// know yet.
-func (d Deployed) beginRotation(
-	ctx context.Context, c spec.Cluster, secrets *clusterSecrets, about request.Rotate, kind talos.Kind,
+// storeNewAuthority checks that all machines can take part and stores a new authority in the state, with a new client
+// of the Talos API: otherwise the Talos provider would renew a client in its last month with the new authority, which
+// machines may not know yet.
+func (d Deployed) storeNewAuthority(
+	ctx context.Context, c spec.Cluster, secrets *clusterSecrets, req request.Rotate, kind talos.Kind,
 	now time.Time,
 ) error {
 	var planned []string
@@ -112,7 +112,7 @@ func (d Deployed) beginRotation(
 			c.Name, strings.Join(secrets.nodes, ", "), strings.Join(planned, ", "))
 	}
 
-	if _, err := d.talosops(ctx, "rotate", about); err != nil { // without a new authority it only looks
+	if _, err := d.talosops(ctx, "rotate", req); err != nil { // without a new authority it only checks
 		return err
 	}
 
@@ -131,14 +131,14 @@ func (d Deployed) beginRotation(
 	secrets.client = clientObject(client)
 
 	replaced, _ := secrets.authority(kind)
-	secrets.put(kind, next, replaced.Certificate)
+	secrets.setAuthority(kind, next, replaced.Certificate)
 
-	return d.putClusterSecrets(ctx, *secrets, "")
+	return d.writeClusterSecrets(ctx, *secrets, "")
 }
 
-// putClusterSecrets writes them to the state, and a kubeconfig where there is a new one. All other secrets stay
-// encrypted as they are.
-func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets, kubeconfig talos.Kubeconfig) error {
+// writeClusterSecrets writes secrets to the state, and the kubeconfig if it is not empty. All other secrets stay
+// encrypted.
+func (d Deployed) writeClusterSecrets(ctx context.Context, s clusterSecrets, kubeconfig talos.Kubeconfig) error {
 	state, _, err := recovery.ReadState(ctx, d.Pulumi, d.Stack)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets, kubec
 		return errState
 	}
 
-	wanted := map[string]object{
+	outputsOf := map[string]object{ // by the end of the URN
 		tokens.Secrets + "::" + s.cluster + tokens.OfSecrets: {"machineSecrets": s.machine, "clientConfiguration": s.client},
 	}
 
@@ -159,7 +159,7 @@ func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets, kubec
 			return err
 		}
 
-		wanted[tokens.Kubeconfig+"::"+s.cluster+tokens.OfKubeconfig] = object{
+		outputsOf[tokens.Kubeconfig+"::"+s.cluster+tokens.OfKubeconfig] = object{
 			"kubeconfigRaw": string(kubeconfig), "kubernetesClientConfiguration": client,
 		}
 	}
@@ -169,47 +169,48 @@ func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets, kubec
 		r, _ := item.(object)
 		urn, _ := r["urn"].(string)
 
-		for suffix, outputs := range wanted {
+		for suffix, outputs := range outputsOf {
 			if strings.HasSuffix(urn, suffix) {
-				if err := sealOutputs(r, outputs); err != nil {
+				if err := setSecretOutputs(r, outputs); err != nil {
 					return err
 				}
 
-				delete(wanted, suffix)
+				delete(outputsOf, suffix)
 			}
 		}
 	}
 
-	if len(wanted) > 0 {
+	if len(outputsOf) > 0 {
 		return errSecrets
 	}
 
 	return recovery.WriteState(ctx, d.Pulumi, d.Stack, state, deployment)
 }
 
-// authority is the one that the state's secrets have, and the certificate of the one that it replaces; nil where it
-// replaces none.
+// authority returns the current authority, and during its rotation the certificate of the one that it replaces, else
+// nil.
 func (s clusterSecrets) authority(kind talos.Kind) (a talos.Authority, replaced []byte) {
 	certs, _ := s.machine["certs"].(object)
 	ca, _ := certs[certsOf[kind]].(object)
-	a.Key = decoded(ca["key"])
-	a.Certificate, replaced = talos.Replacing(decoded(ca["cert"]))
+	a.Key = decodePEM(ca["key"])
+	a.Certificate, replaced = talos.Replacing(decodePEM(ca["cert"]))
 
 	return a, replaced
 }
 
-// put has the state's secrets have an authority, which may replace another one.
-func (s clusterSecrets) put(kind talos.Kind, a talos.Authority, replaced []byte) {
+// setAuthority sets the current authority, which may replace another one.
+func (s clusterSecrets) setAuthority(kind talos.Kind, a talos.Authority, replaced []byte) {
 	certs, _ := s.machine["certs"].(object)
 	certs[certsOf[kind]] = object{
-		"cert": encoded(slices.Concat(a.Certificate, replaced)), "key": encoded(a.Key),
+		"cert": encodePEM(slices.Concat(a.Certificate, replaced)), "key": encodePEM(a.Key),
 	}
 }
 
-// renewed are the secrets with a client of the authority that the state has, which is a talosconfig or kubeconfig too.
-func (s clusterSecrets) renewed(
+// withNewClient returns the secrets with a new client of the current authority, and the client as a talosconfig or
+// kubeconfig.
+func (s clusterSecrets) withNewClient(
 	c spec.Cluster, kind talos.Kind, now time.Time,
-) (_ clusterSecrets, as string, err error) {
+) (_ clusterSecrets, clientConfig string, err error) {
 	authority, _ := s.authority(kind)
 
 	if kind == talos.OfKubernetes {
@@ -224,37 +225,37 @@ func (s clusterSecrets) renewed(
 	}
 
 	s.client, s.kubeconfig = clientObject(client), ""
-	as, err = client.Talosconfig(c.Name, endpoints(c))
+	clientConfig, err = client.Talosconfig(c.Name, endpoints(c))
 
-	return s, as, err
+	return s, clientConfig, err
 }
 
-// rotation is what machines are asked with that know the clients of the state.
-func (s clusterSecrets) rotation(c spec.Cluster, kind talos.Kind) (about request.Rotate, err error) {
-	about.Common = controlPlanes(c, 0)
-	about.Workers = requestNodes(c.Workers)
+// rotationRequest returns the request for machines that accept the clients in the state.
+func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.Kind) (req request.Rotate, err error) {
+	req.Common = controlPlanes(c, 0)
+	req.Workers = requestNodes(c.Workers)
 
-	if about.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
-		return about, err
+	if req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
+		return req, err
 	}
 
-	// It may trust more than the authority that is replaced: what users have machines accept.
+	// The kubeconfig may trust more than the old authority: users can configure machines to accept others.
 	current, replaced := s.authority(kind)
 	if replaced == nil {
 		replaced = current.Certificate
 	}
 
 	former, err := s.kubeconfig.Trusting(replaced)
-	about.Kubeconfig = string(former)
+	req.Kubeconfig = string(former)
 
-	return about, err
+	return req, err
 }
 
-// administrator is the client that the state has.
+// administrator returns the client in the state.
 func (s clusterSecrets) administrator() talos.Client {
 	return talos.Client{
-		Authority: decoded(s.client["caCertificate"]), Certificate: decoded(s.client["clientCertificate"]),
-		Key: decoded(s.client["clientKey"]),
+		Authority: decodePEM(s.client["caCertificate"]), Certificate: decodePEM(s.client["clientCertificate"]),
+		Key: decodePEM(s.client["clientKey"]),
 	}
 }
 
@@ -269,14 +270,14 @@ func endpoints(c spec.Cluster) []string {
 
 func clientObject(c talos.Client) object {
 	return object{
-		"caCertificate": encoded(c.Authority), "clientCertificate": encoded(c.Certificate), "clientKey": encoded(c.Key),
+		"caCertificate": encodePEM(c.Authority), "clientCertificate": encodePEM(c.Certificate), "clientKey": encodePEM(c.Key),
 	}
 }
 
-func encoded(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }
+func encodePEM(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }
 
-// decoded is what the provider has in base64; nothing where it is something else.
-func decoded(value any) []byte {
+// decodePEM decodes a value of the provider; nil = it is not base64.
+func decodePEM(value any) []byte {
 	text, _ := value.(string)
 
 	pem, err := base64.StdEncoding.DecodeString(text)

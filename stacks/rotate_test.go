@@ -24,8 +24,9 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// rotated is a stack of cluster "lab" whose talosops ends as a file says, and whose state is imported in plain.
-type rotated struct {
+// rotationStack is a stack of cluster "lab" whose talosops exits with the status in a file, and whose imported state is
+// kept in plain text.
+type rotationStack struct {
 	Deployed
 
 	t      *testing.T
@@ -33,11 +34,11 @@ type rotated struct {
 	state  string // as the CLI exports it with its secrets shown
 }
 
-func newRotated(t *testing.T) *rotated {
+func newRotationStack(t *testing.T) *rotationStack {
 	t.Helper()
 
-	b, _ := keptStack(t, nil)
-	r := &rotated{Deployed: b.Deployed, t: t, folder: t.TempDir()}
+	b, _ := newBackups(t, nil)
+	r := &rotationStack{Deployed: b.Deployed, t: t, folder: t.TempDir()}
 	config := r.Pulumi
 	r.Pulumi = func(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
 		switch line := strings.Join(args, " "); {
@@ -56,10 +57,10 @@ func newRotated(t *testing.T) *rotated {
 	}
 
 	r.TalosOps = filepath.Join(r.folder, "talosops")
-	script := "#!/bin/sh\ncat > " + r.folder + "/asked.$(ls " + r.folder + " | wc -l)\n" +
+	script := "#!/bin/sh\ncat > " + r.folder + "/request.$(ls " + r.folder + " | wc -l)\n" +
 		"read -r status < " + r.folder + "/status && exit \"$status\"\n"
 	scripttest.Program(t, r.TalosOps, script)
-	r.ends("0")
+	r.setExitStatus("0")
 
 	ca, err := talos.OfTalos.New(time.Now())
 	require.NoError(t, err)
@@ -70,10 +71,10 @@ func newRotated(t *testing.T) *rotated {
 	kubernetes, err := talos.OfKubernetes.New(time.Now())
 	require.NoError(t, err)
 
-	// Its user is of Talos' authority here, which says who the user is.
+	// Talos' authority issues its client certificate here: only the subject matters.
 	kubeconfig := talos.Kubeconfig("clusters: [{cluster: {server: 'https://127.0.0.9:6443', certificate-authority-data: " +
-		encoded(kubernetes.Certificate) + "}, name: lab}]\nusers: [{user: {client-certificate-data: " +
-		encoded(client.Certificate) + ", client-key-data: " + encoded(client.Key) + "}}]\n")
+		encodePEM(kubernetes.Certificate) + "}, name: lab}]\nusers: [{user: {client-certificate-data: " +
+		encodePEM(client.Certificate) + ", client-key-data: " + encodePEM(client.Key) + "}}]\n")
 
 	addresses := object{}
 	for _, n := range r.Plan.Clusters[0].Nodes() {
@@ -89,8 +90,8 @@ func newRotated(t *testing.T) *rotated {
 			"urn":  "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster$talos:machine/secrets:Secrets::lab-secrets",
 			"type": tokens.Secrets, "outputs": object{
 				"machineSecrets": r.secret(object{"cluster": object{"id": "kept"}, "certs": object{
-					"k8s":  object{"cert": encoded(kubernetes.Certificate), "key": encoded(kubernetes.Key)},
-					"etcd": object{"cert": "kept"}, "os": object{"cert": encoded(ca.Certificate), "key": encoded(ca.Key)},
+					"k8s":  object{"cert": encodePEM(kubernetes.Certificate), "key": encodePEM(kubernetes.Key)},
+					"etcd": object{"cert": "kept"}, "os": object{"cert": encodePEM(ca.Certificate), "key": encodePEM(ca.Key)},
 				}}),
 				"clientConfiguration": r.secret(clientObject(client)),
 			},
@@ -105,48 +106,48 @@ func newRotated(t *testing.T) *rotated {
 	return r
 }
 
-func (r *rotated) json(value any) string {
+func (r *rotationStack) json(value any) string {
 	text, err := json.Marshal(value)
 	require.NoError(r.t, err)
 
 	return string(text)
 }
 
-func (r *rotated) secret(value any) object {
+func (r *rotationStack) secret(value any) object {
 	return object{resource.SigKey: resource.SecretSig, "plaintext": r.json(value)}
 }
 
-// ends says how talosops ends from now on.
-func (r *rotated) ends(status string) {
+func (r *rotationStack) setExitStatus(status string) {
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.folder, "status"), []byte(status+"\n"), 0o600))
 }
 
-// secrets are the certificates of the authority in the state, and the one that its client trusts.
-func (r *rotated) secrets(kind talos.Kind) (issuing, replaced, trusted string) {
+// authorities returns the certificates of the authority in the state, of the one that it replaces, and of the one that
+// its client trusts.
+func (r *rotationStack) authorities(kind talos.Kind) (issuing, replaced, trusted string) {
 	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
 
-	s := state.of(r.Plan.Clusters[0].Name)
+	s := state.secretsOf(r.Plan.Clusters[0].Name)
 	assert.Equal(r.t, object{"id": "kept"}, s.machine["cluster"])
 	assert.Equal(r.t, object{"cert": "kept"}, s.machine["certs"].(object)["etcd"])
 
-	authority, before := s.authority(kind)
-	trusts := decoded(s.client["caCertificate"])
+	authority, old := s.authority(kind)
+	ca := decodePEM(s.client["caCertificate"])
 
 	if kind == talos.OfKubernetes {
-		trusts, err = s.kubeconfig.Trusted()
+		ca, err = s.kubeconfig.Trusted()
 		require.NoError(r.t, err)
 	}
 
-	return string(authority.Certificate), string(before), string(trusts)
+	return string(authority.Certificate), string(old), string(ca)
 }
 
-// clientEnds is when the certificate of the state's client does.
-func (r *rotated) clientEnds() time.Time {
+// clientExpiry returns when the client certificate in the state expires.
+func (r *rotationStack) clientExpiry() time.Time {
 	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
 
-	block, _ := pem.Decode(decoded(state.of(r.Plan.Clusters[0].Name).client["clientCertificate"]))
+	block, _ := pem.Decode(decodePEM(state.secretsOf(r.Plan.Clusters[0].Name).client["clientCertificate"]))
 	require.NotNil(r.t, block)
 
 	certificate, err := x509.ParseCertificate(block.Bytes)
@@ -155,19 +156,19 @@ func (r *rotated) clientEnds() time.Time {
 	return certificate.NotAfter
 }
 
-// reader returns the roles of the client that a status asks with, and the authority that it trusts.
-func (r *rotated) reader() (roles []string, trusted string) {
+// reader returns the roles of the client that status queries use, and the authority that it trusts.
+func (r *rotationStack) reader() (roles []string, trusted string) {
 	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
 
 	text, err := state.talosconfig(r.Plan.Clusters[0], talos.Authority.Reader)
 	require.NoError(r.t, err)
 
-	return rolesOf(r.t, text), authorityOfNext(r.t, talos.OfTalos, text)
+	return clientRoles(r.t, text), trustedAuthority(r.t, talos.OfTalos, text)
 }
 
-// rolesOf are those of a talosconfig's client.
-func rolesOf(t *testing.T, talosconfig string) []string {
+// clientRoles returns the roles of a talosconfig's client.
+func clientRoles(t *testing.T, talosconfig string) []string {
 	t.Helper()
 
 	var file struct {
@@ -178,7 +179,7 @@ func rolesOf(t *testing.T, talosconfig string) []string {
 
 	require.NoError(t, yaml.Unmarshal([]byte(talosconfig), &file))
 
-	block, _ := pem.Decode(decoded(file.Contexts["lab"].Crt))
+	block, _ := pem.Decode(decodePEM(file.Contexts["lab"].Crt))
 	require.NotNil(t, block)
 
 	certificate, err := x509.ParseCertificate(block.Bytes)
@@ -187,9 +188,9 @@ func rolesOf(t *testing.T, talosconfig string) []string {
 	return certificate.Subject.Organization
 }
 
-// asked are the requests that talosops got.
-func (r *rotated) asked() (list []request.Rotate) {
-	files, err := filepath.Glob(filepath.Join(r.folder, "asked.*"))
+// requests returns the requests to talosops.
+func (r *rotationStack) requests() (list []request.Rotate) {
+	files, err := filepath.Glob(filepath.Join(r.folder, "request.*"))
 	require.NoError(r.t, err)
 
 	for _, file := range files {
@@ -205,7 +206,7 @@ func (r *rotated) asked() (list []request.Rotate) {
 	return list
 }
 
-func TestAnAuthorityIsInTheStateBeforeMachinesKnowIt(t *testing.T) {
+func TestRotateAuthority(t *testing.T) {
 	t.Parallel()
 
 	for kind, other := range map[talos.Kind]talos.Kind{
@@ -213,35 +214,35 @@ func TestAnAuthorityIsInTheStateBeforeMachinesKnowIt(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			newRotated(t).rotates(kind, other)
+			newRotationStack(t).testRotation(kind, other)
 		})
 	}
 }
 
-// rotates replaces an authority: it only looks, is interrupted and resumed.
-func (r *rotated) rotates(kind, other talos.Kind) {
+// testRotation replaces an authority: a check fails, then the rotation is interrupted and resumed.
+func (r *rotationStack) testRotation(kind, other talos.Kind) {
 	t := r.t
 	before := r.state
-	old, none, _ := r.secrets(kind)
+	old, none, _ := r.authorities(kind)
 	assert.Empty(t, none)
 
 	roles, readers := r.reader()
 	assert.Equal(t, []string{"os:reader"}, roles)
 
-	r.ends("1") // a machine does not answer
+	r.setExitStatus("1") // a machine does not answer
 	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", kind, time.Now()), "talosops rotate did not succeed")
-	assert.Equal(t, before, r.state, "nothing was begun")
-	require.Len(t, r.asked(), 1)
-	assert.Empty(t, r.asked()[0].Next, "it only looks")
-	assert.Equal(t, kind == talos.OfKubernetes, r.asked()[0].Kubeconfig != "")
-	assert.Len(t, r.asked()[0].ControlPlanes, 3)
-	assert.NotEmpty(t, r.asked()[0].Workers)
+	assert.Equal(t, before, r.state, "nothing has changed")
+	require.Len(t, r.requests(), 1)
+	assert.Empty(t, r.requests()[0].Next, "it only checks")
+	assert.Equal(t, kind == talos.OfKubernetes, r.requests()[0].Kubeconfig != "")
+	assert.Len(t, r.requests()[0].ControlPlanes, 3)
+	assert.NotEmpty(t, r.requests()[0].Workers)
 
-	r.ends("0")
+	r.setExitStatus("0")
 	imports := r.Pulumi
 	r.Pulumi = func(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
 		if args[1] == "import" {
-			r.ends("1") // the work that follows is interrupted
+			r.setExitStatus("1") // the work that follows is interrupted
 		}
 
 		return imports(ctx, in, args...)
@@ -250,11 +251,11 @@ func (r *rotated) rotates(kind, other talos.Kind) {
 	err := r.RotateAuthority(t.Context(), "lab", kind, time.Now())
 	require.ErrorContains(t, err, "the rotation of cluster lab has begun: run the same again; pulumi up refuses until it is done")
 
-	issuing, replaced, trusted := r.secrets(kind)
+	issuing, replaced, trusted := r.authorities(kind)
 	assert.NotEqual(t, old, issuing)
 	assert.Equal(t, old, replaced)
 	assert.Equal(t, old, trusted, "machines let this client in until the end")
-	assert.Greater(t, time.Until(r.clientEnds()), 300*24*time.Hour, "an up in between does not renew it")
+	assert.Greater(t, time.Until(r.clientExpiry()), 300*24*time.Hour, "an up in between does not renew it")
 	assert.Contains(t, r.state, `"ciphertext":"sealed"`, "other secrets stay as they are")
 	assert.NotContains(t, r.state, "of another")
 	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", other, time.Now()),
@@ -266,16 +267,16 @@ func (r *rotated) rotates(kind, other talos.Kind) {
 		assert.Equal(t, readers, trusted)
 	}
 
-	sent := r.asked()[2]
-	assert.Equal(t, issuing, authorityOfNext(t, kind, sent.Next))
+	sent := r.requests()[2]
+	assert.Equal(t, issuing, trustedAuthority(t, kind, sent.Next))
 
 	r.Pulumi = imports
-	r.ends("0")
+	r.setExitStatus("0")
 	require.NoError(t, r.RotateAuthority(t.Context(), "lab", kind, time.Now()))
-	require.Len(t, r.asked(), 4, "one that has begun is resumed, not looked at first")
-	assert.Equal(t, sent.Key, r.asked()[3].Key, "with the same authority")
+	require.Len(t, r.requests(), 4, "a rotation is resumed without another check")
+	assert.Equal(t, sent.Key, r.requests()[3].Key, "with the same authority")
 
-	resumed, none, trusted := r.secrets(kind)
+	resumed, none, trusted := r.authorities(kind)
 	assert.Equal(t, issuing, resumed)
 	assert.Empty(t, none)
 	assert.Equal(t, issuing, trusted)
@@ -285,8 +286,8 @@ func (r *rotated) rotates(kind, other talos.Kind) {
 	assert.Equal(t, kind == talos.OfTalos, readers == issuing)
 }
 
-// authorityOfNext is the one that a talosconfig or kubeconfig trusts.
-func authorityOfNext(t *testing.T, kind talos.Kind, next string) string {
+// trustedAuthority returns the authority that a talosconfig or kubeconfig trusts.
+func trustedAuthority(t *testing.T, kind talos.Kind, next string) string {
 	t.Helper()
 
 	trusted := func() ([]byte, error) { return talos.Trusted(next) }
@@ -300,17 +301,17 @@ func authorityOfNext(t *testing.T, kind talos.Kind, next string) string {
 	return string(ca)
 }
 
-func TestARotationWantsTheNodesOfTheState(t *testing.T) {
+func TestRotateAuthorityNeedsTheNodesOfTheState(t *testing.T) {
 	t.Parallel()
 
-	r := newRotated(t)
+	r := newRotationStack(t)
 	r.Plan.Clusters[0].Workers = nil
 	before := r.state
 
 	err := r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now())
 	require.ErrorContains(t, err, "and the stack file has lab-cp-1, lab-cp-2, lab-cp-3: bring the stack up first, then repeat")
 	assert.Equal(t, before, r.state)
-	assert.Empty(t, r.asked())
+	assert.Empty(t, r.requests())
 
 	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) {
 		return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil

@@ -12,22 +12,22 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// Run is [pulumi.Run], but a program that fails prints its [Failure].
+// Run is [pulumi.Run], but prints the [Failure] of the program.
 func Run(program pulumi.RunFunc) {
 	err := pulumi.RunErr(program)
 	if err == nil {
 		return
 	}
 
-	if logFailure(os.Getenv(pulumi.EnvEngine), err) != nil { // someone started the program without the Pulumi CLI
-		fmt.Fprintln(os.Stderr, err) //nolint:errcheck // nobody else is there to be told
+	if logFailure(os.Getenv(pulumi.EnvEngine), err) != nil { // the program runs without the Pulumi CLI
+		fmt.Fprintln(os.Stderr, err) //nolint:errcheck // there is no other output
 	}
 
 	os.Exit(constant.ExitStatusLoggedError)
 }
 
-// logFailure shows it as the stack's, in a context of its own: that of the run is closed.
-func logFailure(engine string, failed error) error {
+// logFailure logs the failure for the stack, in a context of its own because that of the run is closed.
+func logFailure(engine string, failure error) error {
 	if engine == "" {
 		return errors.New("there is no engine")
 	}
@@ -37,24 +37,24 @@ func logFailure(engine string, failed error) error {
 		return err
 	}
 
-	return errors.Join(ctx.Log.Error(Failure(failed), nil), ctx.Close())
+	return errors.Join(ctx.Log.Error(Failure(failure), nil), ctx.Close())
 }
 
-// sdkFrame is what Pulumi's SDK puts around an error of an output, once for each resource that it passes on its way to
-// the end of the program (sdk/v3 3.259, go/pulumi, context.go and rpc.go).
+// sdkFrame is the prefix that Pulumi's SDK adds to an error of an output, once for each resource that it passes on its
+// way to the end of the program (sdk/v3 3.259, go/pulumi, context.go and rpc.go).
 var sdkFrame = regexp.MustCompile(
 	`^(waiting for RPCs|resolving options|marshaling \w+( option)?|awaiting input property "[^"]*"): `,
 )
 
-// Failure is the message of a failed program: its errors without the text that Pulumi's SDK adds.
+// Failure returns the message of a failed program without the text that Pulumi's SDK adds.
 func Failure(err error) string {
-	if all, several := err.(interface{ WrappedErrors() []error }); several { //nolint:errorlint // the program's own
-		said := make([]string, 0, len(all.WrappedErrors()))
-		for _, one := range all.WrappedErrors() {
-			said = append(said, Failure(one))
+	if multi, ok := err.(interface{ WrappedErrors() []error }); ok { //nolint:errorlint // the SDK's outermost error
+		messages := make([]string, 0, len(multi.WrappedErrors()))
+		for _, wrapped := range multi.WrappedErrors() {
+			messages = append(messages, Failure(wrapped))
 		}
 
-		return strings.Join(said, "\n")
+		return strings.Join(messages, "\n")
 	}
 
 	if inner := errors.Unwrap(err); inner != nil && sdkFrame.MatchString(err.Error()) {

@@ -24,7 +24,7 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// statusTimeout is how long a cluster is asked.
+// statusTimeout limits the queries of a cluster.
 const statusTimeout = "1m"
 
 // Status queries the health of a stack's clusters.
@@ -37,7 +37,7 @@ type Status struct {
 	Proxmox *proxmoxapi.Machines
 }
 
-// clusterStatus is what talosops status printed of a cluster, and its exit status.
+// clusterStatus is the output of talosops status for a cluster, and its exit status.
 type clusterStatus struct {
 	printed []byte
 	status  int
@@ -45,31 +45,31 @@ type clusterStatus struct {
 
 // Exit statuses of talosops status, and of [Status.Print].
 const (
-	StatusCare    = 1 // something needs care
-	StatusUnknown = 2 // a cluster could not be asked
+	StatusCare    = 1 // something needs attention
+	StatusUnknown = 2 // a cluster could not be queried
 )
 
 // Print prints the status of each named cluster, or of all: a table, or a line of JSON. It returns the worst exit
 // status.
 func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...string) (status int, err error) {
-	questions, err := s.questions(ctx, names)
+	requests, err := s.requests(ctx, names)
 	if err != nil {
 		return StatusUnknown, err
 	}
 
-	for i, question := range questions {
-		asked, err := s.ask(ctx, question, asJSON)
+	for i, req := range requests {
+		result, err := s.query(ctx, req, asJSON)
 		if err != nil {
 			return StatusUnknown, err
 		}
 
-		status = max(status, asked.status)
+		status = max(status, result.status)
 
 		if i > 0 && !asJSON {
-			asked.printed = append([]byte("\n"), asked.printed...)
+			result.printed = append([]byte("\n"), result.printed...)
 		}
 
-		if _, err := to.Write(asked.printed); err != nil {
+		if _, err := to.Write(result.printed); err != nil {
 			return StatusUnknown, fmt.Errorf("unable to print the status: %w", err)
 		}
 	}
@@ -79,30 +79,30 @@ func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...s
 
 // Drift queries the nodes of all clusters, and returns those that differ from the plan, or cannot be compared with it.
 func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
-	s.OffSite, s.Proxmox = nil, nil // nobody asks for backups and credentials here
+	s.OffSite, s.Proxmox = nil, nil // backups and credentials are not part of it
 
-	questions, err := s.questions(ctx, nil)
+	requests, err := s.requests(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 
 	all := []request.NodeDifference{}
 
-	for _, question := range questions {
-		question.Backup, question.RebootPending = nil, nil
+	for _, req := range requests {
+		req.Backup, req.RebootPending = nil, nil
 
-		asked, err := s.ask(ctx, question, true)
+		result, err := s.query(ctx, req, true)
 		if err != nil {
 			return nil, err
 		}
 
 		var state request.ClusterStatus
-		if err := json.Unmarshal(asked.printed, &state); err != nil {
-			return nil, fmt.Errorf("talosops status printed something that is not a result: %w", err)
+		if err := json.Unmarshal(result.printed, &state); err != nil {
+			return nil, fmt.Errorf("talosops status printed an invalid result: %w", err)
 		}
 
 		for _, d := range state.Drift {
-			d.Cluster = question.Cluster
+			d.Cluster = req.Cluster
 			all = append(all, d)
 		}
 	}
@@ -110,23 +110,23 @@ func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
 	return all, nil
 }
 
-// ask has talosops ask one cluster.
-func (s Status) ask(ctx context.Context, question request.Status, asJSON bool) (clusterStatus, error) {
+// query has talosops query a cluster.
+func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (clusterStatus, error) {
 	var options []string
 	if asJSON {
 		options = []string{"--json"}
 	}
 
-	var said bytes.Buffer // that there is something to see
+	var progress bytes.Buffer // shown only if there is no result
 
-	printed, err := Deployed{TalosOps: s.TalosOps, Progress: &said}.talosops(ctx, "status", question, options...)
+	printed, err := Deployed{TalosOps: s.TalosOps, Progress: &progress}.talosops(ctx, "status", req, options...)
 
 	var ended *exec.ExitError
 
 	switch {
 	case err == nil:
 		return clusterStatus{printed, 0}, nil
-	case errors.As(err, &ended) && len(printed) > 0: // it has said what is wrong
+	case errors.As(err, &ended) && len(printed) > 0: // the result says what is wrong
 		if ended.ExitCode() == StatusCare {
 			return clusterStatus{printed, StatusCare}, nil
 		}
@@ -134,15 +134,15 @@ func (s Status) ask(ctx context.Context, question request.Status, asJSON bool) (
 		return clusterStatus{printed, StatusUnknown}, nil
 	default:
 		if s.Progress != nil {
-			_, _ = said.WriteTo(s.Progress) // to the terminal
+			_, _ = progress.WriteTo(s.Progress)
 		}
 
-		return clusterStatus{}, fmt.Errorf("cluster %s: %w", question.Cluster, err)
+		return clusterStatus{}, fmt.Errorf("cluster %s: %w", req.Cluster, err)
 	}
 }
 
-// questions are what talosops status reads, for each cluster.
-func (s Status) questions(ctx context.Context, names []string) ([]request.Status, error) {
+// requests returns the request for talosops status of each cluster.
+func (s Status) requests(ctx context.Context, names []string) ([]request.Status, error) {
 	clusters, err := s.clusters(names)
 	if err != nil {
 		return nil, err
@@ -158,43 +158,45 @@ func (s Status) questions(ctx context.Context, names []string) ([]request.Status
 		credentials = preflight.Credentials(ctx, s.Proxmox)
 	}
 
-	var questions []request.Status
+	var requests []request.Status
 
 	for _, c := range clusters {
-		question := request.Status{Cluster: c.Name, Wait: planned(c), RebootPending: state.pending, Credentials: credentials}
-		question.Talosconfig, question.Kubeconfig = state.talosconfigs[c.Name], state.kubeconfigs[c.Name]
+		req := request.Status{
+			Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials,
+		}
+		req.Talosconfig, req.Kubeconfig = state.talosconfigs[c.Name], state.kubeconfigs[c.Name]
 
-		if question.Talosconfig == "" || question.Kubeconfig == "" {
-			return nil, s.missing(c, "talosconfig and kubeconfig")
+		if req.Talosconfig == "" || req.Kubeconfig == "" {
+			return nil, s.missingError(c, "talosconfig and kubeconfig")
 		}
 
-		if question.Reader, err = state.talosconfig(c, talos.Authority.Reader); err != nil {
-			return nil, s.missing(c, "machine secrets")
+		if req.Reader, err = state.talosconfig(c, talos.Authority.Reader); err != nil {
+			return nil, s.missingError(c, "machine secrets")
 		}
 
-		question.Configurations = map[string]string{}
+		req.Configurations = map[string]string{}
 
 		for _, n := range c.Nodes() {
 			if text := state.configurations[n.Address.Addr().String()]; text != "" {
-				question.Configurations[n.Name] = text
+				req.Configurations[n.Name] = text
 			}
 		}
 
 		if len(s.Plan.Backup.Recipients) > 0 {
 			b := Backups{s.Deployed}
-			question.Backup = &request.Kept{
+			req.Backup = &request.Kept{
 				Directory: b.directory(), Name: b.fileName(c), MaxAge: s.MaxAge, OffSite: b.newestOffSite(ctx, c),
 			}
 		}
 
-		questions = append(questions, question)
+		requests = append(requests, req)
 	}
 
-	return questions, nil
+	return requests, nil
 }
 
-// planned is what a cluster's nodes have to be.
-func planned(c spec.Cluster) request.Wait {
+// waitRequest returns what the nodes of a cluster are expected to run and offer.
+func waitRequest(c spec.Cluster) request.Wait {
 	w := request.Wait{Common: controlPlanes(c, 0), KubernetesVersion: c.KubernetesVersion}
 	w.Timeout, w.Workers = statusTimeout, requestNodes(c.Workers)
 
@@ -212,16 +214,16 @@ func planned(c spec.Cluster) request.Wait {
 	return w
 }
 
-// lastState is what the last run of the stack left in its state.
+// lastState is what the stack's state has of its clusters.
 type lastState struct {
 	talosconfigs, kubeconfigs map[string]string          // by cluster; secret
 	configurations            map[string]string          // by address of the node; secret
 	secrets                   map[string]*clusterSecrets // by cluster
-	pending                   []string                   // hosts that have to reboot
+	rebootPending             []string                   // hosts with a pending reboot
 }
 
-// of are the secrets of a cluster.
-func (l lastState) of(cluster string) *clusterSecrets {
+// secretsOf returns the secrets of a cluster, to be filled in if it is new.
+func (l lastState) secretsOf(cluster string) *clusterSecrets {
 	if l.secrets[cluster] == nil {
 		l.secrets[cluster] = &clusterSecrets{cluster: cluster}
 	}
@@ -249,15 +251,15 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 			node, _ := outputs["node"].(string)
 			found.configurations[node], _ = outputs["machineConfiguration"].(string)
 		case tokens.Secrets:
-			of := found.of(strings.TrimSuffix(r.URN.Name(), tokens.OfSecrets))
-			of.machine, _ = outputs["machineSecrets"].(object)
-			of.client, _ = outputs["clientConfiguration"].(object)
+			secrets := found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfSecrets))
+			secrets.machine, _ = outputs["machineSecrets"].(object)
+			secrets.client, _ = outputs["clientConfiguration"].(object)
 		case tokens.Kubeconfig:
 			text, _ := outputs["kubeconfigRaw"].(string)
-			found.of(strings.TrimSuffix(r.URN.Name(), tokens.OfKubeconfig)).kubeconfig = talos.Kubeconfig(text)
+			found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfKubeconfig)).kubeconfig = talos.Kubeconfig(text)
 		case components.TalosClusterType:
 			addresses, _ := outputs["addresses"].(object)
-			found.of(r.URN.Name()).nodes = slices.Sorted(maps.Keys(addresses))
+			found.secretsOf(r.URN.Name()).nodes = slices.Sorted(maps.Keys(addresses))
 		case tokens.Stack:
 			found.addOutputs(outputs)
 		}
@@ -266,20 +268,19 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 	return found, nil
 }
 
-// talosconfig is one of a cluster with a new client, which may do less than the administrator. While the authority of
-// the Talos API is replaced, machines may not know the one that the state has the key of: then it is the
-// administrator's.
+// talosconfig returns a talosconfig with a new client that has fewer privileges than the administrator. During a
+// rotation of the Talos API's authority, machines may not know the new one: then it is the administrator's.
 func (l lastState) talosconfig(
-	c spec.Cluster, as func(talos.Authority, time.Time) (talos.Client, error),
+	c spec.Cluster, newClient func(talos.Authority, time.Time) (talos.Client, error),
 ) (string, error) {
-	secrets := l.of(c.Name)
+	secrets := l.secretsOf(c.Name)
 
 	authority, replaced := secrets.authority(talos.OfTalos)
 	if replaced != nil {
 		return secrets.administrator().Talosconfig(c.Name, endpoints(c))
 	}
 
-	client, err := as(authority, time.Now())
+	client, err := newClient(authority, time.Now())
 	if err != nil {
 		return "", err
 	}
@@ -303,7 +304,7 @@ func (l *lastState) addOutputs(outputs object) {
 	hosts, _ := outputs[Hosts].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		if host, _ := hosts[name].(map[string]any); host["rebootRequired"] == true {
-			l.pending = append(l.pending, name)
+			l.rebootPending = append(l.rebootPending, name)
 		}
 	}
 }

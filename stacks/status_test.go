@@ -20,14 +20,16 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// stateOfLab is what the state has of a stack that is up: secrets as `--show-secrets` writes them.
-func stateOfLab(t *testing.T) []byte {
+// stateWithSecrets returns the state of a deployed stack with secrets, as `--show-secrets` shows it.
+func stateWithSecrets(t *testing.T) []byte {
 	t.Helper()
 
 	ca, err := talos.OfTalos.New(time.Now())
 	require.NoError(t, err)
 
-	return []byte(strings.NewReplacer("CERTIFICATE", encoded(ca.Certificate), "KEY", encoded(ca.Key)).Replace(labState))
+	replacer := strings.NewReplacer("CERTIFICATE", encodePEM(ca.Certificate), "KEY", encodePEM(ca.Key))
+
+	return []byte(replacer.Replace(labState))
 }
 
 const labState = `{"version": 3, "deployment": {"resources": [
@@ -47,41 +49,41 @@ const labState = `{"version": 3, "deployment": {"resources": [
 			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"CERTIFICATE\", \"key\": \"KEY\"}}}"}}}
 ]}}`
 
-// statusStack is the stack of backup_test.go with a state, whose talosops prints this and ends with the status.
-func statusStack(t *testing.T, printed string, status string) (s Status, asked func() []string) {
+// newStatus returns the stack of newBackups with a state, and a talosops with this output and exit status.
+func newStatus(t *testing.T, printed string, status string) (s Status, lastRequest func() []string) {
 	t.Helper()
 
-	b, asked := keptStack(t, nil)
+	b, lastRequest := newBackups(t, nil)
 	s = Status{Deployed: withState(t, b.Deployed), MaxAge: "48h"}
 
 	folder := filepath.Dir(s.TalosOps)
-	script := "#!/bin/sh\necho \"$*\" > " + folder + "/asked\ncat >> " + folder + "/asked\nprintf '%s' '" + printed +
+	script := "#!/bin/sh\necho \"$*\" > " + folder + "/request\ncat >> " + folder + "/request\nprintf '%s' '" + printed +
 		"'\nexit " + status + "\n"
 	scripttest.Program(t, s.TalosOps, script)
 
-	return s, asked
+	return s, lastRequest
 }
 
-// withState has the CLI export the state of a stack that is up.
+// withState returns a stack whose CLI exports the state of a deployed stack.
 func withState(t *testing.T, d Deployed) Deployed {
 	t.Helper()
 
-	was, state := d.Pulumi, stateOfLab(t)
+	cli, state := d.Pulumi, stateWithSecrets(t)
 	d.Pulumi = func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 		if strings.HasPrefix(strings.Join(args, " "), "stack export") {
 			return state, nil
 		}
 
-		return was(ctx, stdin, args...)
+		return cli(ctx, stdin, args...)
 	}
 
 	return d
 }
 
-func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
+func TestStatusRequest(t *testing.T) {
 	t.Parallel()
 
-	s, asked := statusStack(t, "a table", "0")
+	s, lastRequest := newStatus(t, "a table", "0")
 
 	var out bytes.Buffer
 
@@ -90,14 +92,14 @@ func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Equal(t, "a table", out.String())
 
-	said := asked()
-	assert.Equal(t, "status", said[0])
+	call := lastRequest()
+	assert.Equal(t, "status", call[0])
 
 	var sent request.Status
-	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
+	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
 	assert.Equal(t, "lab", sent.Cluster)
 	assert.Equal(t, "the talosconfig", sent.Talosconfig)
-	assert.Equal(t, []string{"os:reader"}, rolesOf(t, sent.Reader))
+	assert.Equal(t, []string{"os:reader"}, clientRoles(t, sent.Reader))
 	assert.Equal(t, "the kubeconfig", sent.Kubeconfig)
 	assert.Len(t, sent.ControlPlanes, 3)
 	assert.Len(t, sent.Workers, 3)
@@ -107,28 +109,28 @@ func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
 	assert.Equal(t, map[string]string{"lab-cp-1": "the configuration"}, sent.Configurations)
 	assert.Equal(t, []string{"pve2"}, sent.RebootPending)
 	assert.Equal(
-		t, request.Kept{Directory: filepath.Join(s.Project, "kept"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup,
+		t, request.Kept{Directory: filepath.Join(s.Project, "backups"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup,
 	)
 
-	for problem, elsewhere := range map[string]*elsewhere{"": {}, "the bucket is away": {err: errors.New("the bucket is away")}} {
-		s.OffSite = elsewhere
+	for problem, offSite := range map[string]*fakeOffSite{"": {}, "the bucket is away": {err: errors.New("the bucket is away")}} {
+		s.OffSite = offSite
 		_, err = s.Print(t.Context(), &out, false)
 		require.NoError(t, err)
 
 		var sent request.Status
-		require.NoError(t, json.Unmarshal([]byte(asked()[1]), &sent))
+		require.NoError(t, json.Unmarshal([]byte(lastRequest()[1]), &sent))
 		assert.Equal(t, problem, sent.Backup.OffSite.Problem)
 		assert.Equal(t, problem == "", sent.Backup.OffSite.Snapshot == "s3://bucket/lab-lab.age")
 	}
 }
 
-func TestTheExitStatusOfTalosopsIsPassedOn(t *testing.T) {
+func TestStatusExitStatus(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		printed, ends string
+		printed, exit string
 		want          int
-		fails         string
+		wantErr       string
 	}{
 		"something needs care":  {"a table", "1", StatusCare, ""},
 		"no one answers":        {"a table", "2", StatusUnknown, ""},
@@ -137,39 +139,39 @@ func TestTheExitStatusOfTalosopsIsPassedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s, _ := statusStack(t, test.printed, test.ends)
+			s, _ := newStatus(t, test.printed, test.exit)
 			status, err := s.Print(t.Context(), io.Discard, true)
 			assert.Equal(t, test.want, status)
 
-			if test.fails == "" {
+			if test.wantErr == "" {
 				require.NoError(t, err)
 			} else {
-				require.ErrorContains(t, err, test.fails)
+				require.ErrorContains(t, err, test.wantErr)
 			}
 		})
 	}
 }
 
-func TestDriftIsThatOfAllNodes(t *testing.T) {
+func TestDrift(t *testing.T) {
 	t.Parallel()
 
-	s, asked := statusStack(
+	s, lastRequest := newStatus(
 		t, `{"cluster": "lab", "drift": [{"node": "lab-cp-1", "configuration": ["machine.token"]}]}`, "1",
 	)
 	differences, err := s.Drift(t.Context())
 	require.NoError(t, err)
 	require.Len(t, differences, 1)
-	assert.Equal(t, "status --json", asked()[0])
+	assert.Equal(t, "status --json", lastRequest()[0])
 
 	text, err := json.Marshal(differences)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"cluster": "lab", "node": "lab-cp-1", "configuration": ["machine.token"]}]`, string(text))
 }
 
-func TestAStackThatWasNeverUpHasNoStatus(t *testing.T) {
+func TestStatusOfAnUndeployedStack(t *testing.T) {
 	t.Parallel()
 
-	s, _ := statusStack(t, "", "0")
+	s, _ := newStatus(t, "", "0")
 	s.Pulumi = recovery.Pulumi(func(context.Context, io.Reader, ...string) ([]byte, error) {
 		return []byte(`{"version": 3, "deployment": null}`), nil
 	})

@@ -17,8 +17,7 @@ var (
 	formatVerb = regexp.MustCompile(`%[a-z]`)
 )
 
-// TestTroubleshootingQuotesRealMessages finds every part of every message of docs/troubleshooting.md in the program's
-// sources.
+// TestTroubleshootingQuotesRealMessages expects every part of every message in docs/troubleshooting.md in the sources.
 func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 	t.Parallel()
 
@@ -39,7 +38,7 @@ func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 			return err
 		}))
 	}
-	// Messages are written over several lines, and with verbs in the places of what differs.
+	// Messages span several lines and have format verbs for variable parts.
 	code := regexp.MustCompile(`" ?\+\s+"`).ReplaceAllString(sources.String(), "")
 	code = formatVerb.ReplaceAllString(strings.ReplaceAll(code, `\n`, "\n"), "…")
 

@@ -13,21 +13,21 @@ import (
 	"talos-proxmox/internal/hostfacts"
 )
 
-func (tr *tree) allFacts() *hostfacts.Facts {
-	tr.t.Helper()
-	r := tr.succeeds(ActionFacts, hostOf(withGPU))
-	require.True(tr.t, json.Valid([]byte(r.stdout)), r.stdout)
+func (host *fakeHost) allFacts() *hostfacts.Facts {
+	host.t.Helper()
+	r := host.mustRun(ActionFacts, preparedHost(withGPU))
+	require.True(host.t, json.Valid([]byte(r.stdout)), r.stdout)
 	facts, err := hostfacts.Parse([]byte(r.stdout))
-	require.NoError(tr.t, err)
+	require.NoError(host.t, err)
 
 	return facts
 }
 
 func TestFacts(t *testing.T) {
 	t.Parallel()
-	tr := newTree(t, machine{gpu: true, zfs: true})
-	tr.say("pvesh get /nodes/pve1/qemu", `[{"vmid":101,"name":"db","status":"running","maxmem":4294967296}]`+"\n")
-	facts := tr.allFacts()
+	host := newFakeHost(t, hostSpec{gpu: true, zfs: true})
+	host.setOutput("pvesh get /nodes/pve1/qemu", `[{"vmid":101,"name":"db","status":"running","maxmem":4294967296}]`+"\n")
+	facts := host.allFacts()
 
 	assert.Equal(t, hostfacts.System{
 		Hostname:           "pve1",
@@ -84,86 +84,87 @@ func TestFacts(t *testing.T) {
 	assert.Equal(t, 1, facts.NextRevision())
 }
 
-func TestFactsOfHostsWithLittleToSay(t *testing.T) {
+func TestFactsOfIncompleteHosts(t *testing.T) {
 	t.Parallel()
 	t.Run("without Proxmox' commands", func(t *testing.T) {
 		t.Parallel()
 
-		tr := newTree(t, machine{gpu: true})
+		host := newFakeHost(t, hostSpec{gpu: true})
 		for _, command := range []string{
 			"pvesh", "lspci", "efibootmgr", "proxmox-boot-tool", "mokutil", "qm", "pct", "zpool", "zfs",
 		} {
-			require.NoError(t, os.RemoveAll(tr.fake+"/"+command))
+			require.NoError(t, os.RemoveAll(host.commands+"/"+command))
 		}
 
-		facts := tr.allFacts()
+		facts := host.allFacts()
 		assert.Nil(t, facts.Storages)
 		assert.Nil(t, facts.Machines)
 		assert.Empty(t, facts.ZFS.Pools)
 		assert.Equal(t, "systemd-boot", facts.System.BootLoader, "by the running command line")
 	})
-	t.Run("another host is told, not refused", func(t *testing.T) {
+	t.Run("another host is reported, not refused", func(t *testing.T) {
 		t.Parallel()
-		tr := newTree(t, machine{gpu: true})
-		tr.is("pve2.example.org", "pve3")
-		tr.say("pvesh get /nodes/pve3/qemu", `[{"vmid":101,"status":"running"}]`+"\n")
-		facts := tr.allFacts()
+		host := newFakeHost(t, hostSpec{gpu: true})
+		host.setName("pve2.example.org", "pve3")
+		host.setOutput("pvesh get /nodes/pve3/qemu", `[{"vmid":101,"status":"running"}]`+"\n")
+		facts := host.allFacts()
 		assert.Equal(t, "pve2", facts.System.Hostname)
 		assert.Equal(t, "pve3", facts.System.Node)
 		assert.Equal(t, []string{"101"}, facts.Running(), "by the name that Proxmox knows")
 	})
 	t.Run("an API that answers with an error", func(t *testing.T) {
 		t.Parallel()
-		tr := newTree(t, machine{gpu: true})
-		tr.say("pvesh get /nodes/pve1/storage", "hostname lookup 'pve1' failed\n")
-		assert.Nil(t, tr.allFacts().Storages)
+		host := newFakeHost(t, hostSpec{gpu: true})
+		host.setOutput("pvesh get /nodes/pve1/storage", "hostname lookup 'pve1' failed\n")
+		assert.Nil(t, host.allFacts().Storages)
 	})
 	t.Run("no IOMMU in the firmware, no groups", func(t *testing.T) {
 		t.Parallel()
-		tr := newTree(t, machine{gpu: true})
-		require.NoError(t, os.RemoveAll(tr.path("sys/kernel/iommu_groups")))
-		require.NoError(t, os.RemoveAll(tr.path("sys/firmware/acpi")))
-		facts := tr.allFacts()
+		host := newFakeHost(t, hostSpec{gpu: true})
+		require.NoError(t, os.RemoveAll(host.path("sys/kernel/iommu_groups")))
+		require.NoError(t, os.RemoveAll(host.path("sys/firmware/acpi")))
+		facts := host.allFacts()
 		assert.Equal(t, hostfacts.IOMMU{Firmware: []string{}}, facts.IOMMU)
 		assert.Empty(t, facts.Functions("0000:01:00.0")[0].Group)
 	})
 	t.Run("Secure Boot by mokutil where the variable is hidden", func(t *testing.T) {
 		t.Parallel()
-		tr := newTree(t, machine{gpu: true})
-		require.NoError(t, os.RemoveAll(tr.path("sys/firmware/efi/efivars")))
-		tr.say("mokutil --sb-state", "SecureBoot enabled\n")
-		assert.True(t, tr.allFacts().System.SecureBoot)
+		host := newFakeHost(t, hostSpec{gpu: true})
+		require.NoError(t, os.RemoveAll(host.path("sys/firmware/efi/efivars")))
+		host.setOutput("mokutil --sb-state", "SecureBoot enabled\n")
+		assert.True(t, host.allFacts().System.SecureBoot)
 	})
 	t.Run("Secure Boot by the firmware's variable", func(t *testing.T) {
 		t.Parallel()
-		assert.True(t, newTree(t, machine{gpu: true, loader: "grub-by-tool", secure: true}).allFacts().System.SecureBoot)
+		assert.True(t, newFakeHost(t, hostSpec{gpu: true, loader: "grub-by-tool", secure: true}).allFacts().System.SecureBoot)
 	})
 	t.Run("raidz and a single disk, beside logs and spares", func(t *testing.T) {
 		t.Parallel()
-		tr := newTree(t, machine{gpu: true, zfs: true})
-		tr.say("zpool status", "  pool: rpool\n state: ONLINE\n  scan: none\nconfig:\n\n\tNAME        STATE     READ WRITE CKSUM\n\trpool       ONLINE       0     0     0\n"+
+		host := newFakeHost(t, hostSpec{gpu: true, zfs: true})
+		host.setOutput("zpool status", "  pool: rpool\n state: ONLINE\n  scan: none\nconfig:\n\n\tNAME        STATE     READ WRITE CKSUM\n\trpool       ONLINE       0     0     0\n"+
 			"\t  raidz1-0  ONLINE       0     0     0\n\t    sda     ONLINE       0     0     0\n\t  sdd       ONLINE       0     0     0\n\tlogs\t\n\t  nvme0n1   ONLINE       0     0     0\n\nerrors: none\n")
-		assert.Equal(t, []string{"raidz1-0", "sdd"}, tr.allFacts().ZFS.Pools[0].Vdevs)
+		assert.Equal(t, []string{"raidz1-0", "sdd"}, host.allFacts().ZFS.Pools[0].Vdevs)
 	})
 }
 
-// TestHostileTexts puts every byte a file can hold, and what shells and JSON trip over, where the facts repeat it.
+// TestHostileTexts has every byte that a file can contain, and special characters of shells and JSON, in texts that the
+// facts repeat.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 
-	every := make([]byte, 0, 255)
+	allBytes := make([]byte, 0, 255)
 
 	for b := 1; b < 256; b++ {
 		if b != '\n' {
-			every = append(every, byte(b))
+			allBytes = append(allBytes, byte(b))
 		}
 	}
 
 	for name, text := range map[string]string{
-		"every byte":              string(every),
+		"every byte":              string(allBytes),
 		"quotes and escapes":      `a"b\c\"d\\`,
-		"a shell's own":           "$(touch /tmp/never) `id` ${HOME} $0 !! * ? [a-z] ~ ; & | < > ( ) { } #",
-		"JSON's own":              `","prep":{"owner":"x"},"a":["`,
+		"shell syntax":            "$(touch /tmp/never) `id` ${HOME} $0 !! * ? [a-z] ~ ; & | < > ( ) { } #",
+		"JSON syntax":             `","prep":{"owner":"x"},"a":["`,
 		"a format":                `%s %d %n \n \u0041 %%`,
 		"letters beyond ASCII":    "größe 大きい 🖥",
 		"a trailing backslash":    `a\`,
@@ -172,15 +173,15 @@ func TestHostileTexts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := newTree(t, machine{gpu: true})
-			tr.write("proc/cmdline", text+"\n")
-			tr.write("var/lib/talos-proxmox/owner", text+"\n")
-			facts := tr.allFacts()
+			host := newFakeHost(t, hostSpec{gpu: true})
+			host.write("proc/cmdline", text+"\n")
+			host.write("var/lib/talos-proxmox/owner", text+"\n")
+			facts := host.allFacts()
 
 			expected := string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD")))
 			if name == "every byte" {
-				assert.Len(t, []rune(facts.System.CommandLine), len([]rune(text)), "each byte that is no character is told as one")
-				assert.Equal(t, string(every[:126]), facts.System.CommandLine[:126])
+				assert.Len(t, []rune(facts.System.CommandLine), len([]rune(text)), "each invalid byte becomes a character")
+				assert.Equal(t, string(allBytes[:126]), facts.System.CommandLine[:126])
 
 				return
 			}
@@ -191,9 +192,8 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestTheEscapeByItself compares the shell's escape with JSON's own for texts of several lines, which files' first
-// lines cannot be.
-func TestTheEscapeByItself(t *testing.T) {
+// TestJSONEscape compares the shell's escape with JSON's own for texts of several lines, which facts do not contain.
+func TestJSONEscape(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{"", "\n", "a\nb\r\n\tc", "\n\n\"\n", "\\n"} {
@@ -208,8 +208,8 @@ func TestTheEscapeByItself(t *testing.T) {
 		output, err := cmd.Output()
 		require.NoError(t, err)
 
-		var back string
-		require.NoError(t, json.Unmarshal(output, &back), string(output))
-		assert.Equal(t, text, back)
+		var decoded string
+		require.NoError(t, json.Unmarshal(output, &decoded), string(output))
+		assert.Equal(t, text, decoded)
 	}
 }

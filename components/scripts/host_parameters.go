@@ -9,9 +9,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// HostParameters are what the host script has to know of a host as it is planned. Owner is the stack: project/stack.
-// With running, the running system must be as wanted, too, not only the files: machines of the plan need it, or the
-// host is rebooted where that helps.
+// HostParameters returns the parameters of the host script. Owner is the stack: project/stack. With running, the
+// running system has to match, not only the files: planned machines need it, or a reboot of the host would achieve it.
 func HostParameters(h spec.Host, owner string, running bool) []Parameter {
 	addresses := make([]string, 0, len(h.GPUs))
 	for _, gpu := range h.GPUs {
@@ -47,8 +46,8 @@ func arc(prep spec.Prep) string {
 	}
 }
 
-// HostQuestion is a host in a request: how it is reached, with the script of its preparation.
-func HostQuestion(owner string, shell request.Shell, h spec.Host, needs hostfacts.Needs) request.Host {
+// HostRequest returns a host for a request: its shell and the script of its preparation.
+func HostRequest(owner string, shell request.Shell, h spec.Host, needs hostfacts.Needs) request.Host {
 	parameters := HostParameters(h, owner, needs.MustRun(h))
 	if hostfacts.WhenIdle(h) {
 		parameters = append(parameters, Parameter{Name: "clusters", Value: strings.Join(needs.Clusters, " ")})

@@ -12,23 +12,23 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// reboots runs the action for a host of a stack with the clusters one and two.
-func (tr *tree) reboots() result {
-	tr.t.Helper()
+// runReboot runs the reboot action for a host of a stack with the clusters one and two.
+func (host *fakeHost) runReboot() result {
+	host.t.Helper()
 
-	return tr.run(ActionReboot, hostOf(), Parameter{"clusters", "one two"})
+	return host.run(ActionReboot, preparedHost(), Parameter{"clusters", "one two"})
 }
 
 const rebootLock = "etc/pve/priv/lock/talos-proxmox-reboot"
 
-// votes is what pvecm prints of a cluster with these votes, of which the host has one.
-func votes(expected, total, needed int) string {
+// pvecmStatus returns the output of pvecm status for a cluster with these votes, of which the host has one.
+func pvecmStatus(expected, total, needed int) string {
 	return fmt.Sprintf("Cluster information\n-------------------\nName:             lab\n\nVotequorum information\n----------------------\nExpected votes:   %d\n"+
 		"Highest expected: %[1]d\nTotal votes:      %d\nQuorum:           %d  \nFlags:            Quorate \n\nMembership information\n----------------------\n"+
 		"    Nodeid      Votes Name\n0x00000001          1 10.0.0.2 (local)\n0x00000002          1 10.0.0.3\n", expected, total, needed)
 }
 
-func TestRebootOnlyWhileNothingRuns(t *testing.T) {
+func TestRebootWaitsForGuests(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -36,7 +36,7 @@ func TestRebootOnlyWhileNothingRuns(t *testing.T) {
 		containers = "VMID       Status     Lock         Name\n"
 	)
 
-	each(t, map[string]sparing{
+	runCases(t, map[string]rebootCase{
 		"nothing there": {nil, nil},
 		"stopped machines": {map[string]string{
 			"qm list": vms + "       101 db                   stopped    4096              32.00 0", "pct list": containers + "200        stopped                 ct",
@@ -50,81 +50,80 @@ func TestRebootOnlyWhileNothingRuns(t *testing.T) {
 		"two run, one is off": {map[string]string{
 			"qm list": vms + "       101 a                    running    4096              32.00 1\n       102 b                    stopped    1 1 0\n       103 c                    running    1 1 2",
 		}, []string{"busy 101 103 \n"}},
-		"a machine is so named": {
+		"a stopped machine named running": {
 			map[string]string{"qm list": vms + "       101 running              stopped    4096              32.00 0"}, nil,
 		},
 	})
 }
 
-// sparing is what Proxmox says when a host is to reboot, and why it has to wait.
-type sparing struct {
-	say   map[string]string
-	waits []string // nil = it reboots
+// rebootCase are the outputs of Proxmox' commands before a reboot, and the reasons to wait.
+type rebootCase struct {
+	outputs   map[string]string
+	wantWaits []string // nil = the host reboots
 }
 
-func (c sparing) check(t *testing.T) {
+func (c rebootCase) check(t *testing.T) {
 	t.Helper()
 
-	tr := newTree(t, machine{})
-	for call, output := range c.say {
-		tr.say(call, output+"\n")
+	host := newFakeHost(t, hostSpec{})
+	for call, output := range c.outputs {
+		host.setOutput(call, output+"\n")
 	}
 
-	r := tr.reboots()
+	r := host.runReboot()
 	require.NoError(t, r.err, r.stderr)
 
-	if c.waits == nil {
+	if c.wantWaits == nil {
 		assert.Equal(t, "rebooting\n", r.stdout)
-		assert.Equal(t, []string{"systemctl reboot"}, tr.calls())
-		assert.DirExists(t, tr.path(rebootLock), "until the host is down, Proxmox' to release")
+		assert.Equal(t, []string{"systemctl reboot"}, host.changingCalls())
+		assert.DirExists(t, host.path(rebootLock), "held until the host is down; Proxmox releases it")
 
 		return
 	}
 
-	assert.Equal(t, len(c.waits), strings.Count(r.stdout, "\n"), r.stdout)
+	assert.Equal(t, len(c.wantWaits), strings.Count(r.stdout, "\n"), r.stdout)
 
-	for _, reason := range c.waits {
+	for _, reason := range c.wantWaits {
 		assert.Contains(t, r.stdout, reason)
 	}
 
 	assert.NotContains(t, r.stdout, "rebooting")
-	assert.Empty(t, tr.calls())
-	assert.NoDirExists(t, tr.path(rebootLock))
+	assert.Empty(t, host.changingCalls())
+	assert.NoDirExists(t, host.path(rebootLock))
 }
 
-// TestRebootOnlyWhileTheClusterCanSpareTheHost has everything that makes a host wait, and what must not.
-func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
+func TestRebootWaitsForQuorumAndHA(t *testing.T) {
 	t.Parallel()
 
 	const qdevice = "0x00000001          1   A,V,NMW 10.0.0.2 (local)"
 
-	each(t, map[string]sparing{
-		"a host that stands alone": {nil, nil},
-		"three of three":           {map[string]string{"pvecm status": votes(3, 3, 2)}, nil},
+	runCases(t, map[string]rebootCase{
+		"a host without a cluster": {nil, nil},
+		"three of three":           {map[string]string{"pvecm status": pvecmStatus(3, 3, 2)}, nil},
 		"two of three": {
-			map[string]string{"pvecm status": votes(3, 2, 2)},
+			map[string]string{"pvecm status": pvecmStatus(3, 2, 2)},
 			[]string{"without it, the Proxmox cluster has 1 of the 2 votes of a quorum"},
 		},
-		"four of five": {map[string]string{"pvecm status": votes(5, 4, 3)}, nil},
+		"four of five": {map[string]string{"pvecm status": pvecmStatus(5, 4, 3)}, nil},
 		"three of five": {
-			map[string]string{"pvecm status": votes(5, 3, 3)},
+			map[string]string{"pvecm status": pvecmStatus(5, 3, 3)},
 			[]string{"without it, the Proxmox cluster has 2 of the 3 votes of a quorum"},
 		},
 		"two of two with a QDevice": {
 			map[string]string{
-				"pvecm status": strings.Replace(votes(3, 3, 2), "0x00000001          1 10.0.0.2 (local)", qdevice, 1),
+				"pvecm status": strings.Replace(pvecmStatus(3, 3, 2), "0x00000001          1 10.0.0.2 (local)", qdevice, 1),
 			},
 			nil,
 		},
 		"a host that has three votes": {
 			map[string]string{
-				"pvecm status": strings.Replace(votes(7, 6, 4), "1          1 10.0.0.2", "1          3 10.0.0.2", 1),
+				"pvecm status": strings.Replace(pvecmStatus(7, 6, 4), "1          1 10.0.0.2", "1          3 10.0.0.2", 1),
 			},
 			[]string{"has 3 of the 4 votes"},
 		},
 		"two of three, and HA would reset": {
 			map[string]string{
-				"pvecm status": votes(3, 2, 2),
+				"pvecm status": pvecmStatus(3, 2, 2),
 				"ha-manager status": "quorum OK\nmaster pve2 (active, Sat Nov 21 23:00:00 2026)\n" +
 					"lrm pve1 (idle, watchdog standby, Sat Nov 21 23:00:00 2026)\n" +
 					"lrm pve2 (active, watchdog active, Sat Nov 21 23:00:00 2026)\nlrm pve3 (active, Sat Nov 21 23:00:00 2026)\n" +
@@ -132,9 +131,9 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 			},
 			[]string{"has 1 of the 2 votes of a quorum, and HA is active, which resets pve2, pve3 without a quorum"},
 		},
-		"HA is active, and has nothing to do": {
+		"HA is active and idle": {
 			map[string]string{
-				"pvecm status": votes(3, 3, 2),
+				"pvecm status": pvecmStatus(3, 3, 2),
 				"ha-manager status": "quorum OK\nlrm pve2 (active, watchdog active, Sat)\nservice vm:100 (pve2, started)\n" +
 					"service ct:101 (pve3, stopped)\n",
 			},
@@ -150,7 +149,7 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 	})
 }
 
-// TestRebootWaitsForTasks: for those of the host, and for machines that move to or from others.
+// TestRebootWaitsForTasks has tasks of the host, and migrations between others.
 func TestRebootWaitsForTasks(t *testing.T) {
 	t.Parallel()
 
@@ -165,7 +164,7 @@ func TestRebootWaitsForTasks(t *testing.T) {
 
 	list := func(tasks ...string) string { return "[{" + strings.Join(tasks, "},{") + "}]" }
 
-	each(t, map[string]sparing{
+	runCases(t, map[string]rebootCase{
 		"a backup runs": {
 			map[string]string{
 				tasks: list(`"id":"100","node":"pve1","pid":1,"status":"RUNNING","type":"vzdump",` +
@@ -199,7 +198,7 @@ func TestRebootWaitsForTasks(t *testing.T) {
 	})
 }
 
-// TestRebootWaitsForMachinesOfTheStack: those of the stack's clusters that are down elsewhere.
+// TestRebootWaitsForMachinesOfTheStack has machines of the stack's clusters that are down on other hosts.
 func TestRebootWaitsForMachinesOfTheStack(t *testing.T) {
 	t.Parallel()
 
@@ -211,7 +210,7 @@ func TestRebootWaitsForMachinesOfTheStack(t *testing.T) {
 			name, node, status, tags,
 		)
 	}
-	each(t, map[string]sparing{
+	runCases(t, map[string]rebootCase{
 		"machines of the stack are down elsewhere": {
 			map[string]string{resources: "[" + strings.Join([]string{
 				vm(2000, "one-cp-1", "pve2", "stopped", "cluster-one;controlplane;talos"),
@@ -233,15 +232,15 @@ func TestRebootWaitsForMachinesOfTheStack(t *testing.T) {
 	})
 }
 
-// TestNoRebootThatCephCannotSpare has a host with two OSDs, one that was removed, and a monitor.
-func TestNoRebootThatCephCannotSpare(t *testing.T) {
+// TestRebootWaitsForCeph has a host with two OSDs, a removed one, and a monitor.
+func TestRebootWaitsForCeph(t *testing.T) {
 	t.Parallel()
 
 	const busy = `echo "Error EBUSY: unsafe to stop osd(s) at this time (23 PGs are or would become offline)" >&2; exit 16`
 
 	for name, test := range map[string]struct {
-		osd, mon    string // what Ceph does when it is asked
-		says, fails string
+		osd, mon      string // Ceph's answers, as shell commands
+		want, wantErr string
 	}{
 		"Ceph can spare it": {"exit 0", "exit 0", "rebooting\n", ""},
 		"data would be unavailable": {
@@ -251,59 +250,58 @@ func TestNoRebootThatCephCannotSpare(t *testing.T) {
 			"exit 0", `echo "Error EBUSY: not enough monitors would be available (pve2) after stopping mons [pve1]" >&2; exit 16`,
 			"wait Ceph needs mon pve1 of it: not enough monitors would be available (pve2) after stopping mons [pve1]\n", "",
 		},
-		"no one answers": {
+		"no answer": {
 			"exit 124", "exit 0", "", "ceph osd ok-to-stop 3 4 failed; whether Ceph can spare this host is not known, and it is not rebooted: no answer",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			tr := newTree(t, machine{})
+			host := newFakeHost(t, hostSpec{})
 			for _, file := range []string{"osd/ceph-3/keyring", "osd/ceph-4/keyring", "osd/ceph-5/fsid", "mon/ceph-pve1/keyring"} {
-				tr.write("var/lib/ceph/"+file, "")
+				host.write("var/lib/ceph/"+file, "")
 			}
 
 			ceph := "#!/bin/sh\necho '{\"ok_to_stop\": true}'\n" +
 				"case \"$*\" in\n'osd ok-to-stop 3 4') " + test.osd + " ;;\n'mon ok-to-stop pve1') " + test.mon +
-				" ;;\n*) echo \"asked for $*\" >&2; exit 2 ;;\nesac\n"
-			tr.program("ceph", ceph)
+				" ;;\n*) echo \"unexpected call $*\" >&2; exit 2 ;;\nesac\n"
+			host.addProgram("ceph", ceph)
 
-			r := tr.reboots()
-			assert.Equal(t, test.fails != "", r.err != nil, r.stderr)
-			assert.Contains(t, r.stderr, test.fails)
-			assert.Equal(t, test.says, r.stdout)
-			assert.Equal(t, test.says == "rebooting\n", len(tr.calls()) == 1)
+			r := host.runReboot()
+			assert.Equal(t, test.wantErr != "", r.err != nil, r.stderr)
+			assert.Contains(t, r.stderr, test.wantErr)
+			assert.Equal(t, test.want, r.stdout)
+			assert.Equal(t, test.want == "rebooting\n", len(host.changingCalls()) == 1)
 		})
 	}
 }
 
-// TestNoRebootThatNoWaitingCanAllow has clusters that are whole and cannot spare any host.
-func TestNoRebootThatNoWaitingCanAllow(t *testing.T) {
+// TestRebootFailsIfQuorumIsImpossible has a complete cluster that loses its quorum without any host.
+func TestRebootFailsIfQuorumIsImpossible(t *testing.T) {
 	t.Parallel()
-	tr := newTree(t, machine{})
-	tr.say("pvecm status", votes(2, 2, 2))
-	r := tr.reboots()
+	host := newFakeHost(t, hostSpec{})
+	host.setOutput("pvecm status", pvecmStatus(2, 2, 2))
+	r := host.runReboot()
 	require.Error(t, r.err)
 	assert.Contains(t, r.stderr, "error: the Proxmox cluster cannot spare this host: without it, 1 of the 2 votes of a quorum are left; reboot it yourself when that suits, or add a QDevice")
-	assert.Empty(t, tr.calls())
+	assert.Empty(t, host.changingCalls())
 }
 
-// TestNoRebootBesideAnother has a second host of the cluster ask while the first goes down.
-func TestNoRebootBesideAnother(t *testing.T) {
+// TestRebootWaitsForOtherHosts has another host of the cluster that is rebooting.
+func TestRebootWaitsForOtherHosts(t *testing.T) {
 	t.Parallel()
-	tr := newTree(t, machine{})
-	require.NoError(t, os.MkdirAll(tr.path(rebootLock), 0o750))
-	r := tr.reboots()
+	host := newFakeHost(t, hostSpec{})
+	require.NoError(t, os.MkdirAll(host.path(rebootLock), 0o750))
+	r := host.runReboot()
 	require.NoError(t, r.err, r.stderr)
 	assert.Equal(t, "wait a host of this Proxmox cluster was told to reboot less than two minutes ago\n", r.stdout)
-	assert.Empty(t, tr.calls())
-	lock, err := os.Stat(tr.path(rebootLock))
+	assert.Empty(t, host.changingCalls())
+	lock, err := os.Stat(host.path(rebootLock))
 	require.NoError(t, err)
-	assert.Zero(t, lock.ModTime().Unix(), "its release is requested, as Proxmox has it done")
+	assert.Zero(t, lock.ModTime().Unix(), "its release is requested in Proxmox' way")
 }
 
-// TestNoRebootWhileSomethingIsNotKnown breaks each question.
-func TestNoRebootWhileSomethingIsNotKnown(t *testing.T) {
+func TestRebootFailsIfAQueryFails(t *testing.T) {
 	t.Parallel()
 
 	for command, says := range map[string]string{
@@ -314,31 +312,31 @@ func TestNoRebootWhileSomethingIsNotKnown(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			tr := newTree(t, machine{})
-			tr.fails(command)
-			r := tr.reboots()
+			host := newFakeHost(t, hostSpec{})
+			host.breakCommand(command)
+			r := host.runReboot()
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, says)
-			assert.Empty(t, tr.calls())
-			assert.NoDirExists(t, tr.path(rebootLock))
+			assert.Empty(t, host.changingCalls())
+			assert.NoDirExists(t, host.path(rebootLock))
 		})
 	}
 
 	t.Run("and a reboot that fails", func(t *testing.T) {
 		t.Parallel()
-		tr := newTree(t, machine{})
-		tr.fails("systemctl")
-		r := tr.reboots()
+		host := newFakeHost(t, hostSpec{})
+		host.breakCommand("systemctl")
+		r := host.runReboot()
 		require.Error(t, r.err)
-		assert.NoDirExists(t, tr.path(rebootLock))
+		assert.NoDirExists(t, host.path(rebootLock))
 	})
 }
 
-// TestNothingIsDoneOnAnotherHost has a host answer at an address that is not its own.
-func TestNothingIsDoneOnAnotherHost(t *testing.T) {
+// TestHostScriptRefusesOtherHosts has another host at the address.
+func TestHostScriptRefusesOtherHosts(t *testing.T) {
 	t.Parallel()
 
-	everything := hostOf(withGPU, func(h *spec.Host) { h.Prep.Repositories = "no-subscription" })
+	everything := preparedHost(withGPU, func(h *spec.Host) { h.Prep.Repositories = "no-subscription" })
 
 	for name, test := range map[string]struct{ own, node, says string }{
 		"another host": {
@@ -355,26 +353,26 @@ func TestNothingIsDoneOnAnotherHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := newTree(t, machine{gpu: true})
-			tr.apply(everything)
-			prepared, calls := tr.snapshot(true), tr.calls()
-			tr.is(test.own, test.node)
+			host := newFakeHost(t, hostSpec{gpu: true})
+			host.apply(everything)
+			prepared, calls := host.snapshot(true), host.changingCalls()
+			host.setName(test.own, test.node)
 			delete(prepared, "/etc/pve")
 			delete(prepared, "/etc/pve/local")
 
 			for _, action := range []string{ActionApply, ActionRestore, ActionReboot} {
-				r := tr.run(action, hostOf())
+				r := host.run(action, preparedHost())
 				require.Error(t, r.err, action)
 				assert.Contains(t, r.stderr, test.says, action)
 				assert.Empty(t, r.stdout, action)
 			}
 
-			now := tr.snapshot(true)
+			now := host.snapshot(true)
 			for file, was := range prepared {
 				assert.Equal(t, was, now[file], file)
 			}
 
-			assert.Equal(t, calls, tr.calls())
+			assert.Equal(t, calls, host.changingCalls())
 		})
 	}
 }

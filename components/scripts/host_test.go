@@ -25,9 +25,9 @@ func TestHostScriptIsShellcheckClean(t *testing.T) {
 	require.NoError(t, err, string(output))
 }
 
-// machines are the hosts that every property is tested on.
-func machines() map[string]machine {
-	return map[string]machine{
+// hostSpecs are the hosts on which every property is tested.
+func hostSpecs() map[string]hostSpec {
+	return map[string]hostSpec{
 		"AMD, systemd-boot on ZFS, a GPU": {gpu: true, zfs: true},
 		"AMD, GRUB on ext4":               {loader: "grub"},
 		"Intel, GRUB on ext4, a GPU":      {vendor: "intel", loader: "grub", gpu: true},
@@ -68,8 +68,8 @@ func machines() map[string]machine {
 	}
 }
 
-// wishes are the preparations that every property is tested with.
-func wishes() map[string]func(*spec.Host) {
+// preparations are the settings with which every property is tested.
+func preparations() map[string]func(*spec.Host) {
 	return map[string]func(*spec.Host){
 		"the defaults":    func(*spec.Host) {},
 		"everything":      func(h *spec.Host) { h.Prep.Repositories = "no-subscription"; h.Prep.ZFSArcMaxGiB = new(5.0) },
@@ -78,8 +78,8 @@ func wishes() map[string]func(*spec.Host) {
 	}
 }
 
-func (m machine) host(wish func(*spec.Host)) spec.Host {
-	h := hostOf(wish)
+func (m hostSpec) specHost(wish func(*spec.Host)) spec.Host {
+	h := preparedHost(wish)
 	if m.gpu {
 		withGPU(&h)
 	}
@@ -87,11 +87,11 @@ func (m machine) host(wish func(*spec.Host)) spec.Host {
 	return h
 }
 
-func TestHostScriptChangesOnlyOnceAndGivesEverythingBack(t *testing.T) {
+func TestHostScriptIsIdempotentAndReversible(t *testing.T) {
 	t.Parallel()
 
-	for name, m := range machines() {
-		for wish, change := range wishes() {
+	for name, m := range hostSpecs() {
+		for wish, change := range preparations() {
 			if usual := "AMD, systemd-boot on ZFS, a GPU"; wish != "everything" && name != usual &&
 				!strings.HasPrefix(name, "files") {
 				continue
@@ -99,36 +99,36 @@ func TestHostScriptChangesOnlyOnceAndGivesEverythingBack(t *testing.T) {
 
 			t.Run(name+": "+wish, func(t *testing.T) {
 				t.Parallel()
-				tr, h := newTree(t, m), m.host(change)
-				before := tr.snapshot(true)
+				host, h := newFakeHost(t, m), m.specHost(change)
+				before := host.snapshot(true)
 
-				planned := tr.facts(h)
-				tr.unchanged(before, true, "asking for facts changes nothing")
-				original := tr.snapshot(false)
-				done := tr.apply(h)
-				assert.Equal(t, planned.Changes, done.Applied, "what was announced is what was done")
+				planned := host.facts(h)
+				host.assertUnchanged(before, true, "reading facts changes nothing")
+				original := host.snapshot(false)
+				done := host.apply(h)
+				assert.Equal(t, planned.Changes, done.Applied, "the announced changes are made")
 				assert.Empty(t, done.Changes)
 
-				applied, calls := tr.snapshot(true), tr.calls()
-				again := tr.apply(h)
+				applied, calls := host.snapshot(true), host.changingCalls()
+				again := host.apply(h)
 				assert.Empty(t, again.Applied)
 				assert.Equal(t, done.Revision, again.Revision)
-				tr.unchanged(applied, true, "a second run writes nothing")
-				assert.Equal(t, calls, tr.calls(), "and calls nothing")
-				assert.Empty(t, tr.facts(h).Changes)
+				host.assertUnchanged(applied, true, "a second run writes nothing")
+				assert.Equal(t, calls, host.changingCalls(), "and calls nothing")
+				assert.Empty(t, host.facts(h).Changes)
 
-				tr.restore(h)
-				tr.unchanged(original, false, "removal gives every file back, with mode and owner")
+				host.restore(h)
+				host.assertUnchanged(original, false, "removal restores every file, with mode and owner")
 			})
 		}
 	}
 }
 
-// rebuilt are the calls that make what the next boot reads.
-var rebuilt = []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"}
+// bootUpdateCalls are the calls that update what the next boot reads.
+var bootUpdateCalls = []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"}
 
-// TestIntelsKernels: those from 6.8 on use the IOMMU without being told to.
-func TestIntelsKernels(t *testing.T) {
+// TestIntelKernels: since 6.8, kernels enable Intel's IOMMU by default.
+func TestIntelKernels(t *testing.T) {
 	t.Parallel()
 
 	for kernel, words := range map[string]string{
@@ -137,38 +137,38 @@ func TestIntelsKernels(t *testing.T) {
 	} {
 		t.Run(kernel, func(t *testing.T) {
 			t.Parallel()
-			tr := newTree(t, machine{vendor: "intel", kernel: kernel})
-			tr.apply(hostOf())
-			assert.Equal(t, zfsRoot+words+"\n", tr.read(kernelFile))
-			assert.Equal(t, rebuilt, tr.calls())
+			host := newFakeHost(t, hostSpec{vendor: "intel", kernel: kernel})
+			host.apply(preparedHost())
+			assert.Equal(t, zfsRoot+words+"\n", host.read(kernelFile))
+			assert.Equal(t, bootUpdateCalls, host.changingCalls())
 		})
 	}
 }
 
-func TestHostScriptWritesWhatIsWanted(t *testing.T) {
+func TestHostScriptApply(t *testing.T) {
 	t.Parallel()
 
-	binding := blocked +
+	binding := blockBegin +
 		"options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + blockEnd
 	for name, test := range map[string]struct {
-		machine machine
+		machine hostSpec
 		wish    func(*spec.Host)
 		files   map[string]string
 		calls   []string
 	}{
 		"systemd-boot on ZFS": {
-			machine: machine{gpu: true, zfs: true},
+			machine: hostSpec{gpu: true, zfs: true},
 			files: map[string]string{
 				kernelFile: zfsRoot + " iommu=pt\n", grubFile: grubText, vfioFile: binding,
-				"etc/modules-load.d/vfio.conf": blocked + "vfio\nvfio_iommu_type1\nvfio_pci\n" + blockEnd,
-				"etc/modprobe.d/blacklist-gpu.conf": blocked +
+				"etc/modules-load.d/vfio.conf": blockBegin + "vfio\nvfio_iommu_type1\nvfio_pci\n" + blockEnd,
+				"etc/modprobe.d/blacklist-gpu.conf": blockBegin +
 					"blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia_drm\nblacklist nova_core\n" + blockEnd,
-				zfsFile: blocked + "options zfs zfs_arc_max=10307502080\n" + blockEnd, arcMax: "10307502080\n",
+				zfsFile: blockBegin + "options zfs zfs_arc_max=10307502080\n" + blockEnd, arcMax: "10307502080\n",
 			},
-			calls: rebuilt,
+			calls: bootUpdateCalls,
 		},
 		"GRUB": {
-			machine: machine{loader: "grub"},
+			machine: hostSpec{loader: "grub"},
 			files: map[string]string{
 				grubFile: "# If you change this file, run 'update-grub' afterwards to update\nGRUB_DEFAULT=0\nGRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt\"\nGRUB_CMDLINE_LINUX=\"\"\n",
 				vfioFile: "", zfsFile: "",
@@ -176,14 +176,14 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			calls: []string{"update-grub", "update-initramfs -u -k all"},
 		},
 		"GRUB that proxmox-boot-tool manages": {
-			machine: machine{loader: "grub-by-tool", secure: true},
+			machine: hostSpec{loader: "grub-by-tool", secure: true},
 			files:   map[string]string{kernelFile: zfsRoot + "\n"},
-			calls:   rebuilt,
+			calls:   bootUpdateCalls,
 		},
 		"the ARC alone, live and persistent, without a reboot's files": {
-			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(8.0) },
+			machine: hostSpec{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(8.0) },
 			files: map[string]string{
-				zfsFile:                        blocked + "options zfs zfs_arc_max=8589934592\n" + blockEnd,
+				zfsFile:                        blockBegin + "options zfs zfs_arc_max=8589934592\n" + blockEnd,
 				arcMax:                         "8589934592\n",
 				kernelFile:                     zfsRoot + "\n",
 				"etc/modules-load.d/vfio.conf": "",
@@ -191,24 +191,26 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			calls: []string{"update-initramfs -u -k all"},
 		},
 		"at most 16 GiB by default, and the minimum below the maximum": {
-			machine: machine{zfs: true, memory: 1024},
+			machine: hostSpec{zfs: true, memory: 1024},
 			files: map[string]string{
-				zfsFile: blocked + "options zfs zfs_arc_max=17179869184\noptions zfs zfs_arc_min=17179869183\n" + blockEnd,
+				zfsFile: blockBegin + "options zfs zfs_arc_max=17179869184\noptions zfs zfs_arc_min=17179869183\n" + blockEnd,
 				arcMax:  "17179869184\n", "sys/module/zfs/parameters/zfs_arc_min": "17179869183\n",
 			},
-			calls: rebuilt,
+			calls: bootUpdateCalls,
 		},
 		"ids that are bound manually are bound with ours": {
-			machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"}},
+			machine: hostSpec{
+				gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"},
+			},
 			files: map[string]string{
-				vfioFile: blocked +
+				vfioFile: blockBegin +
 					"options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + blockEnd,
 				"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n",
 			},
-			calls: rebuilt,
+			calls: bootUpdateCalls,
 		},
 		"what was done manually is left alone": {
-			machine: machine{gpu: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{
+			machine: hostSpec{gpu: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{
 				vfioFile:                            "options  vfio_pci ids=10de:27b0,10de:22bc\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n",
 				"etc/modules-load.d/vfio.conf":      "vfio\nvfio_iommu_type1\nvfio-pci\n",
 				"etc/modprobe.d/blacklist-gpu.conf": "blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia-drm\nblacklist nova_core\n",
@@ -223,14 +225,14 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 				test.wish = func(*spec.Host) {}
 			}
 
-			tr := newTree(t, test.machine)
-			tr.apply(test.machine.host(test.wish))
+			host := newFakeHost(t, test.machine)
+			host.apply(test.machine.specHost(test.wish))
 
 			for file, content := range test.files {
-				assert.Equal(t, content, tr.read(file), file)
+				assert.Equal(t, content, host.read(file), file)
 			}
 
-			assert.Equal(t, test.calls, tr.calls())
+			assert.Equal(t, test.calls, host.changingCalls())
 		})
 	}
 }

@@ -15,29 +15,29 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// realHost is a Debian that is reached over SSH, with stand-ins for Proxmox' programs: test-host.sh makes it.
+// realHost is a Debian machine with stand-ins for Proxmox' programs, reached over SSH; test-host.sh creates it.
 type realHost struct {
-	t      *testing.T
-	config string // ssh's
-	loader string
-	began  time.Time
+	t          *testing.T
+	config     string // of ssh
+	loader     string
+	stageStart time.Time
 }
 
-// TestRealHost takes a host through its preparation, with a reboot by its firmware after each change.
+// TestRealHost prepares and restores a host, and reboots it with its firmware after each change.
 func TestRealHost(t *testing.T) {
 	t.Parallel()
 
-	h := &realHost{t: t, config: os.Getenv("REAL_HOST"), loader: os.Getenv("REAL_HOST_LOADER"), began: time.Now()}
+	h := &realHost{t: t, config: os.Getenv("REAL_HOST"), loader: os.Getenv("REAL_HOST_LOADER"), stageStart: time.Now()}
 	if h.config == "" {
 		t.Skip("a real Debian: components/scripts/test-host.sh runs this (REAL_HOST names ssh's configuration)")
 	}
 
 	h.awaitBoot("")
-	h.done("the first boot, and a login")
+	h.logStage("the first boot, and a login")
 
 	fresh := h.facts(ActionFacts)
 	h.checkFresh(fresh)
-	h.done("facts of a host that has just been installed")
+	h.logStage("facts of a host that has just been installed")
 
 	h.run(map[string]string{
 		// Debian's removable path has neither boot loader's name; its installation makes the firmware's entry.
@@ -45,26 +45,26 @@ func TestRealHost(t *testing.T) {
 		"systemd-boot": "bootctl install 2>&1 && rm /boot/efi/loader/entries/first.conf && printf 'timeout 0\n' >/boot/efi/loader/loader.conf && " +
 			"proxmox-boot-tool refresh 2>&1",
 	}[h.loader], "")
-	h.done("the boot loader's own installation")
+	h.logStage("the boot loader's own installation")
 
-	before, words := h.etc(), h.entry()
+	before, words := h.etc(), h.kernelArguments()
 	h.prepare(words)
-	h.done("apply, and again")
+	h.logStage("apply, and again")
 
 	h.reboot(fresh.System.BootID)
-	h.done("the second boot")
+	h.logStage("the second boot")
 
 	running := h.checkPrepared()
-	h.done("facts of a host that runs as it was prepared")
+	h.logStage("facts of a host that runs as it was prepared")
 
 	h.script(ActionRestore)
 	assert.Equal(t, before, h.etc(), "every file below /etc is as it was")
-	assert.Equal(t, words, h.entry())
+	assert.Equal(t, words, h.kernelArguments())
 	assert.Equal(t, "no\n", h.run("test -e /var/lib/talos-proxmox && echo yes || echo no", ""))
-	h.done("restore")
+	h.logStage("restore")
 
 	h.reboot(running.System.BootID)
-	h.done("the third boot")
+	h.logStage("the third boot")
 
 	restored := h.facts(ActionFacts)
 	assert.NotContains(t, restored.System.CommandLine, "iommu=pt")
@@ -72,13 +72,13 @@ func TestRealHost(t *testing.T) {
 	assert.Equal(t, drivers(fresh), drivers(restored), "the card is the host's again")
 
 	_, _, _ = h.try("systemctl poweroff", "") // the connection may break off first
-	h.done("facts of a restored host")
+	h.logStage("facts of a restored host")
 }
 
 // card is the emulated card: a display, sound and USB, as GPUs have them.
 const card = "0000:01:00"
 
-// cardPlan is the host with the card as its GPU.
+// cardPlan returns the host with the card as its GPU.
 func cardPlan() spec.Host {
 	return spec.Host{
 		Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "keep"},
@@ -86,7 +86,7 @@ func cardPlan() spec.Host {
 	}
 }
 
-// drivers are those of the card's functions.
+// drivers returns the drivers of the card's functions.
 func drivers(facts *hostfacts.Facts) (list []string) {
 	for _, d := range facts.Functions(card) {
 		list = append(list, d.Driver)
@@ -95,7 +95,7 @@ func drivers(facts *hostfacts.Facts) (list []string) {
 	return list
 }
 
-// checkFresh says what a host is before it is prepared.
+// checkFresh checks the facts before the preparation.
 func (h *realHost) checkFresh(facts *hostfacts.Facts) {
 	h.t.Helper()
 
@@ -113,7 +113,7 @@ func (h *realHost) checkFresh(facts *hostfacts.Facts) {
 	assert.Empty(h.t, facts.Prep.Problems)
 }
 
-// prepare applies twice, and looks at what the next boot reads.
+// prepare applies twice, and checks what the next boot reads.
 func (h *realHost) prepare(words string) {
 	h.t.Helper()
 
@@ -125,7 +125,7 @@ func (h *realHost) prepare(words string) {
 	assert.Equal(h.t, file, applied.System.CommandLineFile)
 	assert.True(h.t, applied.RebootHelps(), applied.Prep.Pending)
 
-	prepared := h.entry()
+	prepared := h.kernelArguments()
 	assert.Contains(h.t, strings.Fields(prepared), "iommu=pt")
 	assert.Equal(h.t, words, strings.Replace(prepared, " iommu=pt", "", 1))
 
@@ -138,7 +138,7 @@ func (h *realHost) prepare(words string) {
 	assert.Contains(h.t, said, "nothing to change")
 }
 
-// checkPrepared says what a host is after the reboot that its preparation needs.
+// checkPrepared checks the facts after the reboot that completes the preparation.
 func (h *realHost) checkPrepared() *hostfacts.Facts {
 	h.t.Helper()
 
@@ -155,7 +155,7 @@ func (h *realHost) checkPrepared() *hostfacts.Facts {
 		assert.Contains(h.t, modules, "\n"+module)
 	}
 
-	// Machines could have the card if it were of NVIDIA.
+	// With NVIDIA's vendor id, the card would be ready for machines.
 	for i, d := range facts.Devices {
 		if strings.HasPrefix(d.Class, "03") {
 			facts.Devices[i].Vendor = "10de"
@@ -168,8 +168,8 @@ func (h *realHost) checkPrepared() *hostfacts.Facts {
 	return facts
 }
 
-// entry is what the boot loader's newest entry gives to the kernel.
-func (h *realHost) entry() string {
+// kernelArguments returns the kernel arguments of the boot loader's newest entry.
+func (h *realHost) kernelArguments() string {
 	h.t.Helper()
 
 	return strings.TrimSpace(h.run(map[string]string{
@@ -178,7 +178,7 @@ func (h *realHost) entry() string {
 	}[h.loader], ""))
 }
 
-// etc are all files below /etc but the one that systemd writes anew when it starts.
+// etc returns all files below /etc except the one that systemd rewrites when it starts.
 func (h *realHost) etc() string {
 	h.t.Helper()
 
@@ -206,11 +206,10 @@ func (h *realHost) facts(action string) *hostfacts.Facts {
 	return facts
 }
 
-// reboot has the script reboot the host.
 func (h *realHost) reboot(bootID string) {
 	h.t.Helper()
 
-	// The host may go down before the answer's end.
+	// The host may go down before the answer is complete.
 	stdout, stderr, _ := h.try(HostCommand(ActionReboot), Host(HostParameters(cardPlan(), "talos-proxmox/test", true)))
 	assert.Equal(h.t, "rebooting\n", stdout, stderr)
 	h.awaitBoot(bootID)
@@ -218,7 +217,7 @@ func (h *realHost) reboot(bootID string) {
 	h.run("rmdir /etc/pve/priv/lock/talos-proxmox-reboot", "")
 }
 
-// awaitBoot waits for a boot that is not the one before.
+// awaitBoot waits for another boot.
 func (h *realHost) awaitBoot(before string) {
 	h.t.Helper()
 
@@ -232,7 +231,6 @@ func (h *realHost) awaitBoot(before string) {
 	require.Fail(h.t, "the host did not come back")
 }
 
-// run is try for what has to succeed.
 func (h *realHost) run(command, stdin string) string {
 	h.t.Helper()
 
@@ -242,25 +240,24 @@ func (h *realHost) run(command, stdin string) string {
 	return stdout
 }
 
-// try runs a command on the host.
 func (h *realHost) try(command, stdin string) (stdout, stderr string, err error) {
 	h.t.Helper()
 
 	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Minute)
 	defer cancel()
 
-	var out, said strings.Builder
+	var out, errOut strings.Builder
 
 	c := exec.CommandContext(ctx, "ssh", "-F", h.config, "pve1", command) //nolint:gosec // a test
-	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &out, &said
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &out, &errOut
 	err = c.Run()
 
-	return out.String(), said.String(), err
+	return out.String(), errOut.String(), err
 }
 
-// done says how long a stage took.
-func (h *realHost) done(stage string) {
+// logStage logs how long a stage took.
+func (h *realHost) logStage(stage string) {
 	h.t.Helper()
-	h.t.Logf("%s, %s: %.0f s", h.loader, stage, time.Since(h.began).Seconds())
-	h.began = time.Now()
+	h.t.Logf("%s, %s: %.0f s", h.loader, stage, time.Since(h.stageStart).Seconds())
+	h.stageStart = time.Now()
 }

@@ -1,6 +1,6 @@
-// Package scripts holds the shell that runs on Proxmox hosts. A script is sent on standard input behind the assignments
-// of its parameters: in a command it would stand in full in every error message, and sshd passes no environment on by
-// default.
+// Package scripts contains the shell scripts that run on Proxmox hosts. A script is sent on standard input after the
+// assignments of its parameters: in a command it would appear in full in every error message, and sshd passes no
+// environment variables by default.
 package scripts
 
 import (
@@ -14,17 +14,17 @@ var parts embed.FS
 
 // The actions of the host script.
 const (
-	ActionFacts   = "facts"   // prints what the host is, and what an apply would change; writes nothing
-	ActionApply   = "apply"   // makes the host as wanted, then prints the facts
-	ActionRestore = "restore" // gives back every file as it was
-	// reboots where nothing is in the way; prints "rebooting", "busy <VMIDs>", or "wait <reason>" in each line
+	ActionFacts   = "facts"   // prints the facts and what an apply would change; writes nothing
+	ActionApply   = "apply"   // prepares the host, then prints the facts
+	ActionRestore = "restore" // restores every file
+	// reboots the host if nothing prevents it; prints lines of "rebooting", "busy <VMIDs>" or "wait <reason>"
 	ActionReboot = "reboot"
 )
 
 // Parameter is a shell variable of a script.
 type Parameter struct{ Name, Value string }
 
-// Host is the host script: the parts share the parameters that [HostParameters] makes.
+// Host returns the host script; its parts share the parameters of [HostParameters].
 func Host(parameters []Parameter) string {
 	return script(
 		parameters, "identity", "host/lib", "host/files", "host/cmdline", "host/repositories", "host/wanted", "host/facts",
@@ -32,20 +32,20 @@ func Host(parameters []Parameter) string {
 	)
 }
 
-// Template is the script that makes and removes templates of Talos. Its text is an input of what stacks have
-// registered: a changed byte runs it again for every template.
+// Template returns the script that builds and removes templates of Talos. Its text is an input of registered resources:
+// a changed byte runs it again for every template.
 func Template(parameters []Parameter) string {
 	return script(parameters, "identity", "template/state", "template/talos", "template/main")
 }
 
-// The recipes of templates of other systems, by what is published of them.
+// The recipes for templates of other systems, by the form in which they are published.
 const (
-	RecipeCloud   = "cloud"   // a cloud image, which is started once with a seed for cloud-init
-	RecipeNixOS   = "nixos"   // a backup, whose disk is taken as it is
-	RecipeWindows = "windows" // a medium, which installs by an answer file
+	RecipeCloud   = "cloud"   // a cloud image, started once with a seed for cloud-init
+	RecipeNixOS   = "nixos"   // a backup, whose disk is used as it is
+	RecipeWindows = "windows" // an installation medium with an answer file
 )
 
-// SystemTemplate is the script that makes and removes templates of another system than Talos.
+// SystemTemplate returns the script that builds and removes templates of systems other than Talos.
 func SystemTemplate(recipe string, parameters []Parameter) string {
 	return script(
 		parameters, "identity", "template/state", "template/systems", "template/"+recipe, "template/main",
@@ -68,13 +68,13 @@ func script(parameters []Parameter, names ...string) string {
 	return text.String()
 }
 
-// HostCommand is what a host's shell is asked to run with the host script on standard input. The script of a killed run
-// may live on; its successor waits for the lock.
+// HostCommand returns the command for a host's shell that runs the host script on standard input. The script of a
+// killed run may still run, so its successor waits for the lock.
 func HostCommand(action string) string {
 	return fmt.Sprintf(`action=%s flock -w 900 /run/lock/talos-proxmox-host.lock bash -c 'eval "$(cat)"'`, action)
 }
 
-// Assignments are the lines that set the parameters.
+// Assignments returns the lines that set the parameters.
 func Assignments(parameters []Parameter) string {
 	var text strings.Builder
 	for _, p := range parameters {

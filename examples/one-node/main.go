@@ -1,4 +1,4 @@
-// Command one-node is a Pulumi program of its own: a cluster of one node, made of the components.
+// Command one-node is a Pulumi program that creates a cluster of one node with the components.
 package main
 
 import (

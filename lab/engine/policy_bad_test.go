@@ -212,7 +212,7 @@ func badProduction() map[string]badPlan {
 				Connection: shell.ConnectionArgs{Host: pulumi.String("127.0.0.1")}, Create: pulumi.String("true"),
 			})
 			d.record(err)
-		}, policies: []string{"production-host-keys"}, message: "whatever key the host shows is accepted"},
+		}, policies: []string{"production-host-keys"}, message: "any key of the host is accepted"},
 		"disks that anyone can read": {
 			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,
 			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, policies: []string{"production-disk-encryption"},

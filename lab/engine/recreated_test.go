@@ -189,7 +189,7 @@ func TestAChangeWhoseRestartFailed(t *testing.T) {
 		"Its configuration has it, and its restart failed: Proxmox answers 500 VM is paused - cannot shutdown")
 	removeFault()
 
-	const restarts = "one-general-1 (VM 3000 on host %s) is restarted for what an earlier update left: memory 2048 → 3072 MiB"
+	const restarts = "one-general-1 (VM 3000 on host %s) is restarted to finish an earlier update: memory 2048 → 3072 MiB"
 
 	_, err = w.preview(s.yaml(t))
 	require.NoError(t, err)

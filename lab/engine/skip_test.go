@@ -34,7 +34,7 @@ func TestADeadWorkerIsSkipped(t *testing.T) {
 	}
 
 	output := w.outputOf(func() { w.up(file()) })
-	assert.Contains(t, output, "one-general-2 is skipped, as skip says")
+	assert.Contains(t, output, "one-general-2 is skipped: it keeps its Talos")
 	assert.Equal(t, map[string]string{"one-cp-1": "v1.14.4", "one-general-1": "v1.14.4"}, versions())
 	assert.Contains(t, output, "one-general-1: change: ")
 	assert.NotContains(t, output, "one-general-2: change: ")

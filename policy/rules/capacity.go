@@ -36,7 +36,7 @@ func capacityPolicies() []policy {
 			},
 		},
 		Resource: func() func(settings, options, resource) problem.List {
-			seen := &ledger{loads: map[string]load{}}
+			loads := &hostLoads{loads: map[string]load{}}
 
 			return func(s settings, o options, r resource) problem.List {
 				if r.Type != tokens.VirtualMachine {
@@ -44,11 +44,11 @@ func capacityPolicies() []policy {
 				}
 
 				m := readMachine(r)
-				if !m.Host.Known || is(m.Template, true) {
+				if !m.Host.Known || equals(m.Template, true) {
 					return nil
 				}
 
-				return overcommitted(m, seen.add(m), limitsOf(s, o, m.Host.Value))
+				return checkCapacity(m, loads.add(m), hostLimits(s, o, m.Host.Value))
 			}
 		},
 	}}
@@ -58,7 +58,7 @@ func ratio(key string, value float64, doc string) option {
 	return option{Key: key, Doc: doc, Schema: map[string]any{"type": "number", "minimum": 0.1, "default": value}}
 }
 
-// load is what a machine takes of its host; what is not known counts nothing.
+// load is what a machine takes from its host; unknown values count as 0.
 type load struct {
 	host             string
 	memoryMiB, cores int
@@ -77,14 +77,14 @@ func (m machine) load() load {
 	return l
 }
 
-// ledger remembers the machines of a run; the engine asks about several resources at once.
-type ledger struct {
+// hostLoads collects the machines of a run; the engine sends several resources in parallel.
+type hostLoads struct {
 	mu    sync.Mutex
 	loads map[string]load // by URN
 }
 
-// add notes a machine and returns the sum on its host.
-func (l *ledger) add(m machine) load {
+// add adds a machine and returns the sum on its host.
+func (l *hostLoads) add(m machine) load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -107,32 +107,32 @@ func (l *ledger) add(m machine) load {
 	return sum
 }
 
-// limits are a host's size and how much of it may be planned; a size of 0 is not judged.
+// limits are a host's sizes and how much of them may be planned; a size of 0 is not checked.
 type limits struct {
 	memoryMiB, cores                     float64
 	memoryRatio, coreRatio, storageRatio float64
 	storageGiB                           map[string]float64
 }
 
-func limitsOf(s settings, o options, host string) limits {
-	stated := s.Hosts[host]
+func hostLimits(s settings, o options, host string) limits {
+	own := s.Hosts[host]
 	l := limits{
-		memoryMiB: float64(stated.MemoryMiB), cores: float64(stated.Cores), storageGiB: map[string]float64{},
+		memoryMiB: float64(own.MemoryMiB), cores: float64(own.Cores), storageGiB: map[string]float64{},
 		memoryRatio: o.number("memoryRatio"), coreRatio: o.number("coreRatio"), storageRatio: o.number("storageRatio"),
 	}
 
 	hosts, _ := o["hosts"].(map[string]any)
-	of, _ := hosts[host].(map[string]any)
+	sizes, _ := hosts[host].(map[string]any)
 
-	if n := options(of).number("memoryMiB"); n > 0 {
+	if n := options(sizes).number("memoryMiB"); n > 0 {
 		l.memoryMiB = n
 	}
 
-	if n := options(of).number("cores"); n > 0 {
+	if n := options(sizes).number("cores"); n > 0 {
 		l.cores = n
 	}
 
-	storages, _ := of["storageGiB"].(map[string]any)
+	storages, _ := sizes["storageGiB"].(map[string]any)
 	for datastore := range storages {
 		l.storageGiB[datastore] = options(storages).number(datastore)
 	}
@@ -140,25 +140,25 @@ func limitsOf(s settings, o options, host string) limits {
 	return l
 }
 
-// overcommitted judges the host of a machine with that machine on it.
-func overcommitted(m machine, sum load, l limits) problem.List {
+// checkCapacity checks a machine's host with that machine on it.
+func checkCapacity(m machine, sum load, l limits) problem.List {
 	var found problem.List
 
-	judge := func(what, unit string, planned int, size, ratio float64, way string) {
+	check := func(what, unit string, planned int, size, ratio float64, remedy string) {
 		if size > 0 && float64(planned) > size*ratio {
-			found = append(found, refuse(m.URN, m.Name,
+			found = append(found, violation(m.URN, m.Name,
 				"with it host %s has %d%s of %s planned, and %g%s for guests (times %g): place it on another host, %s, or set more if the host has it",
-				sum.host, planned, unit, what, size, unit, ratio, way))
+				sum.host, planned, unit, what, size, unit, ratio, remedy))
 		}
 	}
 
 	own := m.load()
 
-	judge("memory", " MiB", sum.memoryMiB, l.memoryMiB, l.memoryRatio, "make machines smaller")
-	judge("cores", "", sum.cores, l.cores, l.coreRatio, "make machines smaller")
+	check("memory", " MiB", sum.memoryMiB, l.memoryMiB, l.memoryRatio, "make machines smaller")
+	check("cores", "", sum.cores, l.cores, l.coreRatio, "make machines smaller")
 
 	for datastore := range own.storageGiB {
-		judge(
+		check(
 			"datastore "+datastore, " GiB", sum.storageGiB[datastore], l.storageGiB[datastore], l.storageRatio,
 			"make disks smaller",
 		)

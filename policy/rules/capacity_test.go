@@ -10,7 +10,7 @@ func TestHostCapacity(t *testing.T) {
 	a, b, c := worker("a", "pve1", 3000), worker("b", "pve1", 3001), worker("c", "pve1", 3002)
 	hosts := func(v any) options { return options{"hosts": map[string]any{"pve1": v}} }
 
-	checkAll(t, "host-capacity", map[string]ruling{
+	runCases(t, "host-capacity", map[string]policyCase{
 		"nothing is set":     {plan: []resource{a, b, c}},
 		"two fit":            {settings: &small, plan: []resource{a, b}},
 		"the third does not": {settings: &small, plan: []resource{a, b, c}, want: []string{"c: with it host pve1 has 12288 MiB of memory planned, and 8192 MiB for guests (times 1): place it on another host, make machines smaller, or set more", "6 of cores planned, and 1 for guests (times 4)"}[:1], options: options{"coreRatio": 6.0}},
@@ -29,12 +29,12 @@ func TestHostCapacity(t *testing.T) {
 		"memory may be planned twice": {
 			settings: &small, options: options{"memoryRatio": 2.0, "coreRatio": 9.0}, plan: []resource{a, b, c},
 		},
-		"sizes of the policy's own": {
+		"sizes in the policy's options": {
 			options: hosts(map[string]any{"memoryMiB": 4000.0}),
 			plan:    []resource{a},
 			want:    []string{"4096 MiB of memory planned, and 4000 MiB"},
 		},
-		"they take the place of the stack's": {
+		"they override the stack's": {
 			settings: &small, options: hosts(map[string]any{"memoryMiB": 64000.0, "cores": 64.0}), plan: []resource{a, b, c},
 		},
 		"a full datastore": {
@@ -49,11 +49,11 @@ func TestHostCapacity(t *testing.T) {
 			},
 			plan: []resource{a, b},
 		},
-		"other hosts count nothing":             {settings: &small, plan: []resource{a, b, worker("c", "pve2", 3002)}},
-		"templates count nothing":               {settings: &small, plan: []resource{a, b, c.with(props{"template": true})}},
-		"a machine looked at twice counts once": {settings: &small, plan: []resource{a, a, a, b}},
-		"a host not known yet":                  {settings: &small, plan: []resource{a, b, c.with(props{"nodeName": unknown})}},
-		"a hostile configuration":               {options: hosts("big"), plan: []resource{a}},
+		"other hosts count nothing":           {settings: &small, plan: []resource{a, b, worker("c", "pve2", 3002)}},
+		"templates count nothing":             {settings: &small, plan: []resource{a, b, c.with(props{"template": true})}},
+		"a machine checked twice counts once": {settings: &small, plan: []resource{a, a, a, b}},
+		"a host not known yet":                {settings: &small, plan: []resource{a, b, c.with(props{"nodeName": unknown})}},
+		"a hostile configuration":             {options: hosts("big"), plan: []resource{a}},
 		"a secret size is not shown": {
 			settings: &small,
 			plan:     []resource{a.with(props{"memory": props{"dedicated": secret{99999}}})},

@@ -12,14 +12,14 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Keys of a policy-config.json that are Pulumi's own.
+// Pulumi's own keys of a policy-config.json.
 const (
 	keyAll          = "all"
 	keyEnvironments = "environments"
 	keyLevel        = "enforcementLevel"
 )
 
-// CheckConfigFile is CheckConfig of a file; every line of its error begins with the file's path.
+// CheckConfigFile is [CheckConfig] for a file; every line of its error begins with the file's path.
 func CheckConfigFile(path string) error {
 	file, err := os.ReadFile(path) //nolint:gosec // the user's own file
 	if err != nil {
@@ -33,9 +33,8 @@ func CheckConfigFile(path string) error {
 	return nil
 }
 
-// CheckConfig finds the policies and options of a policy-config.json that the pack does not have, all of them at once:
-// Pulumi passes over them, so that a misspelt one would silently change nothing. Levels and values are Pulumi's to
-// judge, by the options' schemas.
+// CheckConfig reports all unknown policies and options of a policy-config.json. Pulumi ignores them, so a misspelt one
+// would silently change nothing. Pulumi checks levels and values itself, by the options' schemas.
 func CheckConfig(file []byte) error {
 	var config map[string]json.RawMessage
 	if err := json.Unmarshal(file, &config); err != nil {
@@ -67,7 +66,7 @@ func CheckConfig(file []byte) error {
 
 func (p policy) checkOptions(given json.RawMessage) []error {
 	var settings map[string]any
-	if json.Unmarshal(given, &settings) != nil { // a level alone, or what Pulumi refuses
+	if json.Unmarshal(given, &settings) != nil { // only a level, or something that Pulumi refuses
 		return nil
 	}
 

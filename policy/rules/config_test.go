@@ -63,8 +63,8 @@ func TestCheckConfig(t *testing.T) {
 	}
 }
 
-// TestConfigurationsOfTheProject includes those that a user adds for their own stacks.
-func TestConfigurationsOfTheProject(t *testing.T) {
+// TestPolicyConfigFiles includes files that users add for their own stacks.
+func TestPolicyConfigFiles(t *testing.T) {
 	t.Parallel()
 
 	files, err := filepath.Glob("../policy-config.*.json")

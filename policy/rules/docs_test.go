@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/internal/goldentest"
 )
 
-// TestPage keeps docs/policies.md as the policies are.
-func TestPage(t *testing.T) {
+// TestPoliciesPage keeps docs/policies.md up to date.
+func TestPoliciesPage(t *testing.T) {
 	t.Parallel()
 
 	goldentest.Rendered(t, "../../docs/policies.md", "testdata/policies.md.tmpl", policies(), template.FuncMap{

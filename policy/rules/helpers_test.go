@@ -14,14 +14,14 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// props are properties as a test writes them: Go values, unknown, and secret{…}.
+// props are properties in tests: Go values, unknown, and secret{…}.
 type props = map[string]any
 
 type unknownValue struct{}
 
 var unknown unknownValue
 
-// secret marks a value.
+// secret marks a value as secret.
 type secret struct{ value any }
 
 func toProperty(v any) property.Value {
@@ -66,8 +66,8 @@ func toProperty(v any) property.Value {
 	}
 }
 
-// res is a resource of a test's plan.
-func res(token, name string, p props) resource {
+// newResource returns a resource of a test's plan.
+func newResource(token, name string, p props) resource {
 	return resource{
 		Type:       token,
 		Name:       name,
@@ -108,7 +108,7 @@ func (r resource) in(parent resource) resource {
 	return r
 }
 
-// cp and worker are good machines of cluster one.
+// cp and worker return valid machines of cluster one.
 func cp(name, host string, id int) resource {
 	return node(name, host, id, []string{"cluster-one", "controlplane", "talos"})
 }
@@ -118,7 +118,7 @@ func worker(name, host string, id int) resource {
 }
 
 func node(name, host string, id int, tags []string) resource {
-	return res(tokens.VirtualMachine, name, props{
+	return newResource(tokens.VirtualMachine, name, props{
 		"name": name, "nodeName": host, "vmId": id, "tags": tags, "template": false,
 		"cpu": props{"cores": 2, "sockets": 1}, "memory": props{"dedicated": 4096, "floating": 0},
 		"agent": props{"enabled": false},
@@ -130,9 +130,8 @@ var testSettings = settings{
 	Stack: "test", FactoryURL: defaultFactory, Hosts: map[string]capacity{},
 }
 
-// judge runs one policy on a plan with its default configuration, changed by o, and returns the messages, as they are
-// shown.
-func judge(t *testing.T, name string, s settings, o options, resources ...resource) []string {
+// evaluate runs a policy on a plan with its default options, changed by o, and returns the messages as users see them.
+func evaluate(t *testing.T, name string, s settings, o options, resources ...resource) []string {
 	t.Helper()
 
 	i := slices.IndexFunc(policies(), func(p policy) bool { return p.Name == name })
@@ -142,24 +141,24 @@ func judge(t *testing.T, name string, s settings, o options, resources ...resour
 	config := defaults(p)
 	maps.Copy(config, o)
 
-	whole := newPlan(s, resources)
+	all := newPlan(s, resources)
 
 	var found problem.List
 
 	if p.Stack != nil {
-		found = p.Stack(whole)
+		found = p.Stack(all)
 	} else {
-		one := p.Resource()
+		check := p.Resource()
 		for _, r := range resources {
-			found = append(found, one(s, config, r)...)
+			found = append(found, check(s, config, r)...)
 		}
 	}
 
 	var messages []string
 
 	for _, p := range found {
-		assert.Contains(t, whole.byURN, p.Of, "a violation names a resource of the plan")
-		messages = append(messages, whole.byURN[p.Of].redacted(p))
+		assert.Contains(t, all.byURN, p.Of, "a violation names a resource of the plan")
+		messages = append(messages, all.byURN[p.Of].redact(p))
 	}
 
 	return messages
@@ -180,15 +179,15 @@ func defaults(p policy) options {
 	return config
 }
 
-// ruling is a case of a policy's table: the messages' beginnings or parts, in order; none = the policy is silent.
-type ruling struct {
+// policyCase is a plan for a policy and parts of the expected messages, in order; none = no violation.
+type policyCase struct {
 	settings *settings
 	options  options
 	plan     []resource
 	want     []string
 }
 
-func (r ruling) check(t *testing.T, policy string) {
+func (r policyCase) check(t *testing.T, policy string) {
 	t.Helper()
 
 	s := testSettings
@@ -196,7 +195,7 @@ func (r ruling) check(t *testing.T, policy string) {
 		s = *r.settings
 	}
 
-	got := judge(t, policy, s, r.options, r.plan...)
+	got := evaluate(t, policy, s, r.options, r.plan...)
 	require.Len(t, got, len(r.want), "%q", got)
 
 	for i, want := range r.want {
@@ -204,8 +203,8 @@ func (r ruling) check(t *testing.T, policy string) {
 	}
 }
 
-// checkAll runs a table.
-func checkAll(t *testing.T, policy string, cases map[string]ruling) {
+// runCases runs a table.
+func runCases(t *testing.T, policy string, cases map[string]policyCase) {
 	t.Helper()
 
 	for name, c := range cases {

@@ -36,25 +36,25 @@ func imagePolicies() []policy {
 
 var (
 	imageVersion = regexp.MustCompile(`\d+\.\d+|(19|20)\d{6}|(19|20)\d{2}-\d{2}`)
-	imageMoving  = regexp.MustCompile(`(?i)(^|[^a-z])(latest|current|daily|nightly)([^a-z]|$)`)
-	movingFolder = regexp.MustCompile(`(?i)/(latest|current|release)/`)
+	movingName   = regexp.MustCompile(`(?i)(^|[^a-z])(latest|current|daily|nightly)([^a-z]|$)`)
+	movingPath   = regexp.MustCompile(`(?i)/(latest|current|release)/`)
 )
 
 func versionedImages(p plan) problem.List {
 	var found problem.List
 
-	for _, r := range p.of(tokens.File) {
+	for _, r := range p.ofType(tokens.File) {
 		from, err := url.Parse(r.at("url").text().Value)
-		if err == nil && r.at("fileName").given() && movingFolder.MatchString(from.Path) {
-			found = append(found, refuse(r.URN, r.Name,
-				"the download from %s is of whatever is newest there: choose the URL of one build",
-				withoutSecrets(from.String())))
+		if err == nil && r.at("fileName").isSet() && movingPath.MatchString(from.Path) {
+			found = append(found, violation(r.URN, r.Name,
+				"the download from %s is the newest build there: choose the URL of one build",
+				redactURL(from.String())))
 
 			continue
 		}
 
 		name := r.at("fileName").text()
-		if name.Value == "" { // the provider takes the URL's
+		if name.Value == "" { // the provider uses the URL's
 			address, err := url.Parse(r.at("url").text().Value)
 			if !name.Known || err != nil || address.Path == "" {
 				continue
@@ -63,9 +63,9 @@ func versionedImages(p plan) problem.List {
 			name.Value = address.Path[strings.LastIndex(address.Path, "/")+1:]
 		}
 
-		if !imageVersion.MatchString(name.Value) || imageMoving.MatchString(name.Value) {
-			found = append(found, refuse(r.URN, r.Name,
-				"the file name %q says no version: put it in fileName, and choose the URL of that version",
+		if !imageVersion.MatchString(name.Value) || movingName.MatchString(name.Value) {
+			found = append(found, violation(r.URN, r.Name,
+				"the file name %q has no version: put it in fileName, and choose the URL of that version",
 				name.Value))
 		}
 	}
@@ -75,25 +75,25 @@ func versionedImages(p plan) problem.List {
 
 func imageChecksum(s settings, o options, r resource) problem.List {
 	address := r.at("url").text()
-	if r.Type != tokens.File || !address.Known || r.at("checksum").unknown() || r.at("checksum").given() {
+	if r.Type != tokens.File || !address.Known || r.at("checksum").isUnknown() || r.at("checksum").isSet() {
 		return nil
 	}
 
 	for _, trusted := range append(o.strings("trusted"), s.FactoryURL+"/image/") {
-		if strings.HasPrefix(address.Value, trusted) && private(trusted) {
+		if strings.HasPrefix(address.Value, trusted) && isTrustedTransport(trusted) {
 			return nil
 		}
 	}
 
 	return problem.List{
-		refuse(r.URN, r.Name,
+		violation(r.URN, r.Name,
 			"the download from %s has no checksum: set checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
-			withoutSecrets(address.Value)),
+			redactURL(address.Value)),
 	}
 }
 
-// private tells a way that no one else can change what comes along: HTTPS, or this computer itself.
-func private(address string) bool {
+// isTrustedTransport reports whether nobody else can change a download on the way: HTTPS, or this computer itself.
+func isTrustedTransport(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -104,8 +104,8 @@ func private(address string) bool {
 	return u.Scheme == "https" || (ip != nil && ip.IsLoopback())
 }
 
-// withoutSecrets leaves out what a URL may hold of them.
-func withoutSecrets(address string) string {
+// redactURL removes the parts of a URL that may contain secrets.
+func redactURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "an address that is not a URL"

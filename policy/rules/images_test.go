@@ -6,7 +6,7 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-func file(p props) resource { return res(tokens.File, "f", p) }
+func file(p props) resource { return newResource(tokens.File, "f", p) }
 
 func TestVersionedImages(t *testing.T) {
 	t.Parallel()
@@ -15,7 +15,7 @@ func TestVersionedImages(t *testing.T) {
 		return file(props{"fileName": name, "url": "https://example.org/1.2/x.img"})
 	}
 
-	checkAll(t, "versioned-images", map[string]ruling{
+	runCases(t, "versioned-images", map[string]policyCase{
 		"a version": {
 			plan: []resource{
 				named("talos-v1.12.6-ce4c980550dd-nocloud-amd64.img"), named("noble-24.04.img"), named("debian-13-20260101.img"),
@@ -24,7 +24,7 @@ func TestVersionedImages(t *testing.T) {
 		},
 		"none": {
 			plan: []resource{named("debian.img")},
-			want: []string{`f: the file name "debian.img" says no version: put it in fileName`},
+			want: []string{`f: the file name "debian.img" has no version: put it in fileName`},
 		},
 		"a major version only": {plan: []resource{named("debian-13.img")}, want: []string{"debian-13.img"}},
 		"the latest":           {plan: []resource{named("talos-1.12-latest.iso")}, want: []string{"latest"}},
@@ -35,12 +35,12 @@ func TestVersionedImages(t *testing.T) {
 			},
 			want: []string{`"debian.qcow2"`},
 		},
-		"an address that moves": {
+		"an address of changing builds": {
 			plan: []resource{file(props{
 				"fileName": "debian-13-20260712-2537.img", "url": "https://user:x@example.org/trixie/latest/debian-13.qcow2?key=x",
 			})},
 			want: []string{
-				"f: the download from https://example.org/trixie/latest/debian-13.qcow2 is of whatever is newest there",
+				"f: the download from https://example.org/trixie/latest/debian-13.qcow2 is the newest build there",
 			},
 		},
 		"a secret name is not shown": {
@@ -58,7 +58,7 @@ func TestImageChecksum(t *testing.T) {
 	remote.FactoryURL = "http://factory.example.org"
 	from := func(url any) resource { return file(props{"url": url}) }
 
-	checkAll(t, "image-checksum", map[string]ruling{
+	runCases(t, "image-checksum", map[string]policyCase{
 		"with one": {
 			plan: []resource{file(props{"url": "https://example.org/a.img", "checksum": "ab", "checksumAlgorithm": "sha256"})},
 		},
@@ -71,7 +71,7 @@ func TestImageChecksum(t *testing.T) {
 		"of the public Image Factory": {
 			plan: []resource{from("https://factory.talos.dev/image/ab/v1.12.6/nocloud-amd64.iso")},
 		},
-		"of a place that only begins so": {
+		"of an address with the same prefix": {
 			plan: []resource{from("https://factory.talos.dev.example.org/image/ab")}, want: []string{"example.org"},
 		},
 		"of a factory on this computer": {

@@ -7,15 +7,15 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// Tags that the program gives its machines.
+// Tags of the program's machines.
 const (
 	tagTalos        = "talos"
 	tagControlPlane = "controlplane"
 	tagWorker       = "worker"
-	tagCluster      = "cluster-" // and the cluster's name
+	tagCluster      = "cluster-" // followed by the cluster's name
 )
 
-// machine is a VM as the judgements see it.
+// machine is a VM as policies see it.
 type machine struct {
 	resource
 
@@ -52,12 +52,12 @@ func readMachine(r resource) machine {
 	return m
 }
 
-func (m machine) tagged(tag string) bool { return m.Tags.Known && slices.Contains(m.Tags.Value, tag) }
+func (m machine) hasTag(tag string) bool { return m.Tags.Known && slices.Contains(m.Tags.Value, tag) }
 
-// talos tells a Talos node: one made by the program's components, or one that says so by its tag.
-func (m machine) talos() bool { return m.below(tokens.Nodes) || m.tagged(tagTalos) }
+// isTalosNode reports whether a machine was created by the program's components, or has the tag.
+func (m machine) isTalosNode() bool { return m.isBelow(tokens.Nodes) || m.hasTag(tagTalos) }
 
-// machines are the VMs of the plan by name, templates left out.
+// machines returns the VMs of the plan by name, without templates.
 func (p plan) machines() []machine {
 	var list []machine
 
@@ -71,28 +71,28 @@ func (p plan) machines() []machine {
 		}
 	}
 
-	// Resources come in an order that differs from run to run.
+	// The order of resources differs between runs.
 	slices.SortStableFunc(list, func(a, b machine) int { return strings.Compare(a.Name, b.Name) })
 
 	return list
 }
 
-// controlPlanes are a cluster's control planes. Complete is false while the role of a machine of the cluster is not
-// known.
+// controlPlanes are a cluster's control planes. Complete is false while the role of a machine of the cluster is
+// unknown.
 type controlPlanes struct {
 	Cluster, URN string
 	Machines     []machine
 	Complete     bool
 }
 
-// controlPlanes finds the clusters of the plan: by the component that the machines are made in, otherwise by their tag.
+// controlPlanes finds the clusters of the plan: by the component that machines belong to, otherwise by their tag.
 func (p plan) controlPlanes() []controlPlanes {
 	var list []controlPlanes
 
 	index := map[string]int{}
 
 	for _, m := range p.machines() {
-		if !m.talos() {
+		if !m.isTalosNode() {
 			continue
 		}
 
@@ -106,7 +106,7 @@ func (p plan) controlPlanes() []controlPlanes {
 
 		list[i].Complete = list[i].Complete && m.Tags.Known
 
-		if m.tagged(tagControlPlane) {
+		if m.hasTag(tagControlPlane) {
 			list[i].Machines = append(list[i].Machines, m)
 		}
 	}
@@ -114,7 +114,7 @@ func (p plan) controlPlanes() []controlPlanes {
 	return list
 }
 
-// clusterOf names a machine's cluster and what to report about the whole of it.
+// clusterOf returns the name of a machine's cluster, and the URN for problems of the whole cluster.
 func (p plan) clusterOf(m machine) (name, urn string) {
 	for parent := m.Parent; parent != ""; {
 		r, ok := p.byURN[parent]

@@ -1,4 +1,4 @@
-// Package rules holds the policies of the pack: every one a name, a description, a level and a judgement, which is a
+// Package rules implements the policies of the pack. Each has a name, a description, a level and a check, which is a
 // pure function of the plan. docs/policies.md is generated from them.
 package rules
 
@@ -20,33 +20,33 @@ const PackName = "talos-proxmox-policy"
 // version of the pack.
 const version = "1.0.0"
 
-// policy is one rule. Exactly one of Stack, Resource and Remedy judges.
+// policy is one rule. Exactly one of Stack, Resource and Remediate is set.
 type policy struct {
 	Name        string
 	Description string // one sentence, shown with every violation
 	Reason      string // why, for docs/policies.md
-	Advisory    bool   // reports instead of refusing
+	Advisory    bool   // warns instead of refusing
 	Options     []option
 
-	// Stack judges the whole plan, at the end of a preview and of an update.
+	// Stack checks the whole plan, at the end of a preview and of an update.
 	Stack func(plan) problem.List
-	// Resource judges one resource before it is made; what it remembers of those before it lives as long as one run. It is
-	// for what only the update knows, and for judgements with options.
+	// Resource returns the check of one resource before it is created, which may have state for one run. It is for values
+	// that only the update knows, and for policies with options.
 	Resource func() func(settings, options, resource) problem.List
-	// Remedy changes a resource's properties, nil = nothing to change.
-	Remedy func(options, resource) *property.Map
+	// Remediate returns a resource's changed properties; nil = nothing to change.
+	Remediate func(options, resource) *property.Map
 }
 
-// option is one key of a policy's configuration.
+// option is a key of a policy's configuration.
 type option struct {
 	Key, Doc string
 	Schema   map[string]any // JSON schema, with its default
 }
 
-// options are what policy-config.json says, defaults filled in by the engine.
+// options are the configuration of a policy, with defaults filled in by the engine.
 type options map[string]any
 
-// policies are all rules, in the order of docs/policies.md.
+// policies returns all policies, in the order of docs/policies.md.
 func policies() []policy {
 	var all []policy
 	for _, topic := range [][]policy{
@@ -60,7 +60,7 @@ func policies() []policy {
 	return all
 }
 
-// NewPack makes the pack for a stack.
+// NewPack creates the pack for a stack.
 func NewPack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
 	s, err := readSettings(ctx.Stack(), ctx.GetConfig)
 	if err != nil {
@@ -69,14 +69,14 @@ func NewPack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
 
 	var list []policyx.Policy
 
-	whole := &reading{settings: s}
+	plans := &planCache{settings: s}
 	for _, p := range policies() {
-		list = append(list, p.register(whole))
+		list = append(list, p.register(plans))
 	}
 
 	pack, err := policyx.NewPolicyPack(PackName, semver.MustParse(version), policyx.EnforcementLevelMandatory, list)
 	if err != nil {
-		return nil, fmt.Errorf("unable to make the policy pack: %w", err)
+		return nil, fmt.Errorf("unable to create the policy pack: %w", err)
 	}
 
 	return pack, nil
@@ -84,7 +84,7 @@ func NewPack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
 
 func (p policy) level() policyx.EnforcementLevel {
 	switch {
-	case p.Remedy != nil:
+	case p.Remediate != nil:
 		return policyx.EnforcementLevelRemediate
 	case p.Advisory:
 		return policyx.EnforcementLevelAdvisory
@@ -106,23 +106,23 @@ func (p policy) schema() *policyx.ConfigSchema {
 	return schema
 }
 
-func (p policy) register(whole *reading) policyx.Policy {
+func (p policy) register(plans *planCache) policyx.Policy {
 	switch {
-	case p.Remedy != nil:
+	case p.Remediate != nil:
 		return policyx.NewResourceRemediationPolicy(p.Name, policyx.ResourceRemediationPolicyArgs{
 			Description: p.Description, ConfigSchema: p.schema(),
 			RemediateResource: func(_ context.Context, args policyx.ResourceRemediationArgs) (*property.Map, error) {
-				return p.Remedy(args.Config, readResource(args.Resource)), nil
+				return p.Remediate(args.Config, readResource(args.Resource)), nil
 			},
 		})
 	case p.Resource != nil:
-		judge := p.Resource()
+		check := p.Resource()
 
 		return policyx.NewResourceValidationPolicy(p.Name, policyx.ResourceValidationPolicyArgs{
 			Description: p.Description, EnforcementLevel: p.level(), ConfigSchema: p.schema(),
 			ValidateResource: func(_ context.Context, args policyx.ResourceValidationArgs) error {
 				r := readResource(args.Resource)
-				report(args.Manager, judge(whole.settings, args.Config, r), map[string]resource{r.URN: r})
+				report(args.Manager, check(plans.settings, args.Config, r), map[string]resource{r.URN: r})
 
 				return nil
 			},
@@ -131,7 +131,7 @@ func (p policy) register(whole *reading) policyx.Policy {
 		return policyx.NewStackValidationPolicy(p.Name, policyx.StackValidationPolicyArgs{
 			Description: p.Description, EnforcementLevel: p.level(), ConfigSchema: p.schema(),
 			ValidateStack: func(_ context.Context, args policyx.StackValidationArgs) error {
-				plan := whole.of(args.Resources)
+				plan := plans.planOf(args.Resources)
 				report(args.Manager, p.Stack(plan), plan.byURN)
 
 				return nil
@@ -140,15 +140,14 @@ func (p policy) register(whole *reading) policyx.Policy {
 	}
 }
 
-// reading is the whole stack as policyx handed it on last: it gives each policy the same list, one policy after the
-// other.
-type reading struct {
+// planCache is the plan that policyx passed last: it passes the same list to one policy after the other.
+type planCache struct {
 	settings settings
 	list     []policyx.AnalyzerResource
 	plan     plan
 }
 
-func (w *reading) of(list []policyx.AnalyzerResource) plan {
+func (w *planCache) planOf(list []policyx.AnalyzerResource) plan {
 	if len(list) == 0 || len(list) != len(w.list) || &list[0] != &w.list[0] {
 		resources := make([]resource, len(list))
 		for i, r := range list {
@@ -161,21 +160,21 @@ func (w *reading) of(list []policyx.AnalyzerResource) plan {
 	return w.plan
 }
 
-// report tells the engine, without what is secret in the resource.
+// report reports problems to the engine, without secrets of the resource.
 func report(manager policyx.PolicyManager, found problem.List, resources map[string]resource) {
 	for _, p := range found {
-		manager.ReportViolation(resources[p.Of].redacted(p), p.Of)
+		manager.ReportViolation(resources[p.Of].redact(p), p.Of)
 	}
 }
 
-// number reads an option that the schema says is a number.
+// number returns an option that the schema declares as a number.
 func (o options) number(key string) float64 {
 	n, _ := o[key].(float64)
 
 	return n
 }
 
-// strings reads an option that the schema says is a list of strings.
+// strings returns an option that the schema declares as a list of strings.
 func (o options) strings(key string) []string {
 	list, _ := o[key].([]any)
 

@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
+func TestPoliciesAreComplete(t *testing.T) {
 	t.Parallel()
 
 	var names []string
@@ -24,27 +24,27 @@ func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
 		assert.NotEmpty(t, p.Description, p.Name)
 		assert.NotEmpty(t, p.Reason, p.Name)
 
-		judges := 0
+		checks := 0
 
-		for _, given := range []bool{p.Stack != nil, p.Resource != nil, p.Remedy != nil} {
-			if given {
-				judges++
+		for _, set := range []bool{p.Stack != nil, p.Resource != nil, p.Remediate != nil} {
+			if set {
+				checks++
 			}
 		}
 
-		assert.Equal(t, 1, judges, p.Name)
+		assert.Equal(t, 1, checks, p.Name)
 		assert.True(
 			t, p.Stack == nil || len(p.Options) == 0, "%s: policies about the whole stack get no configuration from policyx",
 			p.Name,
 		)
 
-		registered := p.register(&reading{settings: testSettings})
+		registered := p.register(&planCache{settings: testSettings})
 		assert.Equal(t, p.level(), registered.EnforcementLevel(), p.Name)
 
 		if schema := registered.ConfigSchema(); schema != nil {
-			for key, of := range schema.Properties {
-				_, err := structpb.NewStruct(of)
-				assert.NoError(t, err, "%s.%s goes to the engine", p.Name, key)
+			for key, property := range schema.Properties {
+				_, err := structpb.NewStruct(property)
+				assert.NoError(t, err, "%s.%s is sent to the engine", p.Name, key)
 			}
 		}
 	}
@@ -53,10 +53,10 @@ func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
 	assert.Len(t, slices.Compact(slices.Clone(names)), len(names), "no name twice")
 }
 
-// goodPlan has something of everything that is judged, and nothing wrong.
-func goodPlan() []resource {
-	cluster := res(tokens.TalosCluster, "one", props{"talosVersion": "v1.12.6", "kubernetesVersion": "v1.35.0"})
-	component := res("talos-proxmox:node:TalosNode", "one-cp-1", nil).in(cluster)
+// validPlan has a resource of every kind that policies check, without violations.
+func validPlan() []resource {
+	cluster := newResource(tokens.TalosCluster, "one", props{"talosVersion": "v1.12.6", "kubernetesVersion": "v1.35.0"})
+	component := newResource("talos-proxmox:node:TalosNode", "one-cp-1", nil).in(cluster)
 	provider := props{"apiToken": secret{"pulumi@pve!talos=x"}, "endpoint": "https://10.0.0.2:8006/", "insecure": false}
 
 	return []resource{
@@ -66,26 +66,26 @@ func goodPlan() []resource {
 		).
 			in(component).from(provider).protected(),
 		worker("one-gpu-1", "pve1", 4000).with(gpuOf("gpu")).from(provider),
-		res(tokens.PCIMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
-		res(tokens.GoldenTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
-		res(tokens.Secrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),
-		res(tokens.LocalCommand, "one-bootstrap", props{"create": "talosops bootstrap", "stdin": secret{"{}"}}).protected(),
-		res(
+		newResource(tokens.PCIMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
+		newResource(tokens.GoldenTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
+		newResource(tokens.Secrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),
+		newResource(tokens.LocalCommand, "one-bootstrap", props{"create": "talosops bootstrap", "stdin": secret{"{}"}}).protected(),
+		newResource(
 			tokens.File, "f",
 			props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true},
 		),
-		res(tokens.File, "unnamed", props{"url": "https://example.org/debian-13-20260101.qcow2", "checksum": "ab"}),
-		res(tokens.RemoteCommand, "pve1-apply", props{
+		newResource(tokens.File, "unnamed", props{"url": "https://example.org/debian-13-20260101.qcow2", "checksum": "ab"}),
+		newResource(tokens.RemoteCommand, "pve1-apply", props{
 			"connection": secret{props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"}},
 		}),
-		res(tokens.Schematic, "s", props{"schematic": "customization: {}\n"}),
-		res(tokens.ProxmoxProvider, "p", provider),
-		res(tokens.Role, "r", props{"privileges": []string{"VM.Audit"}}),
-		res(tokens.ACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
-		res(tokens.UserToken, "u", props{"privilegesSeparation": true}),
-		res(tokens.User, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
-		res(tokens.Group, "g", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
-		configured("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n",
+		newResource(tokens.Schematic, "s", props{"schematic": "customization: {}\n"}),
+		newResource(tokens.ProxmoxProvider, "p", provider),
+		newResource(tokens.Role, "r", props{"privileges": []string{"VM.Audit"}}),
+		newResource(tokens.ACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
+		newResource(tokens.UserToken, "u", props{"privilegesSeparation": true}),
+		newResource(tokens.User, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
+		newResource(tokens.Group, "g", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
+		nodeConfiguration("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n",
 			"kind: VolumeConfig\nname: EPHEMERAL\nencryption: {}\n",
 			"machine: {install: {image: \"factory.talos.dev/nocloud-installer/ab:v1.12.6\"}}").in(component).with(
 			props{"node": "10.0.0.10"},
@@ -93,7 +93,7 @@ func goodPlan() []resource {
 	}
 }
 
-func judgeAll(t *testing.T, resources []resource) map[string][]string {
+func evaluateAll(t *testing.T, resources []resource) map[string][]string {
 	t.Helper()
 
 	found := map[string][]string{}
@@ -101,15 +101,15 @@ func judgeAll(t *testing.T, resources []resource) map[string][]string {
 	large.Hosts = map[string]capacity{"pve1": {Cores: 64, MemoryMiB: 1 << 20}}
 
 	for _, p := range policies() {
-		if p.Remedy != nil {
+		if p.Remediate != nil {
 			for _, r := range resources {
-				p.Remedy(defaults(p), r)
+				p.Remediate(defaults(p), r)
 			}
 
 			continue
 		}
 
-		if messages := judge(t, p.Name, *large, nil, resources...); len(messages) > 0 {
+		if messages := evaluate(t, p.Name, *large, nil, resources...); len(messages) > 0 {
 			found[p.Name] = messages
 		}
 	}
@@ -120,8 +120,8 @@ func judgeAll(t *testing.T, resources []resource) map[string][]string {
 // mutate calls with every value of the plan replaced in turn.
 func mutate(resources []resource, with property.Value, call func(path string, changed []resource)) {
 	for i, r := range resources {
-		each(r.Properties.property, func(path string, replaced property.Value) {
-			if path == "" { // the engine always hands a map
+		replaceEach(r.Properties.property, func(path string, replaced property.Value) {
+			if path == "" { // the engine always passes a map
 				return
 			}
 
@@ -132,21 +132,21 @@ func mutate(resources []resource, with property.Value, call func(path string, ch
 	}
 }
 
-// each calls with v itself and every value in it replaced in turn.
-func each(v property.Value, call func(path string, replaced property.Value), with property.Value) {
+// replaceEach calls with v itself and every value in it replaced in turn.
+func replaceEach(v property.Value, call func(path string, replaced property.Value), with property.Value) {
 	call("", with)
 
 	switch {
 	case v.IsMap():
 		for key, element := range v.AsMap().AllStable {
-			each(element, func(path string, replaced property.Value) {
+			replaceEach(element, func(path string, replaced property.Value) {
 				call("."+key+path, property.New(v.AsMap().Set(key, replaced)).WithSecret(v.Secret()))
 			}, with)
 		}
 	case v.IsArray():
 		list := v.AsArray().AsSlice()
 		for i, element := range list {
-			each(element, func(path string, replaced property.Value) {
+			replaceEach(element, func(path string, replaced property.Value) {
 				changed := slices.Clone(list)
 				changed[i] = replaced
 				call("[]"+path, property.New(changed).WithSecret(v.Secret()))
@@ -155,11 +155,11 @@ func each(v property.Value, call func(path string, replaced property.Value), wit
 	}
 }
 
-// TestWhatIsNotKnownYetIsNoReasonToRefuse, and neither is what is of another kind: the provider refuses that.
-func TestWhatIsNotKnownYetIsNoReasonToRefuse(t *testing.T) {
+// TestUnknownValuesAreAccepted also covers values of other types, which the provider refuses.
+func TestUnknownValuesAreAccepted(t *testing.T) {
 	t.Parallel()
 
-	assert.Empty(t, judgeAll(t, goodPlan()), "the good plan is good")
+	assert.Empty(t, evaluateAll(t, validPlan()), "the plan is valid")
 
 	for name, with := range map[string]property.Value{
 		"unknown":                          property.New(property.Computed),
@@ -169,16 +169,16 @@ func TestWhatIsNotKnownYetIsNoReasonToRefuse(t *testing.T) {
 		"a list of another kind":           toProperty([]any{[]any{}}),
 		"a map of another kind":            toProperty(props{"": nil}),
 	} {
-		mutate(goodPlan(), with, func(path string, changed []resource) {
-			found := judgeAll(t, changed)
-			// What is there and neither a checksum nor a connection with a key protects nobody.
+		mutate(validPlan(), with, func(path string, changed []resource) {
+			found := evaluateAll(t, changed)
+			// A value that is neither a checksum nor a connection with a key protects nothing.
 			open := path == "unnamed .checksum" || path == "pve1-apply .connection"
 			assert.Equal(t, open && strings.HasSuffix(name, "of another kind"), len(found) > 0, "%s: %s: %s", name, path, found)
 		})
 	}
 }
 
-func TestNoShapeOfAValueEndsAJudgement(t *testing.T) {
+func TestNoValuePanics(t *testing.T) {
 	t.Parallel()
 
 	for _, with := range []any{
@@ -190,8 +190,8 @@ func TestNoShapeOfAValueEndsAJudgement(t *testing.T) {
 		secret{"x"},
 		secret{props{"a": secret{1}}},
 	} {
-		mutate(goodPlan(), toProperty(with), func(path string, changed []resource) {
-			assert.NotPanics(t, func() { judgeAll(t, changed) }, "%v at %s", with, path)
+		mutate(validPlan(), toProperty(with), func(path string, changed []resource) {
+			assert.NotPanics(t, func() { evaluateAll(t, changed) }, "%v at %s", with, path)
 		})
 	}
 }
@@ -201,5 +201,5 @@ func TestLevels(t *testing.T) {
 
 	assert.Equal(t, policyx.EnforcementLevelMandatory, policy{}.level())
 	assert.Equal(t, policyx.EnforcementLevelAdvisory, policy{Advisory: true}.level())
-	assert.Equal(t, policyx.EnforcementLevelRemediate, policy{Remedy: addTags}.level())
+	assert.Equal(t, policyx.EnforcementLevelRemediate, policy{Remediate: addTags}.level())
 }

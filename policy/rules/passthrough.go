@@ -23,13 +23,13 @@ func passthroughPolicies() []policy {
 func rootOnlyFields(p plan) problem.List {
 	var found problem.List
 
-	for _, r := range p.of(tokens.VirtualMachine) {
-		if !usesToken(r.Provider) {
+	for _, r := range p.ofType(tokens.VirtualMachine) {
+		if !hasToken(r.Provider) {
 			continue
 		}
 
-		for _, field := range rootFields(r) {
-			found = append(found, refuse(r.URN, r.Name,
+		for _, field := range rootOnlyFieldsOf(r) {
+			found = append(found, violation(r.URN, r.Name,
 				"%s; Proxmox takes that from root@pam with a password only, and the provider has an API token",
 				field))
 		}
@@ -38,16 +38,16 @@ func rootOnlyFields(p plan) problem.List {
 	return found
 }
 
-// usesToken tells a provider that is known to work with a token.
-func usesToken(provider value) bool { return provider.at("apiToken").given() }
+// hasToken reports whether a provider is known to use an API token.
+func hasToken(provider value) bool { return provider.at("apiToken").isSet() }
 
-// rootFields are the fields of a VM that only root may set, each with what to do instead.
-func rootFields(r resource) []string {
+// rootOnlyFieldsOf returns the fields of a VM that only root may set, each with advice.
+func rootOnlyFieldsOf(r resource) []string {
 	var fields []string
 
 	devices, _ := r.at("hostpcis").items()
 	for i, d := range devices {
-		if d.at("id").given() {
+		if d.at("id").isSet() {
 			fields = append(
 				fields,
 				fmt.Sprintf(
@@ -58,7 +58,7 @@ func rootFields(r resource) []string {
 			)
 		}
 
-		if d.at("romFile").given() {
+		if d.at("romFile").isSet() {
 			fields = append(fields, fmt.Sprintf("hostpcis[%d].romFile is %q: leave it out", i, d.at("romFile").text().Value))
 		}
 	}
@@ -66,7 +66,7 @@ func rootFields(r resource) []string {
 	for _, path := range [][]string{
 		{"kvmArguments"}, {"cpu", "affinity"}, {"cpu", "architecture"}, {"memory", "hugepages"}, {"hookScriptFileId"},
 	} {
-		if field := r.at(path...); field.given() {
+		if field := r.at(path...); field.isSet() {
 			fields = append(fields, fmt.Sprintf("%s is %q: leave it out", strings.Join(path, "."), field.text().Value))
 		}
 	}

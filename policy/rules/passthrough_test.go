@@ -11,7 +11,7 @@ func TestNoRootOnlyFields(t *testing.T) {
 	password := props{"username": "root@pam", "password": secret{"hunter2"}}
 	raw := props{"hostpcis": []any{props{"device": "hostpci0", "id": "0000:01:00"}}}
 
-	checkAll(t, "no-root-only-fields", map[string]ruling{
+	runCases(t, "no-root-only-fields", map[string]policyCase{
 		"a mapping with a token": {plan: []resource{worker("w", "p", 1).with(gpuOf("gpu")).from(token)}},
 		"a raw id with a token": {
 			plan: []resource{worker("w", "p", 1).with(raw).from(token)},

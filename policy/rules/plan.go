@@ -12,23 +12,20 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// settings are what the stack itself says about how it is to be judged.
+// settings are the settings of the stack that policies depend on.
 type settings struct {
-	Stack string
-	// Production says that the stack is one; see isProduction.
-	Production bool
-	// Hosts of the stack's configuration by name.
-	Hosts map[string]capacity
-	// FactoryURL is the stack's Image Factory.
-	FactoryURL string
+	Stack      string
+	Production bool                // see isProduction
+	Hosts      map[string]capacity // of the stack's configuration, by name
+	FactoryURL string              // the stack's Image Factory
 }
 
-// capacity is what a host has for guests; 0 = not set.
+// capacity is what a host offers to guests; 0 = not set.
 type capacity struct{ Cores, MemoryMiB int }
 
 // Keys of the stack's configuration that the pack reads.
 const (
-	// KeyProduction overrules what the stack's name says.
+	// KeyProduction overrides the stack's name.
 	KeyProduction = "talos-proxmox-policy:production"
 
 	keyHosts   = "talos-proxmox:hosts"
@@ -38,8 +35,8 @@ const (
 // defaultFactory is the public Image Factory.
 const defaultFactory = "https://factory.talos.dev"
 
-// readSettings reads them from the stack's name and configuration. What the program's own validation refuses is left
-// out here.
+// readSettings reads the settings from the stack's name and configuration. It ignores what the program's own validation
+// refuses.
 func readSettings(stack string, config func(key string) (string, bool)) (settings, error) {
 	s := settings{
 		Stack:      stack,
@@ -79,7 +76,7 @@ func readSettings(stack string, config func(key string) (string, bool)) (setting
 
 var productionName = regexp.MustCompile(`(?i)(^|[^a-z0-9])prod(uction)?([^a-z]|$)`)
 
-// isProduction tells a production stack by its name: prod or production is a word of it.
+// isProduction reports whether prod or production is a word of the stack's name.
 func isProduction(stack string) bool { return productionName.MatchString(stack) }
 
 // plan is the whole stack.
@@ -87,7 +84,7 @@ type plan struct {
 	settings
 	Resources []resource
 	byURN     map[string]resource
-	documents map[string][]yaml.Node // of the nodes' configurations, by URN
+	documents map[string][]yaml.Node // of machine configurations, by URN
 }
 
 func newPlan(s settings, resources []resource) plan {
@@ -101,15 +98,15 @@ func newPlan(s settings, resources []resource) plan {
 		p.byURN[r.URN] = r
 
 		if r.Type == tokens.ConfigurationApply {
-			p.documents[r.URN] = configuration(r)
+			p.documents[r.URN] = configurationDocuments(r)
 		}
 	}
 
 	return p
 }
 
-// of returns the resources of a type.
-func (p plan) of(token string) []resource {
+// ofType returns the resources of a type.
+func (p plan) ofType(token string) []resource {
 	var list []resource
 
 	for _, r := range p.Resources {

@@ -16,20 +16,20 @@ func productionPolicies() []policy {
 			Name:        "production-protection",
 			Description: "In production, control planes, Talos secrets and the bootstrap are protected.",
 			Reason:      "Deleting them destroys the cluster. `talos-proxmox:protect: true` protects all of them.",
-			Stack:       production(protection),
+			Stack:       inProduction(productionProtection),
 		},
 		{
 			Name:        "production-tls",
 			Description: "In production, TLS certificates of the Proxmox API and of downloads are verified.",
 			Reason:      "Without verification, anyone in the network path can read the API token.",
-			Stack:       production(tlsVerified),
+			Stack:       inProduction(productionTLS),
 		},
 		{
 			Name:        "production-host-keys",
 			Description: "In production, the SSH host keys of hosts are verified.",
 			Reason: "Templates are built and hosts prepared as root: with `ssh.acceptAnyHostKey` any machine with a host's address would receive " +
 				"the scripts, and its answers would be trusted.",
-			Stack: production(hostKeys),
+			Stack: inProduction(productionHostKeys),
 		},
 		{
 			Name:        "production-disk-encryption",
@@ -37,7 +37,7 @@ func productionPolicies() []policy {
 			Reason: "STATE holds the machine's keys, EPHEMERAL the data of everything that runs on it. Advisory, because the program has no setting for it: it needs a patch " +
 				"with a VolumeConfig for each.",
 			Advisory: true,
-			Stack:    production(diskEncryption),
+			Stack:    inProduction(diskEncryption),
 		},
 		{
 			Name:        "production-talos-firewall",
@@ -45,30 +45,31 @@ func productionPolicies() []policy {
 			Reason: "Otherwise Talos' API and etcd are open to the whole network. Advisory, because the program has no setting for it: it needs a patch with a " +
 				"NetworkDefaultActionConfig.",
 			Advisory: true,
-			Stack:    production(talosFirewall),
+			Stack:    inProduction(talosFirewall),
 		},
 	}
 }
 
-func production(judge func(plan) problem.List) func(plan) problem.List {
+// inProduction limits a check to production stacks.
+func inProduction(check func(plan) problem.List) func(plan) problem.List {
 	return func(p plan) problem.List {
 		if !p.Production {
 			return nil
 		}
 
-		return judge(p)
+		return check(p)
 	}
 }
 
-// bootstraps is how commands bring etcd up: talosops here, talosctl elsewhere.
-var bootstraps = regexp.MustCompile(`talos(ops|ctl)\S*(\s.*)?\sbootstrap(\s|$)`)
+// bootstrapCommand matches commands that bootstrap etcd: with talosops here, with talosctl elsewhere.
+var bootstrapCommand = regexp.MustCompile(`talos(ops|ctl)\S*(\s.*)?\sbootstrap(\s|$)`)
 
-func protection(p plan) problem.List {
+func productionProtection(p plan) problem.List {
 	var found problem.List
 
-	judge := func(r resource, what string) {
+	check := func(r resource, what string) {
 		if !r.Protect {
-			found = append(found, refuse(r.URN, r.Name,
+			found = append(found, violation(r.URN, r.Name,
 				"%s of stack %s, a production one, is not protected: set talos-proxmox:protect to true (or the resource option protect)",
 				what, p.Stack))
 		}
@@ -76,78 +77,78 @@ func protection(p plan) problem.List {
 
 	for _, c := range p.controlPlanes() {
 		for _, m := range c.Machines {
-			judge(m.resource, "control plane")
+			check(m.resource, "control plane")
 		}
 	}
 
-	for _, r := range p.of(tokens.Secrets) {
-		judge(r, "Talos secrets")
+	for _, r := range p.ofType(tokens.Secrets) {
+		check(r, "Talos secrets")
 	}
 
-	for _, r := range p.of(tokens.Bootstrap) {
-		judge(r, "bootstrap")
+	for _, r := range p.ofType(tokens.Bootstrap) {
+		check(r, "bootstrap")
 	}
 
-	for _, r := range p.of(tokens.LocalCommand) {
-		if bootstraps.MatchString(r.at("create").text().Value) {
-			judge(r, "bootstrap")
+	for _, r := range p.ofType(tokens.LocalCommand) {
+		if bootstrapCommand.MatchString(r.at("create").text().Value) {
+			check(r, "bootstrap")
 		}
 	}
 
 	return found
 }
 
-func tlsVerified(p plan) problem.List {
+func productionTLS(p plan) problem.List {
 	var found problem.List
 
-	for _, r := range p.of(tokens.ProxmoxProvider) {
-		if is(r.at("insecure").flag(), true) {
-			found = append(found, refuse(r.URN, "provider "+r.Name,
+	for _, r := range p.ofType(tokens.ProxmoxProvider) {
+		if equals(r.at("insecure").flag(), true) {
+			found = append(found, violation(r.URN, "provider "+r.Name,
 				"insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts"))
 		}
 
 		if endpoint := r.at("endpoint").text(); strings.HasPrefix(endpoint.Value, "http://") {
-			found = append(found, refuse(r.URN, "provider "+r.Name,
-				"endpoint is %s, without TLS: use https", withoutSecrets(endpoint.Value)))
+			found = append(found, violation(r.URN, "provider "+r.Name,
+				"endpoint is %s, without TLS: use https", redactURL(endpoint.Value)))
 		}
 	}
 
-	for _, r := range p.of(tokens.File) {
-		if verify := r.at("verify"); !verify.absent() && is(verify.flag(), false) {
-			found = append(found, refuse(r.URN, r.Name,
-				"verify is false, so that the host downloads from anyone: leave it out"))
+	for _, r := range p.ofType(tokens.File) {
+		if verify := r.at("verify"); !verify.isAbsent() && equals(verify.flag(), false) {
+			found = append(found, violation(r.URN, r.Name,
+				"verify is false, so the host does not verify TLS certificates: leave it out"))
 		}
 	}
 
 	return found
 }
 
-func hostKeys(p plan) problem.List {
+func productionHostKeys(p plan) problem.List {
 	var found problem.List
 
-	for _, r := range p.of(tokens.RemoteCommand) {
+	for _, r := range p.ofType(tokens.RemoteCommand) {
 		connection := r.at("connection")
-		if key := connection.at("hostKey"); !connection.unknown() && is(key.text(), "") {
-			found = append(found, refuse(r.URN, r.Name,
-				"whatever key the host shows is accepted: set ssh.hostKey of the host in place of ssh.acceptAnyHostKey, with the key that `ssh-keyscan -t ed25519` prints and the host's own console confirms"))
+		if key := connection.at("hostKey"); !connection.isUnknown() && equals(key.text(), "") {
+			found = append(found, violation(r.URN, r.Name,
+				"any key of the host is accepted: set ssh.hostKey of the host in place of ssh.acceptAnyHostKey, with the key that `ssh-keyscan -t ed25519` prints and the host's own console confirms"))
 		}
 	}
 
 	return found
 }
 
-// configurationKnown tells whether the update has nothing more to say about a node's machine configuration.
-func configurationKnown(r resource) bool {
+// isConfigurationKnown reports whether a node's machine configuration has no values that only the update knows.
+func isConfigurationKnown(r resource) bool {
 	return r.at("configPatches").texts().Known && r.at("machineConfigurationInput").text().Known
 }
 
-// lacking finds nodes whose whole configuration is known and has no document that satisfies.
-func lacking(p plan, message string, satisfies func([]yaml.Node) bool) problem.List {
+// requireDocument refuses nodes whose configuration is completely known and has no satisfying document.
+func requireDocument(p plan, message string, satisfies func([]yaml.Node) bool) problem.List {
 	var found problem.List
 
-	for _, r := range p.of(tokens.ConfigurationApply) {
-		if configurationKnown(r) && !satisfies(p.documents[r.URN]) {
-			found = append(found, refuse(r.URN, r.Name, "%s", message))
+	for _, r := range p.ofType(tokens.ConfigurationApply) {
+		if isConfigurationKnown(r) && !satisfies(p.documents[r.URN]) {
+			found = append(found, violation(r.URN, r.Name, "%s", message))
 		}
 	}
 
@@ -155,7 +156,7 @@ func lacking(p plan, message string, satisfies func([]yaml.Node) bool) problem.L
 }
 
 func diskEncryption(p plan) problem.List {
-	return lacking(
+	return requireDocument(
 		p, "STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig for each that has `encryption`",
 		func(documents []yaml.Node) bool {
 			encrypted := map[string]bool{}
@@ -183,7 +184,7 @@ func diskEncryption(p plan) problem.List {
 }
 
 func talosFirewall(p plan) problem.List {
-	return lacking(p, "Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig (`ingress: block`) and rules for what may come in", func(documents []yaml.Node) bool {
+	return requireDocument(p, "Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig (`ingress: block`) and rules for what may come in", func(documents []yaml.Node) bool {
 		for _, document := range documents {
 			var config struct{ Kind, Ingress string }
 			if document.Decode(&config) == nil && config.Kind == "NetworkDefaultActionConfig" && config.Ingress == "block" {

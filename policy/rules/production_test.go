@@ -16,15 +16,15 @@ func productionSettings() *settings {
 	return &s
 }
 
-// inProduction has every case judged in a production stack; in another nothing is said about any of them.
-func inProduction(t *testing.T, policy string, cases map[string]ruling) {
+// runProductionCases runs every case in a production stack, and expects no violation in another one.
+func runProductionCases(t *testing.T, policy string, cases map[string]policyCase) {
 	t.Helper()
 
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			assert.Empty(t, judge(t, policy, testSettings, c.options, c.plan...))
+			assert.Empty(t, evaluate(t, policy, testSettings, c.options, c.plan...))
 
 			c.settings = productionSettings()
 			c.check(t, policy)
@@ -35,13 +35,13 @@ func inProduction(t *testing.T, policy string, cases map[string]ruling) {
 func TestProductionProtection(t *testing.T) {
 	t.Parallel()
 
-	secrets := res(tokens.Secrets, "s", props{"talosVersion": "v1.12"})
-	ours := res(tokens.LocalCommand, "b", props{"create": "${TALOSOPS:-go run ./cmd/talosops} bootstrap"})
+	secrets := newResource(tokens.Secrets, "s", props{"talosVersion": "v1.12"})
+	bootstrap := newResource(tokens.LocalCommand, "b", props{"create": "${TALOSOPS:-go run ./cmd/talosops} bootstrap"})
 
-	inProduction(t, "production-protection", map[string]ruling{
+	runProductionCases(t, "production-protection", map[string]policyCase{
 		"all protected": {
 			plan: []resource{
-				cp("a", "p", 1).protected(), secrets.protected(), ours.protected(), res(tokens.Bootstrap, "t", nil).protected(),
+				cp("a", "p", 1).protected(), secrets.protected(), bootstrap.protected(), newResource(tokens.Bootstrap, "t", nil).protected(),
 			},
 		},
 		"an unprotected control plane": {
@@ -53,21 +53,21 @@ func TestProductionProtection(t *testing.T) {
 		"unprotected secrets": {plan: []resource{secrets}, want: []string{"s: Talos secrets of stack prod"}},
 		"an unprotected bootstrap": {
 			plan: []resource{
-				ours, res(tokens.Bootstrap, "t", nil), res(tokens.LocalCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"}),
+				bootstrap, newResource(tokens.Bootstrap, "t", nil), newResource(tokens.LocalCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"}),
 			},
 			want: []string{"t: bootstrap", "b: bootstrap", "c: bootstrap"},
 		},
-		"what may go": {
+		"what need not be protected": {
 			plan: []resource{
-				worker("w", "p", 1), res(tokens.LocalCommand, "c", props{"create": "talosops wait"}),
-				res(tokens.LocalCommand, "d", props{"create": "echo bootstrap"}),
+				worker("w", "p", 1), newResource(tokens.LocalCommand, "c", props{"create": "talosops wait"}),
+				newResource(tokens.LocalCommand, "d", props{"create": "echo bootstrap"}),
 			},
 		},
 		"roles and commands not known yet": {
-			plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(tokens.LocalCommand, "c", props{"create": unknown})},
+			plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), newResource(tokens.LocalCommand, "c", props{"create": unknown})},
 		},
 		"a secret command": {
-			plan: []resource{res(tokens.LocalCommand, "c", props{"create": secret{"talosctl bootstrap"}})},
+			plan: []resource{newResource(tokens.LocalCommand, "c", props{"create": secret{"talosctl bootstrap"}})},
 			want: []string{"c: bootstrap"},
 		},
 	})
@@ -76,9 +76,9 @@ func TestProductionProtection(t *testing.T) {
 func TestProductionTLS(t *testing.T) {
 	t.Parallel()
 
-	provider := func(p props) resource { return res(tokens.ProxmoxProvider, "p", p) }
+	provider := func(p props) resource { return newResource(tokens.ProxmoxProvider, "p", p) }
 
-	inProduction(t, "production-tls", map[string]ruling{
+	runProductionCases(t, "production-tls", map[string]policyCase{
 		"verified": {
 			plan: []resource{
 				provider(props{"endpoint": "https://10.0.0.2:8006/", "insecure": false}), provider(props{"insecure": "false"}),
@@ -89,14 +89,14 @@ func TestProductionTLS(t *testing.T) {
 			plan: []resource{provider(props{"insecure": true})},
 			want: []string{"provider p: insecure is true: remove proxmoxve:insecure"},
 		},
-		"in the words of a default": {
+		"as text": {
 			plan: []resource{provider(props{"insecure": "true"})}, want: []string{"insecure is true"},
 		},
 		"without TLS": {
 			plan: []resource{provider(props{"endpoint": "http://root:x@10.0.0.2:8006/"})},
 			want: []string{"provider p: endpoint is http://10.0.0.2:8006/, without TLS: use https"},
 		},
-		"a download from anyone": {plan: []resource{file(props{"verify": false})}, want: []string{"f: verify is false"}},
+		"an unverified download": {plan: []resource{file(props{"verify": false})}, want: []string{"f: verify is false"}},
 		"secret": {
 			plan: []resource{provider(props{"insecure": secret{true}, "endpoint": secret{"http://x"}})},
 			want: []string{"insecure is true", "endpoint is [secret], without TLS"},
@@ -108,24 +108,24 @@ func TestProductionHostKeys(t *testing.T) {
 	t.Parallel()
 
 	shell := func(connection any) resource {
-		return res(tokens.RemoteCommand, "pve1-apply", props{"connection": connection})
+		return newResource(tokens.RemoteCommand, "pve1-apply", props{"connection": connection})
 	}
 
-	inProduction(t, "production-host-keys", map[string]ruling{
+	runProductionCases(t, "production-host-keys", map[string]policyCase{
 		"a key": {plan: []resource{shell(props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"})}},
 		"any key": {
 			plan: []resource{shell(props{"host": "10.0.0.2"}), shell(secret{props{"host": "10.0.0.2", "privateKey": secret{"x"}}})},
 			want: []string{
-				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
-				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
+				"pve1-apply: any key of the host is accepted: set ssh.hostKey of the host",
+				"pve1-apply: any key of the host is accepted: set ssh.hostKey of the host",
 			},
 		},
 	})
 }
 
-// configured is a node's configuration whose patches are these.
-func configured(patches ...any) resource {
-	return res(
+// nodeConfiguration returns a node's configuration with patches.
+func nodeConfiguration(patches ...any) resource {
+	return newResource(
 		tokens.ConfigurationApply, "n",
 		props{"configPatches": patches, "machineConfigurationInput": secret{"machine: {type: worker}"}},
 	)
@@ -140,24 +140,26 @@ func TestProductionDiskEncryption(t *testing.T) {
 		old       = "machine: {systemDiskEncryption: {state: {provider: luks2}, ephemeral: {provider: luks2}}}"
 	)
 
-	inProduction(t, "production-disk-encryption", map[string]ruling{
+	runProductionCases(t, "production-disk-encryption", map[string]policyCase{
 		"both": {
-			plan: []resource{configured(state, ephemeral), configured(state + "---\n" + ephemeral), configured(old)},
+			plan: []resource{
+				nodeConfiguration(state, ephemeral), nodeConfiguration(state + "---\n" + ephemeral), nodeConfiguration(old),
+			},
 		},
 		"in the configuration": {
 			plan: []resource{
-				res(tokens.ConfigurationApply, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}}),
+				newResource(tokens.ConfigurationApply, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}}),
 			},
 		},
 		"one of them": {
-			plan: []resource{configured(state)},
+			plan: []resource{nodeConfiguration(state)},
 			want: []string{"n: STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig"},
 		},
-		"none": {plan: []resource{configured()}, want: []string{"n: "}},
+		"none": {plan: []resource{nodeConfiguration()}, want: []string{"n: "}},
 		"a volume without it": {
-			plan: []resource{configured("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "},
+			plan: []resource{nodeConfiguration("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "},
 		},
-		"patches that are none": {plan: []resource{configured("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
+		"invalid patches": {plan: []resource{nodeConfiguration("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
 	})
 }
 
@@ -166,14 +168,14 @@ func TestProductionTalosFirewall(t *testing.T) {
 
 	const block = "apiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n"
 
-	inProduction(t, "production-talos-firewall", map[string]ruling{
-		"blocked":            {plan: []resource{configured(block)}},
-		"blocked, in secret": {plan: []resource{configured(secret{block})}},
+	runProductionCases(t, "production-talos-firewall", map[string]policyCase{
+		"blocked":            {plan: []resource{nodeConfiguration(block)}},
+		"blocked, in secret": {plan: []resource{nodeConfiguration(secret{block})}},
 		"accepted": {
-			plan: []resource{configured("kind: NetworkDefaultActionConfig\ningress: accept\n")},
+			plan: []resource{nodeConfiguration("kind: NetworkDefaultActionConfig\ningress: accept\n")},
 			want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"},
 		},
-		"nothing said": {plan: []resource{configured()}, want: []string{"n: "}},
+		"without a document": {plan: []resource{nodeConfiguration()}, want: []string{"n: "}},
 	})
 }
 

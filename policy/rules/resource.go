@@ -24,11 +24,11 @@ func readResource(r policyx.AnalyzerResource) resource {
 	}
 }
 
-// at is short for a property of the resource.
+// at returns a property of the resource.
 func (r resource) at(keys ...string) value { return r.Properties.at(keys...) }
 
-// below tells whether a component of a type (or of types with this beginning) is among the resource's ancestors.
-func (r resource) below(component string) bool {
+// isBelow reports whether the resource has an ancestor of a component type, or of types with this prefix.
+func (r resource) isBelow(component string) bool {
 	parts := strings.Split(r.URN, "::")
 	if len(parts) < 3 {
 		return false
@@ -44,24 +44,24 @@ func (r resource) below(component string) bool {
 	return false
 }
 
-// refuse is why a plan is refused: of a resource, whose name it begins with, since several problems of one policy are
-// shown together.
-func refuse(urn, name, format string, arguments ...any) problem.Problem {
+// violation returns a problem of a resource. It begins with the resource's name, because the engine shows several
+// problems of a policy together.
+func violation(urn, name, format string, arguments ...any) problem.Problem {
 	p := problem.New(name, nil, format, arguments...)
 	p.Of = urn
 
 	return p
 }
 
-// shortestSecret is how long a secret value must be to be struck out of a message: shorter ones are everywhere.
-const shortestSecret = 3
+// minSecretLength is the minimum length of secrets that are redacted: shorter ones occur everywhere.
+const minSecretLength = 3
 
-// redacted is a problem of the resource with every secret value struck out.
-func (r resource) redacted(found problem.Problem) string {
+// redact returns a problem's message without the resource's secrets.
+func (r resource) redact(found problem.Problem) string {
 	message := found.String()
 
 	visitSecrets(r.Properties, false, func(text string) {
-		if len(text) >= shortestSecret {
+		if len(text) >= minSecretLength {
 			message = strings.ReplaceAll(message, text, "[secret]")
 		}
 	})

@@ -42,12 +42,12 @@ func secretPolicies() []policy {
 
 func plaintextSecrets(o options, r resource) problem.List {
 	allowed := o.strings("allowed")
-	test := randomness{entropy: o.number("entropy"), length: int(o.number("minimumLength"))}
+	words := randomWords{entropy: o.number("entropy"), length: int(o.number("minimumLength"))}
 
 	var found problem.List
 
 	walk(r.Properties, "", "", func(path, key, text string) {
-		why := test.suspect(key, text)
+		why := words.suspicion(key, text)
 		if why == "" || slices.Contains(allowed, r.Type+"."+indexes.ReplaceAllString(path, "[*]")) {
 			return
 		}
@@ -56,7 +56,7 @@ func plaintextSecrets(o options, r resource) problem.List {
 			path += " (from `patches` of the stack file)"
 		}
 
-		found = append(found, refuse(r.URN, r.Name,
+		found = append(found, violation(r.URN, r.Name,
 			"%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret",
 			path, why))
 	})
@@ -99,14 +99,14 @@ var (
 	reference   = regexp.MustCompile(`^\$\{?\w+\}?$`)
 )
 
-// randomness says what a random word is.
-type randomness struct {
+// randomWords recognizes random words.
+type randomWords struct {
 	entropy float64 // bits per character
 	length  int
 }
 
-// suspect says why a string looks like a secret, empty = it does not.
-func (t randomness) suspect(key, text string) string {
+// suspicion returns why a string looks like a secret; empty = it does not.
+func (t randomWords) suspicion(key, text string) string {
 	if strings.TrimSpace(text) == "" || strings.HasPrefix(text, "$") && reference.MatchString(text) {
 		return ""
 	}
@@ -131,7 +131,7 @@ func (t randomness) suspect(key, text string) string {
 			return "holds an encoded private key"
 		}
 
-		if !publicKey.MatchString(word) && t.random(word) {
+		if !publicKey.MatchString(word) && t.isRandom(word) {
 			return "holds a long random word"
 		}
 	}
@@ -139,15 +139,16 @@ func (t randomness) suspect(key, text string) string {
 	return ""
 }
 
-// random tells a word that no person chose. Paths and names are judged by their parts, unless they can only be Base64.
-func (t randomness) random(word string) bool {
+// isRandom reports whether a word looks generated. Paths and names are checked by their parts, unless the word can only
+// be Base64.
+func (t randomWords) isRandom(word string) bool {
 	parts := strings.FieldsFunc(word, func(c rune) bool { return c == '/' || c == '-' || c == '_' })
 	if strings.ContainsAny(word, "+=") {
 		parts = []string{word}
 	}
 
 	for _, part := range parts {
-		if len(part) >= t.length && mixed(part) && entropy(part) >= t.entropy {
+		if len(part) >= t.length && isMixed(part) && entropy(part) >= t.entropy {
 			return true
 		}
 	}
@@ -155,29 +156,29 @@ func (t randomness) random(word string) bool {
 	return false
 }
 
-// changes is how often letters of one case, of the other and digits take turns in a random word, at least: about six
-// times in ten, while NamesThatPeopleWrite do so once in three.
-const changes = 0.42
+// minClassChanges is the minimum ratio of changes between lower case, upper case and digits to characters in a random
+// word: random words have about 0.6, NamesThatPeopleWrite a third.
+const minClassChanges = 0.42
 
-func mixed(word string) bool {
-	seen := map[int]bool{}
-	turns, last := 0, -1
+func isMixed(word string) bool {
+	classes := map[int]bool{}
+	changes, last := 0, -1
 
 	for _, c := range word {
 		class := slices.IndexFunc(alphabets, func(alphabet string) bool { return strings.ContainsRune(alphabet, c) })
-		seen[class] = true
+		classes[class] = true
 
 		if class != last {
-			turns, last = turns+1, class
+			changes, last = changes+1, class
 		}
 	}
 
-	return seen[0] && seen[1] && seen[2] && float64(turns) >= changes*float64(len(word))
+	return classes[0] && classes[1] && classes[2] && float64(changes) >= minClassChanges*float64(len(word))
 }
 
 var alphabets = []string{"abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"}
 
-// entropy is Shannon's, in bits per character.
+// entropy returns the Shannon entropy in bits per character.
 func entropy(text string) float64 {
 	counts := map[rune]float64{}
 	for _, c := range text {

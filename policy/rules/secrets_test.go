@@ -19,10 +19,10 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		pem    = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY-----\n"
 	)
 
-	command := func(p props) resource { return res("command:local:Command", "c", p) }
-	refused := func(p props, want ...string) ruling { return ruling{plan: []resource{command(p)}, want: want} }
+	command := func(p props) resource { return newResource("command:local:Command", "c", p) }
+	refused := func(p props, want ...string) policyCase { return policyCase{plan: []resource{command(p)}, want: want} }
 
-	checkAll(t, "no-plaintext-secrets", map[string]ruling{
+	runCases(t, "no-plaintext-secrets", map[string]policyCase{
 		"a password by its name": refused(
 			props{"environment": props{"DB_PASSWORD": "short"}},
 			"c: environment.DB_PASSWORD has the name of a secret and is not marked secret: wrap it",
@@ -32,7 +32,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		),
 		"a kubeconfig": refused(props{"kubeconfig": "apiVersion: v1"}, "kubeconfig has the name"),
 		"a machine configuration": {
-			plan: []resource{res(tokens.ConfigurationApply, "m", props{"machineConfigurationInput": "machine: {}"})},
+			plan: []resource{newResource(tokens.ConfigurationApply, "m", props{"machineConfigurationInput": "machine: {}"})},
 			want: []string{"machineConfigurationInput"},
 		},
 		"a private key anywhere": refused(props{"stdin": "cat <<E\n" + pem}, "stdin holds a private key"),
@@ -49,7 +49,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 			props{"create": "k=kJ8/sT2+wQ9xLm4Rb7Zc/vN1yHdPe6A="}, "create holds a long random word",
 		),
 		"a password of a provider": {
-			plan: []resource{res(tokens.ProxmoxProvider, "p", props{"password": "hunter2", "username": "root@pam"})},
+			plan: []resource{newResource(tokens.ProxmoxProvider, "p", props{"password": "hunter2", "username": "root@pam"})},
 			want: []string{"p: password has the name"},
 		},
 		"all of them, marked": {
@@ -66,7 +66,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		},
 		"empty ones":                    refused(props{"password": "", "token": "  "}),
 		"references to the environment": refused(props{"password": "$PASSWORD", "token": "${TOKEN}"}),
-		"names that only sound alike": refused(
+		"names that only sound similar": refused(
 			props{
 				"tokenId":    "pulumi@pve!talos",
 				"secretName": "x",
@@ -91,7 +91,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		"a higher bound": {options: options{"entropy": 5.5}, plan: []resource{command(props{"create": random})}},
 	})
 
-	for _, v := range judge(
+	for _, v := range evaluate(
 		t, "no-plaintext-secrets", testSettings, nil,
 		command(props{"stdin": pem + token + random, "password": random, "create": token}),
 	) {

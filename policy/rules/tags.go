@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
@@ -18,27 +19,25 @@ func tagPolicies() []policy {
 		Description: "Machines have the required tags.",
 		Reason:      "People and tools find the machines of a cluster by their tags. Missing tags are added.",
 		Options: []option{
-			{Key: "nodes", Doc: "Tags of Talos nodes.", Schema: with(list, "default", []any{tagTalos})},
+			{Key: "nodes", Doc: "Tags of Talos nodes.", Schema: withKey(list, "default", []any{tagTalos})},
 			{
 				Key:    "machines",
 				Doc:    "Tags of every machine, nodes and templates included.",
-				Schema: with(list, "default", []any{}),
+				Schema: withKey(list, "default", []any{}),
 			},
 		},
-		Remedy: addTags,
+		Remediate: addTags,
 	}}
 }
 
-func with(schema map[string]any, key string, value any) map[string]any {
-	copied := map[string]any{key: value}
-	for k, v := range schema {
-		copied[k] = v
-	}
+func withKey(schema map[string]any, key string, value any) map[string]any {
+	copied := maps.Clone(schema)
+	copied[key] = value
 
 	return copied
 }
 
-// addTags returns the properties with the missing tags, nil = none is missing or the plan does not know.
+// addTags returns the properties with the missing tags; nil = none is missing, or the tags are unknown.
 func addTags(o options, r resource) *property.Map {
 	if r.Type != tokens.VirtualMachine {
 		return nil
@@ -50,7 +49,7 @@ func addTags(o options, r resource) *property.Map {
 	}
 
 	required := o.strings("machines")
-	if m.talos() && !is(m.Template, true) {
+	if m.isTalosNode() && !equals(m.Template, true) {
 		required = append(required, o.strings("nodes")...)
 	}
 

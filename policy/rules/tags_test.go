@@ -12,8 +12,8 @@ func TestRequiredTags(t *testing.T) {
 	t.Parallel()
 
 	all := options{"nodes": []any{"talos"}, "machines": []any{"managed"}}
-	component := res("talos-proxmox:node:TalosNode", "n", nil)
-	bare := res(tokens.VirtualMachine, "a", props{"name": "a"})
+	component := newResource("talos-proxmox:node:TalosNode", "n", nil)
+	bare := newResource(tokens.VirtualMachine, "a", props{"name": "a"})
 
 	for name, c := range map[string]struct {
 		options options

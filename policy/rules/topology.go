@@ -36,49 +36,48 @@ func controlPlaneCount(p plan) problem.List {
 			continue
 		}
 
-		found = append(found, refuse(c.URN, "cluster "+c.Cluster, "%s", controlPlaneCountProblem(c.Machines)))
+		found = append(found, violation(c.URN, "cluster "+c.Cluster, "%s", controlPlaneCountProblem(c.Machines)))
 	}
 
 	return found
 }
 
-// controlPlaneCountProblem says what is wrong with a number of control planes that is not 1, 3 or 5, and which number
-// to plan.
+// controlPlaneCountProblem describes a number of control planes that is not 1, 3 or 5, and suggests one.
 func controlPlaneCountProblem(machines []machine) string {
 	n := len(machines)
 	if n == 0 {
-		return "no control plane: plan one, or tag the machines that are with " + tagControlPlane
+		return "no control plane: plan one, or tag control planes with " + tagControlPlane
 	}
 
-	wrong := fmt.Sprintf("tolerate no more failures than %d", n-1)
+	effect := fmt.Sprintf("tolerate no more failures than %d", n-1)
 	if n%2 == 1 {
-		wrong = "slow down every write to etcd"
+		effect = "slow down every write to etcd"
 	}
 
-	return fmt.Sprintf("%s (%s) %s: plan %d", problem.Count(n, "control plane"), names(machines), wrong, min(n+1, 5))
+	return fmt.Sprintf("%s (%s) %s: plan %d", problem.Count(n, "control plane"), names(machines), effect, min(n+1, 5))
 }
 
 func controlPlaneSpread(p plan) problem.List {
-	hosts := p.hostNames()
+	hosts := p.hosts()
 
 	var found problem.List
 
 	for _, c := range p.controlPlanes() {
-		on := map[string][]machine{}
+		byHost := map[string][]machine{}
 
 		for _, m := range c.Machines {
 			if m.Host.Known {
-				on[m.Host.Value] = append(on[m.Host.Value], m)
+				byHost[m.Host.Value] = append(byHost[m.Host.Value], m)
 			}
 		}
 
-		most := (len(c.Machines) + len(hosts) - 1) / max(len(hosts), 1)
+		allowed := (len(c.Machines) + len(hosts) - 1) / max(len(hosts), 1)
 
-		for _, host := range slices.Sorted(maps.Keys(on)) {
-			if machines := on[host]; len(machines) > most {
-				found = append(found, refuse(c.URN, "cluster "+c.Cluster,
+		for _, host := range slices.Sorted(maps.Keys(byHost)) {
+			if machines := byHost[host]; len(machines) > allowed {
+				found = append(found, violation(c.URN, "cluster "+c.Cluster,
 					"%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
-					problem.Count(len(machines), "control plane"), names(machines), host, most, problem.Count(len(hosts), "host"), strings.Join(hosts, ", ")))
+					problem.Count(len(machines), "control plane"), names(machines), host, allowed, problem.Count(len(hosts), "host"), strings.Join(hosts, ", ")))
 			}
 		}
 	}
@@ -86,8 +85,8 @@ func controlPlaneSpread(p plan) problem.List {
 	return found
 }
 
-// hostNames are all hosts that the plan knows of.
-func (p plan) hostNames() []string {
+// hosts returns all hosts that the plan knows, sorted.
+func (p plan) hosts() []string {
 	hosts := map[string]bool{}
 	for name := range p.Hosts {
 		hosts[name] = true

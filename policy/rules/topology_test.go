@@ -17,10 +17,10 @@ func TestControlPlaneCount(t *testing.T) {
 	t.Parallel()
 
 	one, two, three := cp("one-cp-1", "pve1", 2000), cp("one-cp-2", "pve2", 2001), cp("one-cp-3", "pve3", 2002)
-	cluster := res(tokens.TalosCluster, "one", props{})
-	node := res("talos-proxmox:node:TalosNode", "one-cp-1", props{}).in(cluster)
+	cluster := newResource(tokens.TalosCluster, "one", props{})
+	node := newResource("talos-proxmox:node:TalosNode", "one-cp-1", props{}).in(cluster)
 
-	checkAll(t, "control-plane-count", map[string]ruling{
+	runCases(t, "control-plane-count", map[string]policyCase{
 		"one is enough": {plan: []resource{one}},
 		"three are":     {plan: []resource{one, two, three}},
 		"two are refused": {
@@ -41,10 +41,10 @@ func TestControlPlaneCount(t *testing.T) {
 		},
 		"a cluster without one is refused": {
 			plan: []resource{worker("w", "pve1", 3000)},
-			want: []string{"cluster one: no control plane: plan one, or tag the machines that are with controlplane"},
+			want: []string{"cluster one: no control plane: plan one, or tag control planes with controlplane"},
 		},
 		"machines that are no Talos nodes count nothing": {
-			plan: []resource{res(tokens.VirtualMachine, "debian", props{"tags": []string{"controlplane"}})},
+			plan: []resource{newResource(tokens.VirtualMachine, "debian", props{"tags": []string{"controlplane"}})},
 		},
 		"templates count nothing": {plan: []resource{one, two.with(props{"template": true})}},
 		"a role that is not known yet leaves it open": {
@@ -57,7 +57,7 @@ func TestControlPlaneCount(t *testing.T) {
 		"an unknown role in the component leaves it open": {
 			plan: []resource{cluster, node, one.in(node), two.with(props{"tags": unknown}).in(node)},
 		},
-		"two clusters are counted apart": {plan: []resource{one, node2("two-cp-1", 2100)}},
+		"two clusters are counted apart": {plan: []resource{one, otherControlPlane("two-cp-1", 2100)}},
 		"secret tags are judged, and the message shows none": {
 			plan: []resource{one, two.with(props{"tags": secret{[]string{"cluster-one", "talos", "controlplane"}}})},
 			want: []string{"2 control planes"},
@@ -65,14 +65,14 @@ func TestControlPlaneCount(t *testing.T) {
 	})
 }
 
-func node2(name string, id int) resource {
+func otherControlPlane(name string, id int) resource {
 	return node(name, "pve1", id, []string{"cluster-two", "controlplane", "talos"})
 }
 
 func TestControlPlaneSpread(t *testing.T) {
 	t.Parallel()
 
-	checkAll(t, "control-plane-spread", map[string]ruling{
+	runCases(t, "control-plane-spread", map[string]policyCase{
 		"three on three hosts": {
 			settings: threeHosts(), plan: []resource{cp("1", "pve1", 2000), cp("2", "pve2", 2001), cp("3", "pve3", 2002)},
 		},

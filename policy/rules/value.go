@@ -7,31 +7,31 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
-// maybe is what a plan says of a property. Known is false where the plan does not know yet: a judgement is then left to
-// the update. A property that is not there is known, and has the zero value.
+// maybe is a property that may not be known before the update, which then checks it. A missing property is known, and
+// has the zero value.
 type maybe[T any] struct {
 	Value T
 	Known bool
 }
 
-// known is a value that the plan knows.
+// known returns a known value.
 func known[T any](value T) maybe[T] { return maybe[T]{Value: value, Known: true} }
 
-// is tells whether the value is known to be this one.
-func is[T comparable](m maybe[T], value T) bool { return m.Known && m.Value == value }
+// equals reports whether a value is known and equal to another one.
+func equals[T comparable](m maybe[T], value T) bool { return m.Known && m.Value == value }
 
-// value is a property as a judgement reads it: no reading of it panics, whatever the property really is. Secrets are
-// looked into; nothing prints them.
+// value is a property as policies read it: no accessor panics, whatever the property is. Accessors read secrets, but
+// nothing prints them.
 type value struct{ property property.Value }
 
-// root is all properties of a resource.
+// root returns all properties of a resource as a value.
 func root(properties property.Map) value { return value{property.New(properties)} }
 
-// at goes to a property by its name. Below something unknown everything is unknown; below something of another kind
-// there is nothing.
+// at returns the property at a path. Below an unknown value everything is unknown; below other values that are not maps
+// everything is absent.
 func (v value) at(keys ...string) value {
 	for _, key := range keys {
-		if v.unknown() {
+		if v.isUnknown() {
 			return v
 		}
 
@@ -45,20 +45,20 @@ func (v value) at(keys ...string) value {
 	return v
 }
 
-// unknown tells a value that only the update will know. Providers made with pulumi-go-provider hand an unknown secret
-// on as an empty one.
-func (v value) unknown() bool {
+// isUnknown reports whether only the update will know the value. Providers made with pulumi-go-provider pass an unknown
+// secret as an empty one.
+func (v value) isUnknown() bool {
 	return v.property.IsComputed() || v.property.Secret() && v.property.IsString() && v.property.AsString() == ""
 }
 
-// absent tells a property that is not there.
-func (v value) absent() bool { return v.property.IsNull() }
+// isAbsent reports whether the property is not set.
+func (v value) isAbsent() bool { return v.property.IsNull() }
 
-// items are the elements of a list, and whether it is known which there are. A list of blocks with one element may come
-// as that element.
+// items returns the elements of a list, and whether they are known. A list of blocks with one element may come as that
+// element.
 func (v value) items() ([]value, bool) {
 	switch {
-	case v.unknown():
+	case v.isUnknown():
 		return nil, false
 	case v.property.IsArray():
 		elements := v.property.AsArray().AsSlice()
@@ -72,16 +72,16 @@ func (v value) items() ([]value, bool) {
 	case v.property.IsMap():
 		return []value{v}, true
 	default:
-		return nil, v.absent()
+		return nil, v.isAbsent()
 	}
 }
 
-// text reads a string. What is there but no string is not known.
+// text returns a string; other kinds of values are unknown.
 func (v value) text() maybe[string] {
 	switch {
-	case v.absent():
+	case v.isAbsent():
 		return known("")
-	case v.unknown():
+	case v.isUnknown():
 		return maybe[string]{}
 	case v.property.IsString():
 		return known(v.property.AsString())
@@ -90,10 +90,10 @@ func (v value) text() maybe[string] {
 	}
 }
 
-// number reads a number, or the digits of one: a provider's own configuration comes as strings.
+// number returns a number, also from a string: a provider's configuration consists of strings.
 func (v value) number() maybe[int] {
 	switch {
-	case v.absent():
+	case v.isAbsent():
 		return known(0)
 	case v.property.IsNumber():
 		return known(int(v.property.AsNumber()))
@@ -106,10 +106,10 @@ func (v value) number() maybe[int] {
 	return maybe[int]{}
 }
 
-// flag reads a boolean, or the word for one.
+// flag returns a boolean, also from a string.
 func (v value) flag() maybe[bool] {
 	switch {
-	case v.absent():
+	case v.isAbsent():
 		return known(false)
 	case v.property.IsBool():
 		return known(v.property.AsBool())
@@ -122,7 +122,7 @@ func (v value) flag() maybe[bool] {
 	return maybe[bool]{}
 }
 
-// texts reads a list of strings; one that is not known makes the list unknown.
+// texts returns a list of strings; an unknown element makes it unknown.
 func (v value) texts() maybe[[]string] {
 	items, ok := v.items()
 	if !ok {
@@ -143,8 +143,8 @@ func (v value) texts() maybe[[]string] {
 	return known(list)
 }
 
-// given tells a string property that says something: what is unknown, empty or not there does not.
-func (v value) given() bool {
+// isSet reports whether the property is a known string that is not blank.
+func (v value) isSet() bool {
 	text := v.text()
 
 	return text.Known && strings.TrimSpace(text.Value) != ""

@@ -26,15 +26,15 @@ func versionPolicies() []policy {
 func supportedVersions(p plan) problem.List {
 	var found problem.List
 
-	for _, r := range p.of(tokens.ConfigurationApply) {
-		for _, image := range p.installers(r) {
+	for _, r := range p.ofType(tokens.ConfigurationApply) {
+		for _, image := range p.installerImages(r) {
 			switch err := checkInstaller(image); {
 			case err == nil:
 			case r.at("configPatches").property.HasSecrets():
-				found = append(found, refuse(r.URN, r.Name,
+				found = append(found, violation(r.URN, r.Name,
 					"machine.install.image, in an encrypted patch, is of no supported version: omit it, or use one listed in docs/compatibility.md"))
 			default:
-				found = append(found, refuse(r.URN, r.Name, "machine.install.image is %q: %v", image, err))
+				found = append(found, violation(r.URN, r.Name, "machine.install.image is %q: %v", image, err))
 			}
 		}
 	}
@@ -45,12 +45,12 @@ func supportedVersions(p plan) problem.List {
 func checkInstaller(image string) error {
 	name, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
 	if !ok && !strings.Contains(name, "@") {
-		return errors.New("it has no version: append one, like :v1.14.4")
+		return errors.New("it has no version: append one, such as :v1.14.4")
 	}
 
 	tag, _, _ = strings.Cut(tag, "@")
 
-	if strings.Contains(name, "@") { // pinned by digest alone
+	if strings.Contains(name, "@") { // pinned by its digest only
 		return nil
 	}
 
@@ -59,8 +59,8 @@ func checkInstaller(image string) error {
 	return err
 }
 
-// installers are the installer images that the patches of a machine configuration, or the configuration itself, state.
-func (p plan) installers(r resource) []string {
+// installerImages returns the installer images in a node's machine configuration and its patches.
+func (p plan) installerImages(r resource) []string {
 	var images []string
 
 	for _, document := range p.documents[r.URN] {
@@ -80,8 +80,8 @@ func (p plan) installers(r resource) []string {
 	return slices.Compact(images)
 }
 
-// configuration is every YAML document of a node's machine configuration and patches that the plan knows.
-func configuration(r resource) []yaml.Node {
+// configurationDocuments returns all known YAML documents of a node's machine configuration and patches.
+func configurationDocuments(r resource) []yaml.Node {
 	var documents []yaml.Node
 
 	patches, _ := r.at("configPatches").items()

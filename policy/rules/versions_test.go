@@ -13,10 +13,10 @@ func TestSupportedVersions(t *testing.T) {
 	t.Parallel()
 
 	install := func(image string) resource {
-		return res(tokens.ConfigurationApply, "c", props{"configPatches": []any{"machine:\n  install:\n    image: " + image + "\n"}})
+		return newResource(tokens.ConfigurationApply, "c", props{"configPatches": []any{"machine:\n  install:\n    image: " + image + "\n"}})
 	}
 
-	checkAll(t, "supported-versions", map[string]ruling{
+	runCases(t, "supported-versions", map[string]policyCase{
 		"an installer of a supported version": {
 			plan: []resource{install("factory.talos.dev/nocloud-installer/ab:v1.12.6")},
 		},
@@ -42,7 +42,7 @@ func TestSupportedVersions(t *testing.T) {
 		},
 		"an installer in the whole configuration, secret": {
 			plan: []resource{
-				res(
+				newResource(
 					tokens.ConfigurationApply, "c",
 					props{"machineConfigurationInput": secret{"machine: {install: {image: \"x/installer:v1.4.0\"}}"}},
 				),
@@ -51,7 +51,7 @@ func TestSupportedVersions(t *testing.T) {
 		},
 		"an installer in an encrypted patch": {
 			plan: []resource{
-				res(
+				newResource(
 					tokens.ConfigurationApply, "c",
 					props{"configPatches": secret{[]any{"machine: {install: {image: 'marker/installer:v1.4.0'}}"}}},
 				),
@@ -60,9 +60,9 @@ func TestSupportedVersions(t *testing.T) {
 		},
 	})
 
-	encrypted := res(
+	encrypted := newResource(
 		tokens.ConfigurationApply, "c",
 		props{"configPatches": secret{[]any{"machine: {install: {image: 'marker/installer:v1.4.0'}}"}}},
 	)
-	assert.NotContains(t, strings.Join(judge(t, "supported-versions", testSettings, nil, encrypted), "\n"), "marker")
+	assert.NotContains(t, strings.Join(evaluate(t, "supported-versions", testSettings, nil, encrypted), "\n"), "marker")
 }

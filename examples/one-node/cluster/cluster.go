@@ -1,4 +1,4 @@
-// Package cluster is a cluster of one node.
+// Package cluster defines a cluster of one node.
 package cluster
 
 import (
@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/components"
 )
 
-// OneNode makes the cluster on one Proxmox host. Pulumi.yaml lists what the stack's configuration says.
+// OneNode creates the cluster on one Proxmox host. Pulumi.yaml lists the configuration keys of the stack.
 func OneNode(ctx *pulumi.Context) error {
 	settings := config.New(ctx, "")
 	node := settings.Require("node")

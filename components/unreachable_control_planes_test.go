@@ -10,15 +10,14 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// TestRequestsThatDifferInTheirClientsAlone are not made for a control plane that does not answer.
-func TestRequestsThatDifferInTheirClientsAlone(t *testing.T) {
+func TestDifferOnlyInCredentials(t *testing.T) {
 	t.Parallel()
 
 	const before = `{"controlPlanes": [{"name": "one-cp-1"}], "talosconfig": "a", "kubeconfig": "b", "kubernetesVersion": "v1.37.2"}`
 
 	for name, test := range map[string]struct {
-		now  string
-		same bool
+		request string
+		same    bool
 	}{
 		"other clients": {
 			`{"kubernetesVersion": "v1.37.2", "talosconfig": "c", "kubeconfig": "d", "controlPlanes": [{"name": "one-cp-1"}]}`, true,
@@ -33,15 +32,15 @@ func TestRequestsThatDifferInTheirClientsAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.same, asksTheSame(before, test.now))
-			assert.False(t, asksTheSame("", test.now), "a command that the last run did not leave")
+			assert.Equal(t, test.same, differOnlyInCredentials(before, test.request))
+			assert.False(t, differOnlyInCredentials("", test.request), "a command that did not exist")
 		})
 	}
 }
 
-// TestNoControlPlaneIsSilentWhereNoneAnswers previews a cluster that was bootstrapped and is off: nothing is done
-// without single control planes of it.
-func TestNoControlPlaneIsSilentWhereNoneAnswers(t *testing.T) {
+// TestClusterThatIsOffHasNoUnreachableControlPlane previews a bootstrapped cluster that is off: no run continues
+// without some of its control planes.
+func TestClusterThatIsOffHasNoUnreachableControlPlane(t *testing.T) {
 	t.Parallel()
 
 	yes := func(string) bool { return true }

@@ -12,16 +12,16 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// refusal is a change of arguments that work, and what is said of it.
-type refusal[A any] struct {
-	change func(*A)
-	says   string
+// invalidCase is a change that makes valid arguments invalid, and a part of the expected error.
+type invalidCase[A any] struct {
+	change    func(*A)
+	wantError string
 }
 
-// refuse makes components of arguments that were changed, and expects an error and no resource.
-func refuse[A, C any](
+// assertRefused expects an error and no resource for each invalid case.
+func assertRefused[A, C any](
 	t *testing.T, args func() A, construct func(*pulumi.Context, string, A, ...pulumi.ResourceOption) (C, error),
-	refusals map[string]refusal[A],
+	refusals map[string]invalidCase[A],
 ) {
 	t.Helper()
 
@@ -37,13 +37,13 @@ func refuse[A, C any](
 
 				return err
 			})
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.wantError)
 			assert.Empty(t, r.All(), "nothing is registered")
 		})
 	}
 }
 
-// plannedTemplate is the template of the class talos on a host.
+// plannedTemplate returns the template of class talos on a host.
 func plannedTemplate(host string) GoldenTemplateArgs {
 	t := scriptTemplate()
 	t.Node, t.VMID = host, 900+int(host[len(host)-1]-'0')
@@ -71,7 +71,7 @@ func plannedNode(role string, index int, host string) ClusterNode {
 	}
 }
 
-// plannedCluster has its nodes on pve1 and pve2 in turn.
+// plannedCluster distributes its nodes over pve1 and pve2.
 func plannedCluster(controlPlanes, workers int) TalosClusterArgs {
 	a := TalosClusterArgs{
 		Name:              "one",
@@ -93,9 +93,9 @@ func plannedCluster(controlPlanes, workers int) TalosClusterArgs {
 }
 
 func (a TalosClusterArgs) controlPlane(i int) *ClusterNode { return &a.Nodes[i] }
-func (a TalosClusterArgs) worker(i int) *ClusterNode       { return &a.Nodes[a.count()+i] }
+func (a TalosClusterArgs) worker(i int) *ClusterNode       { return &a.Nodes[a.controlPlaneCount()+i] }
 
-// templates registers the image and the templates, and returns it and them by host.
+// templates registers the image and the templates, and returns them; the templates by host.
 func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map[string]*GoldenTemplate, error) {
 	args := TalosImageArgs{Talos: *all[0].Talos, Source: all[0].Source}
 	for _, t := range all {
@@ -107,7 +107,7 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map
 		return nil, nil, err
 	}
 
-	made := map[string]*GoldenTemplate{}
+	byHost := map[string]*GoldenTemplate{}
 
 	for _, t := range all {
 		t.Image = image.VolumeID(t.Node, t.ImageDatastore)
@@ -116,15 +116,15 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map
 			t.Shell = &HostShell{Address: "127.1.0.11", HostKey: "ssh-ed25519 AAAA"}
 		}
 
-		if made[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
+		if byHost[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
 			return nil, nil, err
 		}
 	}
 
-	return image, made, nil
+	return image, byHost, nil
 }
 
-// withGPUs gives a node mapped GPUs, and the driver of their kind.
+// withGPUs returns a node with mapped GPUs and their driver.
 func withGPUs(n ClusterNode, gpus ...GPU) ClusterNode {
 	for i := range gpus {
 		gpus[i].Node = n.Machine.Node
@@ -135,28 +135,28 @@ func withGPUs(n ClusterNode, gpus ...GPU) ClusterNode {
 	return n
 }
 
-// runCluster registers a cluster with its image and its templates.
+// runCluster registers a cluster with its image and templates.
 func runCluster(t *testing.T, o enginetest.Options, cluster TalosClusterArgs) *enginetest.Recorder {
 	t.Helper()
 
 	return runKnownCluster(t, o, cluster, vmlookup.Run{})
 }
 
-// runKnownCluster is runCluster where something is known of what runs.
+// runKnownCluster is runCluster with knowledge of the running machines.
 func runKnownCluster(
 	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, known vmlookup.Run,
 ) *enginetest.Recorder {
 	t.Helper()
 
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
-		image, made, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
+		image, byHost, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
 		if err != nil {
 			return err
 		}
 
 		for i := range cluster.Nodes {
 			machine := &cluster.Nodes[i].Machine
-			machine.Template = made[machine.Node].VMID
+			machine.Template = byHost[machine.Node].VMID
 		}
 
 		cluster.Schematics = pulumi.StringArray{image.SchematicID}

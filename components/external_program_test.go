@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// oneNode is a program of someone else: a cluster of one node, of what components export alone.
+// oneNode is the program of another project: a cluster of one node, using only exports of this package.
 func oneNode(ctx *pulumi.Context) error {
 	talos := components.Talos{Version: "v1.12.6", Extensions: []string{"qemu-guest-agent"}}
 
@@ -47,7 +47,7 @@ func oneNode(ctx *pulumi.Context) error {
 	return nil
 }
 
-func TestAClusterOfSomebodyElse(t *testing.T) {
+func TestClusterOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
@@ -82,7 +82,7 @@ func TestAClusterOfSomebodyElse(t *testing.T) {
 	}
 }
 
-func TestAClusterNeedsTheHelper(t *testing.T) {
+func TestComponentsNeedTalosops(t *testing.T) {
 	t.Setenv("TALOSOPS", "/nowhere/talosops")
 
 	for name, program := range map[string]pulumi.RunFunc{

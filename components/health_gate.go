@@ -14,57 +14,59 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they
-// were or are updated, or when their configuration, the versions planned for them or the place of their GPUs changes.
-func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
-	cared := args.cared()
-	question := request.Wait{
-		Common:            request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
-		Workers:           talosopsNodes(cared.workers()),
+// registerHealthGate waits until the cluster is healthy. It runs again when machines are added, removed, recreated or
+// updated, and when their configuration, planned versions, hardware or GPUs change.
+func (c *TalosCluster) registerHealthGate(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	checked := args.withoutSkipped()
+	req := request.Wait{
+		Common:            request.Common{ControlPlanes: requestNodes(args.controlPlanes())},
+		Workers:           requestNodes(checked.workers()),
 		KubernetesVersion: args.KubernetesVersion,
-		GPUs:              offeredGPUs(cared),
-		Versions:          talosopsPlanned(cared.nodes()),
+		GPUs:              requestGPUs(checked),
+		Versions:          requestVersions(checked.nodes()),
 	}
-	after := []pulumi.Resource{c.bootstrap}
-	asked := []any{*args.planned, hardwareOf(args)}
+	dependencies := []pulumi.Resource{c.bootstrap}
+	digested := []any{*args.planned, nodeHardware(args)}
 
 	var updates []any
 
 	for _, node := range c.nodes {
-		after = append(after, node.applied)
+		dependencies = append(dependencies, node.configuration)
 		updates = append(updates, node.Updates)
 	}
 
-	nodes := after[1:]
+	configurations := dependencies[1:]
 
 	if args.CNI != nil {
-		question.CNI = ciliumRelease
+		req.CNI = ciliumRelease
 
-		after = append(after, c.cni)
-		asked = append(asked, *args.CNI)
+		dependencies = append(dependencies, c.cni)
+		digested = append(digested, *args.CNI)
 	}
 
-	digest, err := contentHash(slices.Concat([]any{question}, asked)...)
+	digest, err := contentHash(slices.Concat([]any{req}, digested)...)
 	if err != nil {
 		return err
 	}
 
-	follows := followed(digest, "updates", updates...)
+	trigger := triggerWithCount(digest, "updates", updates...)
 	if holdsSecrets(args) {
-		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
+		trigger = pulumi.ToSecret(trigger).(pulumi.StringOutput) // short secrets could be guessed from their digest
 	}
 
-	c.gate, err = talosops{
-		verb: "wait", request: withConfigurations(question), follows: follows,
-		talosconfig: c.all, kubeconfig: c.Kubeconfig, kept: c.keptGate(args),
-	}.make(ctx, name+tokens.OfGate, pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(nodes))
-	c.running = c.runs(ctx, name, question)
+	c.gate, err = talosopsCall{
+		verb: "wait", request: waitWithCredentials(req), trigger: trigger,
+		talosconfig: c.nodesTalosconfig, kubeconfig: c.Kubeconfig, keepRequest: c.keepGateRequest(args),
+	}.register(
+		ctx, name+tokens.OfGate,
+		pulumi.Parent(c), pulumi.DependsOn(dependencies), pulumi.ReplaceWith(configurations),
+	)
+	c.runningVersions = c.queryRunningVersions(ctx, name, req)
 
 	return err
 }
 
-// withConfigurations returns the request with the configurations that it is given.
-func withConfigurations(r request.Wait) func(talosconfig, kubeconfig string) any {
+func waitWithCredentials(r request.Wait) func(talosconfig, kubeconfig string) any {
 	return func(talosconfig, kubeconfig string) any {
 		r.Talosconfig, r.Kubeconfig = talosconfig, kubeconfig
 
@@ -72,8 +74,8 @@ func withConfigurations(r request.Wait) func(talosconfig, kubeconfig string) any
 	}
 }
 
-// followed adds to a digest how often something happened to nodes; what never did adds nothing.
-func followed(digest, what string, counts ...any) pulumi.StringOutput {
+// triggerWithCount returns a trigger that changes with the sum of counts; a sum of 0 adds nothing.
+func triggerWithCount(digest, what string, counts ...any) pulumi.StringOutput {
 	return pulumi.All(counts...).ApplyT(func(counts []any) string {
 		sum := 0
 		for _, count := range counts {
@@ -88,8 +90,8 @@ func followed(digest, what string, counts ...any) pulumi.StringOutput {
 	}).(pulumi.StringOutput)
 }
 
-// hardware is what a node runs on, and what its machine restarts for: the gate looks again after a run that was
-// interrupted while it changed that. The names of its fields are those of the digests that stacks have.
+// hardware is what a node runs on, and what its machine restarts for: the gate runs again after a run that was
+// interrupted during such a change. The names of its fields are part of the digests of existing stacks.
 type hardware struct {
 	VMID, Cores, Memory, VLAN, MTU int
 	CPUUnits                       int `json:",omitempty"` // 0 = the default
@@ -105,7 +107,7 @@ type hardwareGPU struct {
 	Raw                         bool
 }
 
-func hardwareOf(a TalosClusterArgs) []hardware {
+func nodeHardware(a TalosClusterArgs) []hardware {
 	list := make([]hardware, 0, len(a.Nodes))
 	for _, n := range a.nodes() {
 		machine := hardware{
@@ -113,7 +115,7 @@ func hardwareOf(a TalosClusterArgs) []hardware {
 			CPUType: n.Machine.CPUType, Bridge: a.Network.Bridge, Gateway: a.Network.Gateway, NUMA: n.Machine.NUMA,
 			DHCP: a.Network.DHCP, DNS: a.Network.DNS, NICs: n.Machine.ExtraNICs,
 		}
-		if n.Machine.CPUUnits != standardCPUUnits {
+		if n.Machine.CPUUnits != defaultCPUUnits {
 			machine.CPUUnits = n.Machine.CPUUnits
 		}
 

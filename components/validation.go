@@ -10,10 +10,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Sources of machines: what an image is, and where a machine comes from.
+// Sources of images and templates.
 const (
-	SourceImage = string(spec.SourceImage) // a disk image, of which a template is built in the host's shell
-	SourceISO   = string(spec.SourceISO)   // an ISO, which a machine boots and installs itself from; needs the API only
+	SourceImage = string(spec.SourceImage) // a disk image, from which a template is built in the host's shell
+	SourceISO   = string(spec.SourceISO)   // an ISO from which a machine installs itself; needs the API only
 )
 
 // Talos is the Talos of a machine.
@@ -25,7 +25,7 @@ func talosWithDefaults(t Talos) Talos {
 	return t
 }
 
-// problemsOf is the error of a component's arguments, with what they are about; nil = nothing is wrong with them.
+// problemsOf returns the problems of a component's arguments as an error; nil = none.
 func problemsOf(what, name string, found *problem.List) error {
 	if len(*found) == 0 {
 		return nil

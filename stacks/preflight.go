@@ -14,31 +14,31 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// askSite begins to ask Proxmox and the Image Factory what they have, in a preview only: an update follows one, or does
-// without. The function that it returns waits for the answers.
-func (d *deployment) askSite(ctx *pulumi.Context, transport http.RoundTripper) func() *preflight.Site {
+// startPreflight starts the queries of Proxmox and the Image Factory, in previews only: an update normally follows one.
+// The returned function waits for the answers.
+func (d *deployment) startPreflight(ctx *pulumi.Context, transport http.RoundTripper) func() *preflight.Site {
 	if !ctx.DryRun() {
 		return func() *preflight.Site { return &preflight.Site{} }
 	}
 
 	questions := preflight.Questions{
-		Plan: d.plan, Stack: d.siteStack(ctx), Endpoint: proxmoxSetting(ctx, os.Getenv)("endpoint"),
-		Proxmox: d.machines.asked, Factory: d.factory, Transport: transport,
+		Plan: d.plan, Stack: d.preflightStack(ctx), Endpoint: proxmoxSetting(ctx, os.Getenv)("endpoint"),
+		Proxmox: d.lookup.proxmox, Factory: d.factory, Transport: transport,
 	}
 
-	told := sync.OnceValue(func() *preflight.Site { return preflight.Ask(ctx.Context(), questions) })
-	go told()
+	site := sync.OnceValue(func() *preflight.Site { return preflight.Ask(ctx.Context(), questions) })
+	go site()
 
-	return told
+	return site
 }
 
-// judgeSite refuses a plan that Proxmox or the Image Factory does not have what it takes for.
-func (d *deployment) judgeSite(ctx *pulumi.Context, told *preflight.Site) error {
+// checkPreflight refuses a plan that needs what Proxmox or the Image Factory does not have.
+func (d *deployment) checkPreflight(ctx *pulumi.Context, site *preflight.Site) error {
 	if !ctx.DryRun() {
 		return nil
 	}
 
-	found := preflight.Judge(d.plan, d.siteStack(ctx), told)
+	found := preflight.Judge(d.plan, d.preflightStack(ctx), site)
 	for _, warning := range found.Warnings() {
 		if err := warn(ctx, warning.String()); err != nil {
 			return err
@@ -54,14 +54,14 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *preflight.Site) error 
 	return nil
 }
 
-func (d *deployment) siteStack(ctx *pulumi.Context) preflight.Stack {
-	return d.last.siteStack(ctx.Project(), ctx.Stack())
+func (d *deployment) preflightStack(ctx *pulumi.Context) preflight.Stack {
+	return d.lastRun.preflightStack(ctx.Project(), ctx.Stack())
 }
 
-// siteStack is what the stack has made already.
-func (l *lastRun) siteStack(project, name string) preflight.Stack {
+// preflightStack returns what the stack has created already.
+func (l *lastRun) preflightStack(project, name string) preflight.Stack {
 	s := preflight.Stack{
-		Project: project, Name: name, ID: l.id, Blank: l.blank(),
+		Project: project, Name: name, ID: l.stackID, Blank: l.isBlank(),
 		Machines: map[int]vmdiff.Machine{}, Mappings: l.mappings,
 		Image:      ImageOf,
 		Downloaded: func(t spec.Template) bool { return l.has(tokens.File, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore) },

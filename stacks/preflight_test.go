@@ -9,9 +9,9 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// siteAnswer is what a Proxmox cluster and an Image Factory say that have what the tests' stacks need; empty for what
-// else they are asked.
-func siteAnswer(path string) string {
+// preflightAnswer returns the answers of a Proxmox cluster and an Image Factory that have everything that the tests'
+// stacks need; empty for other requests.
+func preflightAnswer(path string) string {
 	data := func(value any) string {
 		text, _ := json.Marshal(map[string]any{"data": value}) //nolint:errchkjson // plain values
 
@@ -61,7 +61,7 @@ func siteAnswer(path string) string {
 		return data(all)
 	case strings.HasSuffix(path, "/certificates/info"):
 		return data([]object{
-			{"filename": "pve-ssl.pem", "fingerprint": "00"}, {"filename": "pve-root-ca.pem", "fingerprint": clusterOfTests},
+			{"filename": "pve-ssl.pem", "fingerprint": "00"}, {"filename": "pve-root-ca.pem", "fingerprint": testCluster},
 		})
 	case parts[1] == "version":
 		return data(object{"release": "9.1"})

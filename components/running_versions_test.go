@@ -12,25 +12,25 @@ import (
 const (
 	plannedSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-	gateOfOldWorker = `{"healthy":true,"etcdMembers":["one-cp-1"],"asked":"2026-11-21T12:00:00Z","nodes":{
+	gateWithOldWorker = `{"healthy":true,"etcdMembers":["one-cp-1"],"asked":"2026-11-21T12:00:00Z","nodes":{
 		"one-cp-1":{"talos":"v1.12.6","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0","apiServer":"v1.35.0"},
 		"one-general-1":{"talos":"v1.12.5","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0"}}}`
 	upgradedWorker = `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.6","schematic":"` +
 		plannedSchematic + `","kubelet":"v1.35.0"}}}`
 )
 
-func TestTalosClusterSaysWhatRuns(t *testing.T) {
+func TestTalosClusterVersionOutputs(t *testing.T) {
 	t.Parallel()
 
 	behind := map[string]any{"one-general-1": "runs Talos v1.12.5 (planned: v1.12.6)"}
 	for name, test := range map[string]struct {
-		gate, now         string
+		gate, now         string // the outputs of the gate and of the query
 		talos, kubernetes string
 		asked             string
 		differences       map[string]any
-		questions         int
+		queries           int
 	}{
-		"what is planned, and no one is asked again": {
+		"the planned versions, without another query": {
 			now:         "not asked",
 			talos:       "v1.12.6",
 			kubernetes:  "v1.35.0",
@@ -38,31 +38,31 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 			differences: map[string]any{},
 		},
 		"a worker that was not upgraded": {
-			gate:        gateOfOldWorker,
+			gate:        gateWithOldWorker,
 			now:         `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.5"}}}`,
 			talos:       "v1.12.5, v1.12.6",
 			kubernetes:  "v1.35.0",
 			asked:       "2026-11-21T12:00:00Z",
 			differences: behind,
-			questions:   1,
+			queries:     1,
 		},
 		"a worker that was upgraded since the gate ran": {
-			gate:        gateOfOldWorker,
+			gate:        gateWithOldWorker,
 			now:         upgradedWorker,
 			talos:       "v1.12.6",
 			kubernetes:  "v1.35.0",
 			asked:       "2026-11-21T13:00:00Z",
 			differences: map[string]any{},
-			questions:   1,
+			queries:     1,
 		},
 		"nodes that cannot be reached now": {
-			gate:        gateOfOldWorker,
+			gate:        gateWithOldWorker,
 			now:         `{"asked":"2026-11-21T13:00:00Z"}`,
 			talos:       "v1.12.5, v1.12.6",
 			kubernetes:  "v1.35.0",
 			asked:       "2026-11-21T12:00:00Z",
 			differences: behind,
-			questions:   1,
+			queries:     1,
 		},
 		"a gate of an older version of the program": {
 			gate:        `{"healthy":true,"etcdMembers":["one-cp-1"],"nodes":["one-cp-1","one-general-1"]}`,
@@ -84,7 +84,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 			assert.Equal(t, test.asked, outputs["versionsAsked"].StringValue())
 			assert.Equal(t, test.differences, resource.NewProperty(outputs["differences"].ObjectValue()).Mappable())
 
-			assert.Len(t, r.Calls(enginetest.LocalRun), test.questions)
+			assert.Len(t, r.Calls(enginetest.LocalRun), test.queries)
 
 			if len(test.differences) == 0 {
 				assert.Empty(t, r.Warnings())
@@ -97,13 +97,13 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 	}
 }
 
-func TestTalosClusterOfAPreviewDoesNotGuessWhatRuns(t *testing.T) {
+func TestTalosClusterVersionsAreUnknownInPreviews(t *testing.T) {
 	t.Parallel()
 	r := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(1, 1))
 
 	assert.True(
 		t, r.Outputs("one")["talosVersion"].IsComputed() || r.Outputs("one")["talosVersion"].IsOutput(),
-		text(r.Outputs("one")["talosVersion"]),
+		jsonText(r.Outputs("one")["talosVersion"]),
 	)
 	assert.Empty(t, r.Calls(enginetest.LocalRun))
 	assert.Empty(

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-func TestAProblemNamesTheLineOfTheStackFile(t *testing.T) {
+func TestLocated(t *testing.T) {
 	t.Parallel()
 
 	const file = `# a comment
@@ -45,17 +45,17 @@ config:
 	assert.Equal(t, other, Located(other, "dev", []byte(file)))
 }
 
-func TestAFailureIsWhatTheProgramSaid(t *testing.T) {
+func TestFailure(t *testing.T) {
 	t.Parallel()
 
 	_, err := load(map[string]string{"hosts": "[]"}, planOptions("dev"))
 	require.Error(t, err)
-	assert.Equal(t, err.Error(), Failure(several{err}))
+	assert.Equal(t, err.Error(), Failure(sdkErrors{err}))
 }
 
-// several is an error as Pulumi's SDK returns that of a program.
-type several []error
+// sdkErrors is an error as Pulumi's SDK returns that of a program.
+type sdkErrors []error
 
-func (several) Error() string { return "1 error occurred:\n\t* …" }
+func (sdkErrors) Error() string { return "1 error occurred:\n\t* …" }
 
-func (s several) WrappedErrors() []error { return s }
+func (s sdkErrors) WrappedErrors() []error { return s }

@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// TestEveryNodeLeavesBeforeItsMachineGoes: the command of a node runs when it is deleted, and at no other time.
-func TestEveryNodeLeavesBeforeItsMachineGoes(t *testing.T) {
+// TestNodeLeavesBeforeItsVMIsDeleted expects a command that runs only when it is deleted.
+func TestNodeLeavesBeforeItsVMIsDeleted(t *testing.T) {
 	t.Parallel()
 
 	planned := plannedCluster(3, 1)

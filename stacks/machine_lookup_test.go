@@ -22,32 +22,32 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// deploy is the program, with a Proxmox where each VM has its VMID as generation.
+// deploy is the program with a Proxmox where each VM's generation contains its VMID.
 func deploy(ctx *pulumi.Context) error {
-	return Program{Transport: &proxmoxAPI{}, NewID: func() string { return "0123456789abcdef" }}.Deploy(ctx)
+	return Program{Transport: &fakeProxmox{}, NewID: func() string { return "0123456789abcdef" }}.Deploy(ctx)
 }
 
-// proxmoxAPI answers as Proxmox' API does where a VM's configuration is asked for.
-type proxmoxAPI struct {
-	status int               // of refusals; 0 = it answers
-	reason string            // of refusals
-	away   map[string]string // VMIDs that are not on the host that is asked → the host; empty = on none
-	config string            // more of every VM's configuration, as JSON; the last of a key counts
-	lacks  string            // a disk that no VM has
-	power  string            // of every VM; empty = running
-	waits  string            // more of every VM's configuration from its next start on, as JSON
-	reboot string            // why no VM can be rebooted; empty = it can
-	mutex  sync.Mutex
-	asked  []string
+// fakeProxmox is Proxmox' API for the configurations of VMs.
+type fakeProxmox struct {
+	status      int               // of every answer; 0 = requests succeed
+	reason      string            // of every answer
+	moved       map[string]string // VMID → current host; empty = the VM does not exist
+	config      string            // appended to every VM's configuration, as JSON; the last value of a key counts
+	missingDisk string            // a disk that no VM has
+	power       string            // of every VM; empty = running
+	pending     string            // appended to every VM's configuration from its next start on, as JSON
+	rebootError string            // empty = reboots succeed
+	mutex       sync.Mutex
+	requests    []string
 }
 
 const rebootTask = "UPID:pve1:00000001:00000001:69000000:qmreboot:2000:a@pve!b:"
 
-func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
+func (p *fakeProxmox) RoundTrip(request *http.Request) (*http.Response, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
-	p.asked = append(p.asked, request.URL.Path)
+	p.requests = append(p.requests, request.URL.Path)
 
 	answer := func(status int, reason, body string) (*http.Response, error) {
 		return &http.Response{
@@ -61,15 +61,15 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 		return answer(p.status, p.reason, "{}")
 	}
 
-	if body := siteAnswer(request.URL.Path); body != "" {
+	if body := preflightAnswer(request.URL.Path); body != "" {
 		return answer(http.StatusOK, "OK", body)
 	}
 
 	parts := strings.Split(request.URL.Path, "/") // /api2/json/nodes/pve1/qemu/3000/config
 
 	switch {
-	case strings.HasSuffix(request.URL.Path, "/status/reboot") && p.reboot != "":
-		return answer(http.StatusInternalServerError, p.reboot, "{}")
+	case strings.HasSuffix(request.URL.Path, "/status/reboot") && p.rebootError != "":
+		return answer(http.StatusInternalServerError, p.rebootError, "{}")
 	case strings.HasSuffix(request.URL.Path, "/status/reboot"):
 		return answer(http.StatusOK, "OK", `{"data": "`+rebootTask+`"}`)
 	case strings.Contains(request.URL.Path, "/tasks/"):
@@ -77,7 +77,7 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	case len(parts) < 7:
 		var list []string
 
-		for vmid, host := range p.away {
+		for vmid, host := range p.moved {
 			if host != "" {
 				list = append(list, fmt.Sprintf(`{"vmid": %s, "node": %q}`, vmid, host))
 			}
@@ -86,7 +86,7 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 		return answer(http.StatusOK, "OK", `{"data": [`+strings.Join(list, ",")+`]}`)
 	}
 
-	if host, away := p.away[parts[6]]; away && parts[4] != host {
+	if host, away := p.moved[parts[6]]; away && parts[4] != host {
 		return answer(
 			http.StatusInternalServerError,
 			"Configuration file 'nodes/"+parts[4]+"/qemu-server/"+parts[6]+".conf' does not exist", "{}",
@@ -99,7 +99,7 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 
 	config := fmt.Sprintf(`"vmgenid": "generation of %s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1"`, parts[6])
 	for i := range 16 {
-		if fmt.Sprintf("scsi%d", i) == p.lacks {
+		if fmt.Sprintf("scsi%d", i) == p.missingDisk {
 			continue
 		}
 
@@ -110,19 +110,19 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 
 	config += p.config
 	if request.URL.Query().Get("current") == "" {
-		config += p.waits
+		config += p.pending
 	}
 
 	return answer(http.StatusOK, "OK", `{"data": {`+config+`}}`)
 }
 
-// connected is a connection to it.
-func connected(key string) string {
+// fakeSetting is a connection to fakeProxmox.
+func fakeSetting(key string) string {
 	return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
 }
 
-// triggers are what has the nodes' configurations applied again, by node; "" = nothing.
-func triggers(r *enginetest.Recorder) map[string]string {
+// replacementTriggers returns the replacement triggers of the nodes' configurations, by node; empty = none.
+func replacementTriggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
 	for name, applied := range r.Of(tokens.ConfigurationApply) {
 		found[strings.TrimSuffix(name, "-configuration")] = applied.Request.GetReplacementTrigger().GetStringValue()
@@ -131,36 +131,36 @@ func triggers(r *enginetest.Recorder) map[string]string {
 	return found
 }
 
-func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
+func TestConfigurationsAreAppliedToRecreatedMachines(t *testing.T) {
 	t.Parallel()
 
 	known := map[string]string{
 		"one-cp-1": "generation of 2000", "one-gpu-1": "generation of 4000", "one-gpu-2": "generation of 4001",
 	}
 	for name, tc := range map[string]struct {
-		api     *proxmoxAPI
-		last    string // the last run's answer for one-gpu-1
+		api     *fakeProxmox
+		last    string // one-gpu-1's generation in the last run
 		want    map[string]string
 		warning string
 		err     string
 	}{
-		"machines that are there":  {api: &proxmoxAPI{}, want: known},
-		"a machine that was moved": {api: &proxmoxAPI{away: map[string]string{"4000": "pve9"}}, want: known},
+		"machines that are there":  {api: &fakeProxmox{}, want: known},
+		"a machine that was moved": {api: &fakeProxmox{moved: map[string]string{"4000": "pve9"}}, want: known},
 		"a machine that was removed": {
-			api:  &proxmoxAPI{away: map[string]string{"4000": ""}},
+			api:  &fakeProxmox{moved: map[string]string{"4000": ""}},
 			last: "former",
-			err: "one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+			err: "one-gpu-1 (VM 4000), which the last run left on host pve1, no longer exists: " +
 				"`pulumi up --refresh` recreates it",
 		},
 		"two machines that were removed": {
-			api: &proxmoxAPI{away: map[string]string{"2000": "", "4000": ""}},
-			err: "one-cp-1 (VM 2000), which the last run left on host pve3, is not there any more: " +
+			api: &fakeProxmox{moved: map[string]string{"2000": "", "4000": ""}},
+			err: "one-cp-1 (VM 2000), which the last run left on host pve3, no longer exists: " +
 				"`pulumi up --refresh` recreates it\n" +
-				"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+				"one-gpu-1 (VM 4000), which the last run left on host pve1, no longer exists: " +
 				"`pulumi up --refresh` recreates it",
 		},
 		"no answer": {
-			api:     &proxmoxAPI{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"},
+			api:     &fakeProxmox{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"},
 			last:    "former",
 			want:    map[string]string{"one-cp-1": "", "one-gpu-1": "former", "one-gpu-2": ""},
 			warning: "this run does not notice machines that were recreated, restored or rolled back manually: ",
@@ -169,9 +169,9 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			o := configured(t, "test", gpuStack)
+			o := stackOptionsOf(t, "test", gpuStack)
 			if tc.last != "" {
-				o.Running = lastMachines(t, gpuStack)
+				o.Running = previousVMs(t, gpuStack)
 				o.Nodes = []resource.PropertyMap{
 					{"vmid": resource.NewProperty(4000.0), "generation": resource.NewProperty(tc.last)},
 				}
@@ -186,7 +186,7 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 			}
 
 			require.NoError(t, err)
-			assert.Equal(t, tc.want, triggers(r))
+			assert.Equal(t, tc.want, replacementTriggers(r))
 			assert.Subset(
 				t, r.Of(tokens.LocalCommand)["one-healthy"].ReplaceWith(),
 				[]string{"one-cp-1-configuration", "one-gpu-1-configuration"},
@@ -198,14 +198,14 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 	}
 }
 
-func TestAPreviewWarnsOfAMachineThatIsGone(t *testing.T) {
+func TestPreviewWarnsAboutAMissingMachine(t *testing.T) {
 	t.Parallel()
 
 	var warnings []string
 
-	m := &machines{
-		asked:   proxmoxapi.NewMachines(connected, &proxmoxAPI{away: map[string]string{"4000": ""}}),
-		wanted:  map[int]vmdiff.Machine{4000: {}},
+	m := &machineLookup{
+		proxmox: proxmoxapi.NewMachines(fakeSetting, &fakeProxmox{moved: map[string]string{"4000": ""}}),
+		planned: map[int]vmdiff.Machine{4000: {}},
 		preview: true,
 		warn: func(text string, _ *pulumi.LogArgs) error {
 			warnings = append(warnings, text)
@@ -215,33 +215,33 @@ func TestAPreviewWarnsOfAMachineThatIsGone(t *testing.T) {
 	}
 	_, err := m.lookUp(t.Context(), vmlookup.VM{Name: "one-gpu-1", Host: "pve1", VMID: 4000})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+	assert.Equal(t, []string{"one-gpu-1 (VM 4000), which the last run left on host pve1, no longer exists: " +
 		"`pulumi up --refresh` recreates it"}, warnings)
 }
 
-// TestAMachineIsConfiguredThatItsClusterWasHealthyWith, as far as Proxmox says that it is the same.
-func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
+// TestLookUpConfigured expects that a machine counts as configured if it is the one with which its cluster was healthy.
+func TestLookUpConfigured(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		healthy string
-		api     *proxmoxAPI
+		api     *fakeProxmox
 		want    bool
 	}{
-		"the same machine":             {"generation of 2000", &proxmoxAPI{}, true},
-		"one that was made again":      {"another generation", &proxmoxAPI{}, false},
-		"a cluster that was not whole": {"", &proxmoxAPI{}, false},
-		"a machine that is gone":       {"generation of 2000", &proxmoxAPI{away: map[string]string{"2000": ""}}, false},
-		"no answer":                    {"generation of 2000", &proxmoxAPI{status: http.StatusForbidden, reason: "no"}, false},
+		"the same machine":               {"generation of 2000", &fakeProxmox{}, true},
+		"a recreated one":                {"another generation", &fakeProxmox{}, false},
+		"a cluster that was not healthy": {"", &fakeProxmox{}, false},
+		"a machine that is gone":         {"generation of 2000", &fakeProxmox{moved: map[string]string{"2000": ""}}, false},
+		"no answer":                      {"generation of 2000", &fakeProxmox{status: http.StatusForbidden, reason: "no"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			m := &machines{
-				asked:   proxmoxapi.NewMachines(connected, test.api),
-				last:    map[int]vmlookup.Seen{2000: {Generation: "generation of 2000"}},
-				healthy: map[string]string{"one-cp-1": test.healthy},
-				warn:    func(string, *pulumi.LogArgs) error { return nil },
+			m := &machineLookup{
+				proxmox:            proxmoxapi.NewMachines(fakeSetting, test.api),
+				last:               map[int]vmlookup.Seen{2000: {Generation: "generation of 2000"}},
+				healthyGenerations: map[string]string{"one-cp-1": test.healthy},
+				warn:               func(string, *pulumi.LogArgs) error { return nil },
 			}
 			seen, err := m.lookUp(t.Context(), vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000})
 			require.NoError(t, err)
@@ -250,23 +250,23 @@ func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
 	}
 }
 
-// TestAPreviewAsksForMachinesThatThereAreOnly has a preview of a new stack ask for no VM.
-func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
+// TestPreviewQueriesExistingMachinesOnly previews a new stack.
+func TestPreviewQueriesExistingMachinesOnly(t *testing.T) {
 	t.Parallel()
-	o := configured(t, "test", gpuStack)
+	o := stackOptionsOf(t, "test", gpuStack)
 	o.Preview = true
-	api := &proxmoxAPI{}
+	api := &fakeProxmox{}
 	r, err := enginetest.Run(o, Program{Transport: api}.Deploy)
 	require.NoError(t, err)
 	require.Len(t, r.Names(components.TalosNodeType), 3)
-	assert.NotContains(t, strings.Join(api.asked, " "), "/qemu/")
+	assert.NotContains(t, strings.Join(api.requests, " "), "/qemu/")
 }
 
-// TestAControlPlaneThatIsOff keeps no run that goes on without it, where nothing else of it was left undone.
-func TestAControlPlaneThatIsOff(t *testing.T) {
+// TestFinishUpdateOfAStoppedControlPlane expects that a run continues without it if nothing else is unfinished.
+func TestFinishUpdateOfAStoppedControlPlane(t *testing.T) {
 	t.Parallel()
 
-	var m machines
+	var m machineLookup
 
 	planned := vmdiff.Machine{}
 	vm := vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000, Silent: true}
@@ -279,43 +279,43 @@ func TestAControlPlaneThatIsOff(t *testing.T) {
 	require.ErrorContains(t, err, "is not as planned: it is stopped")
 }
 
-// TestAnUpThatTheMachinesBelie ends with an error where a machine is not as planned: a run that failed leaves it like
-// that, and there is nothing to do.
-func TestAnUpThatTheMachinesBelie(t *testing.T) {
+// TestUpFailsIfAMachineDiffersFromThePlan expects an error if a failed run left a machine different from the plan,
+// although the run has nothing to do.
+func TestUpFailsIfAMachineDiffersFromThePlan(t *testing.T) {
 	t.Parallel()
 
-	const wayOut = ". A run that failed left it so, or someone changed it: `pulumi up --refresh` fixes it"
+	const advice = ". A run that failed left it so, or someone changed it: `pulumi up --refresh` fixes it"
 
 	for name, tc := range map[string]struct {
-		api  *proxmoxAPI
+		api  *fakeProxmox
 		want string // empty = no error
 	}{
-		"as it is said":          {&proxmoxAPI{config: `, "memory": "4096", "cores": 2`}, ""},
-		"larger disks":           {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=41G"`}, ""},
-		"a machine that is off":  {&proxmoxAPI{power: "stopped"}, "it is stopped"},
-		"fewer cores and memory": {&proxmoxAPI{config: `, "memory": 512, "cores": 1`}, "cores 1 → 2, memory 512 → 4096 MiB"},
+		"as it is said":          {&fakeProxmox{config: `, "memory": "4096", "cores": 2`}, ""},
+		"larger disks":           {&fakeProxmox{config: `, "scsi0": "local-lvm:vm-disk-0,size=41G"`}, ""},
+		"a machine that is off":  {&fakeProxmox{power: "stopped"}, "it is stopped"},
+		"fewer cores and memory": {&fakeProxmox{config: `, "memory": 512, "cores": 1`}, "cores 1 → 2, memory 512 → 4096 MiB"},
 		"a smaller disk": {
-			&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "disk scsi0 20 → 40 GiB",
+			&fakeProxmox{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "disk scsi0 20 → 40 GiB",
 		},
-		"another bridge": {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "bridge vmbr1 → vmbr0"},
-		"a VLAN":         {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "VLAN 7 → 0"},
-		"no disk":        {&proxmoxAPI{lacks: "scsi0"}, "disk scsi0 of 40 GiB is added"},
+		"another bridge": {&fakeProxmox{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "bridge vmbr1 → vmbr0"},
+		"a VLAN":         {&fakeProxmox{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "VLAN 7 → 0"},
+		"no disk":        {&fakeProxmox{missingDisk: "scsi0"}, "disk scsi0 of 40 GiB is added"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			document := gpuStack[:strings.Index(gpuStack, "      gpuWorkers")]
 
-			_, err := enginetest.Run(configured(t, "test", document), Program{Transport: tc.api}.Deploy)
+			_, err := enginetest.Run(stackOptionsOf(t, "test", document), Program{Transport: tc.api}.Deploy)
 			if tc.want == "" {
 				require.NoError(t, err)
 
 				return
 			}
 
-			require.ErrorContains(t, err, "one-cp-1 (VM 2000 on host pve3) is not as planned: "+tc.want+wayOut)
+			require.ErrorContains(t, err, "one-cp-1 (VM 2000 on host pve3) is not as planned: "+tc.want+advice)
 
-			o := configured(t, "test", document)
+			o := stackOptionsOf(t, "test", document)
 			o.Preview = true
 			_, err = enginetest.Run(o, Program{Transport: tc.api}.Deploy)
 			require.NoError(t, err, "what a preview plans does not exist yet")
@@ -323,13 +323,13 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 	}
 }
 
-// TestAMachineIsRestartedForWhatWaits in its configuration since the restart of an earlier update failed: a refresh
-// reads what was asked for, so that no update would do it.
-func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
+// TestPendingChangesRestartAMachine has changes in the configuration that wait for the next start because the restart
+// of an earlier update failed. A refresh reads the configured values, so no update would apply them.
+func TestPendingChangesRestartAMachine(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct {
-		api     *proxmoxAPI
+		api     *fakeProxmox
 		preview bool
 		turns   int
 		updates int
@@ -337,26 +337,26 @@ func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
 		want    string // empty = no error
 	}{
 		"an up": {
-			api: &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`}, turns: 1, updates: 1,
+			api: &fakeProxmox{config: `, "memory": 512`, pending: `, "memory": 4096`}, turns: 1, updates: 1,
 		},
 		"a preview": {
-			api: &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`}, preview: true, updates: 1,
-			warning: "one-cp-1 (VM 2000 on host pve1) is restarted for what an earlier update left: memory 512 → 4096 MiB",
+			api: &fakeProxmox{config: `, "memory": 512`, pending: `, "memory": 4096`}, preview: true, updates: 1,
+			warning: "one-cp-1 (VM 2000 on host pve1) is restarted to finish an earlier update: memory 512 → 4096 MiB",
 		},
-		"a preview of another update": {api: &proxmoxAPI{config: `, "memory": 512`}, preview: true},
+		"a preview of another update": {api: &fakeProxmox{config: `, "memory": 512`}, preview: true},
 		"a machine that is paused": {
-			api:   &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`, reboot: "VM is paused - cannot shutdown"},
+			api:   &fakeProxmox{config: `, "memory": 512`, pending: `, "memory": 4096`, rebootError: "VM is paused - cannot shutdown"},
 			turns: 1, updates: 1,
 			want: "one-cp-1 (VM 2000 on host pve1) is not as planned: memory 512 → 4096 MiB. Its configuration has it, and its " +
 				"restart failed: Proxmox answers 500 VM is paused - cannot shutdown: `qm status 2000 --verbose` on pve1 shows " +
 				"whether it is paused (`qm resume 2000`); the next `pulumi up` restarts it again",
 		},
 		"something else waits": {
-			api:  &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 1024`},
+			api:  &fakeProxmox{config: `, "memory": 512`, pending: `, "memory": 1024`},
 			want: "`pulumi up --refresh` fixes it",
 		},
 		"a machine that is off": {
-			api:  &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`, power: "stopped"},
+			api:  &fakeProxmox{config: `, "memory": 512`, pending: `, "memory": 4096`, power: "stopped"},
 			want: "it is stopped, memory 512 → 4096 MiB. A run that failed",
 		},
 	} {
@@ -368,9 +368,9 @@ func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
 				turns    int
 			)
 
-			m := &machines{
-				asked: proxmoxapi.NewMachines(connected, tc.api), preview: tc.preview,
-				wanted: map[int]vmdiff.Machine{2000: {Fields: map[string]any{"memory.dedicated": 4096}}},
+			m := &machineLookup{
+				proxmox: proxmoxapi.NewMachines(fakeSetting, tc.api), preview: tc.preview,
+				planned: map[int]vmdiff.Machine{2000: {Fields: map[string]any{"memory.dedicated": 4096}}},
 				warn: func(text string, _ *pulumi.LogArgs) error {
 					warnings = append(warnings, text)
 
@@ -398,14 +398,14 @@ func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
 	}
 }
 
-// TestTheGateFollowsUpdatesOfMachines has it run again after each run that updates a VM, also one whose plan is the
-// same, and leaves the gates of stacks alone whose VMs were never updated.
-func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
+// TestHealthGateRunsAgainAfterVMUpdates expects that the gate runs after each run that updates a VM, and that triggers
+// of stacks whose VMs were never updated stay the same.
+func TestHealthGateRunsAgainAfterVMUpdates(t *testing.T) {
 	t.Parallel()
 
 	gate := func(last float64, updated ...string) string {
-		o := configured(t, "test", gpuStack)
-		o.Running = lastMachines(t, gpuStack)
+		o := stackOptionsOf(t, "test", gpuStack)
+		o.Running = previousVMs(t, gpuStack)
 		o.Nodes = []resource.PropertyMap{
 			{
 				"vmid":       resource.NewProperty(2000.0),
@@ -414,7 +414,7 @@ func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
 			},
 		}
 		o.Updated = updated
-		r := deployed(t, o)
+		r := mustDeploy(t, o)
 
 		trigger := r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()

@@ -12,8 +12,8 @@ import (
 // fileName is the name of a stack's file.
 func fileName(stack string) string { return "Pulumi." + stack + ".yaml" }
 
-// Located adds to the problems of a stack's configuration the lines of its file that they are about; where something is
-// missing, that of what it is missing in. Other errors stay as they are.
+// Located adds the lines of the stack file to the problems of its configuration; for a missing key, the line of its
+// parent. Other errors stay as they are.
 func Located(err error, stack string, content []byte) error {
 	var file struct {
 		Config yaml.Node `yaml:"config"`
@@ -25,7 +25,7 @@ func Located(err error, stack string, content []byte) error {
 	}
 
 	for i, p := range problems {
-		if line := lineOf(&file.Config, p.Path); line > 0 {
+		if line := findLine(&file.Config, p.Path); line > 0 {
 			problems[i].Place = fmt.Sprintf("%s:%d", fileName(stack), line)
 		}
 	}
@@ -35,8 +35,8 @@ func Located(err error, stack string, content []byte) error {
 
 var pathStep = regexp.MustCompile(`[^.\[\]]+`)
 
-// lineOf is the line of a path, or of as much of it as is there; 0 = nothing of it is.
-func lineOf(node *yaml.Node, path string) (line int) {
+// findLine returns the line of a path, or of the longest prefix that exists; 0 = none.
+func findLine(node *yaml.Node, path string) (line int) {
 	for depth, step := range pathStep.FindAllString(path, -1) {
 		found, value := child(node, step)
 		if found == 0 && depth == 0 {
@@ -53,7 +53,7 @@ func lineOf(node *yaml.Node, path string) (line int) {
 	return line
 }
 
-// child is what a node has under a key or at an index, and the line where that begins; 0 = it has nothing there.
+// child returns a node's value at a key or index, and the line where it begins; 0 = there is none.
 func child(node *yaml.Node, step string) (line int, value *yaml.Node) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias

@@ -1,0 +1,147 @@
+package components
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
+
+	"talos-proxmox/internal/tlsprobe"
+	"talos-proxmox/internal/vmlookup"
+)
+
+// defaultAnswerTimeout limits how long a machine may take to answer. The Talos provider would wait as long, but
+// silently.
+const defaultAnswerTimeout = 10 * time.Minute
+
+// recheckTimeout is the limit for a machine that has answered before.
+const recheckTimeout = time.Minute
+
+// registerAnswerHook registers a hook that runs before the machine configuration is applied: it waits for the machine,
+// shows progress, and fails with advice if the machine does not come up or another one answers. A hook is not a
+// resource: it costs nothing if no configuration is applied. The lookup of the VM shows whether the machine is
+// configured already.
+func (c *TalosNode) registerAnswerHook(
+	ctx *pulumi.Context, name string, args TalosNodeArgs,
+) (pulumi.ResourceOption, error) {
+	m := probeTarget(args.Name, args.Machine, *args.Network)
+	within := time.Duration(args.AnswersWithin * float64(time.Second))
+
+	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
+		configured := len(called.OldInputs) > 0 // an update; for another machine the engine replaces the resource
+
+		if !configured {
+			result, err := internals.UnsafeAwaitOutput(ctx.Context(), c.lookup)
+			if err != nil {
+				return fmt.Errorf("unable to read the VM of node %q: %w", name, err)
+			}
+
+			configured = result.Value.(vmlookup.Seen).Configured
+		}
+
+		return awaitAnswer(ctx, called, m, configured, within)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return beforeCreateOrUpdate(hook), nil
+}
+
+// beforeCreateOrUpdate runs a hook before a resource is created, replaced or updated.
+func beforeCreateOrUpdate(hook *pulumi.ResourceHook) pulumi.ResourceOption {
+	hooks := []*pulumi.ResourceHook{hook}
+
+	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: hooks, BeforeUpdate: hooks})
+}
+
+// registerIdentityHook registers a hook that waits for a configured node and refuses any other machine at its address.
+func registerIdentityHook(
+	ctx *pulumi.Context, name string, n ClusterNode, network Network,
+) (pulumi.ResourceOption, error) {
+	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
+		return awaitAnswer(ctx, called, probeTarget(n.Name, n.Machine, network), true, defaultAnswerTimeout)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return beforeCreateOrUpdate(hook), nil
+}
+
+// probeTarget returns the machine to look for at its address.
+func probeTarget(name string, m Machine, network Network) tlsprobe.Machine {
+	macs := []string{m.MAC}
+	for _, card := range m.ExtraNICs { // Linux answers ARP for an address on every card of the segment
+		macs = append(macs, card.MAC)
+	}
+
+	return tlsprobe.Machine{
+		Name: name, Host: m.Node, VMID: m.VMID, MAC: m.MAC, MACs: macs,
+		DHCP: network.DHCP, Bridge: network.Bridge, VLAN: network.VLAN, Gateway: network.gateway(),
+	}
+}
+
+// awaitAnswer waits for the machine of a resource of the Talos provider, whose address is in the resource's inputs.
+func awaitAnswer(
+	ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m tlsprobe.Machine, configured bool, within time.Duration,
+) error {
+	authority, err := authorityOf(called.NewInputs)
+	if err != nil {
+		return fmt.Errorf("unable to read the Talos authority of node %q: %w", m.Name, err)
+	}
+
+	if m.Address, err = nodeAddress(called.NewInputs); err != nil {
+		return fmt.Errorf("unable to read the address of node %q: %w", m.Name, err)
+	}
+
+	expected := tlsprobe.Expected{
+		Authority: authority, Configured: configured, MACs: m.MACs,
+		Fingerprint: tlsprobe.Announced(os.Getenv(tlsprobe.Maintenance), m.Name),
+	}
+	probe := func(ctx context.Context) tlsprobe.Answer { return tlsprobe.Look(ctx, m.Address, expected) }
+	row := pulumi.LogArgs{Resource: &resourceRow{urn: called.URN}, Ephemeral: true}
+
+	// Continue even if the progress cannot be logged.
+	return tlsprobe.Await(ctx.Context(), m, within, probe, func(text string) { _ = ctx.Log.Info(text, &row) })
+}
+
+// authorityOf returns the CA certificate of the cluster's Talos API from the inputs of a resource of the Talos
+// provider.
+func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
+	client := resource.FromResourcePropertyMap(inputs).Get("clientConfiguration")
+	if !client.IsMap() || !client.AsMap().Get("caCertificate").IsString() {
+		return nil, fmt.Errorf(
+			"clientConfiguration has no caCertificate: pass the client configuration of the cluster's secrets",
+		)
+	}
+
+	return base64.StdEncoding.DecodeString(client.AsMap().Get("caCertificate").AsString())
+}
+
+// nodeAddress returns the node's address from the inputs of a resource of the Talos provider.
+func nodeAddress(inputs resource.PropertyMap) (netip.Addr, error) {
+	node := resource.FromResourcePropertyMap(inputs).Get("node")
+	if !node.IsString() {
+		return netip.Addr{}, errors.New("it is not known")
+	}
+
+	return netip.ParseAddr(node.AsString())
+}
+
+// resourceRow is a resource's row in the engine's progress, by URN, for messages before the resource exists.
+type resourceRow struct {
+	pulumi.ResourceState
+
+	urn pulumi.URN
+}
+
+// URN implements [pulumi.Resource].
+func (r *resourceRow) URN() pulumi.URNOutput { return r.urn.ToURNOutput() }

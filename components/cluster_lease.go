@@ -1,0 +1,54 @@
+package components
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/vmlookup"
+)
+
+// acquireLease waits until no other run works on a cluster that was bootstrapped, and keeps other runs away until this
+// one ends; nothing of the cluster is registered before. Pulumi's lock covers one backend only, so runs of two backends
+// would meet in the cluster. The program lives until the last deletion is done. talosops notices its end by the end of
+// its input, or by the cancelled context if the run has no process of its own.
+func (c *TalosCluster) acquireLease(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+	if bootstrapped, _ := vmlookup.Of(ctx).HasBegun(args.Name); !bootstrapped || ctx.DryRun() {
+		return nil
+	}
+
+	talosconfig, err := internals.UnsafeAwaitOutput(ctx.Context(), c.controlTalosconfig)
+	if err != nil {
+		return fmt.Errorf("unable to read the talosconfig: %w", err)
+	}
+
+	req := request.Hold{
+		Common: request.Common{Interval: changeInterval, ControlPlanes: requestNodes(args.controlPlanes())},
+		Stack:  strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/"),
+	}
+	req.Talosconfig, _ = talosconfig.Value.(string)
+
+	session, err := talosopsexec.Start(ctx, "hold", req, func(line string) {
+		_ = ctx.Log.Info(line, &pulumi.LogArgs{Resource: c})
+	})
+	if err != nil {
+		return err
+	}
+
+	var ready request.Ready
+	if err := session.Receive(&ready); err != nil {
+		return err
+	}
+
+	go func() { // talosops writes nothing more until it ends
+		if err := session.Receive(&ready); err != nil && ctx.Context().Err() == nil {
+			c.leaseLost.Store(&err)
+		}
+	}()
+
+	return nil
+}

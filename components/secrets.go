@@ -1,0 +1,43 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// secretText returns a text, as a secret if it is derived from something stored encrypted.
+func secretText(secret bool, text string) pulumi.StringInput {
+	if secret {
+		return pulumi.ToSecret(pulumi.String(text)).(pulumi.StringOutput)
+	}
+
+	return pulumi.String(text)
+}
+
+// secretTexts does the same for a list. All of it becomes secret: the engine does that with every list that passes a
+// provider without secrets of its own, such as bridged ones.
+func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayInput {
+	if secret {
+		return pulumi.ToSecret(texts).(pulumi.StringArrayOutput)
+	}
+
+	return texts
+}
+
+// holdsSecrets reports whether the machine configurations of a cluster contain something stored encrypted.
+func holdsSecrets(a TalosClusterArgs) bool {
+	return a.Secret || a.CNI != nil && a.CNI.Secret ||
+		slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
+}
+
+// redactSecretError removes the details from an error about a node's machine configuration if they could quote secrets.
+func redactSecretError(n ClusterNode, err error) error {
+	if err == nil || !n.Secret {
+		return err
+	}
+
+	return fmt.Errorf("machine configuration of %q: cannot be generated from its patches, labels and taints; the reason "+
+		"is hidden, because some are encrypted: try them in plain text on the lab", n.Name)
+}
