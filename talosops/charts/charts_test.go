@@ -45,9 +45,9 @@ func testChart() *chart.Chart {
 	}
 }
 
-// TestValuesThatTheChartDoesNotHave are named with what was probably meant; maps for anything take anything, and what a
+// TestUnknownValues are named with what was probably meant; maps for anything take anything, and what a
 // template names is the chart's, whether its defaults have it or not.
-func TestValuesThatTheChartDoesNotHave(t *testing.T) {
+func TestUnknownValues(t *testing.T) {
 	t.Parallel()
 
 	of := testChart()
@@ -154,8 +154,8 @@ func TestIndex(t *testing.T) {
 	require.NotErrorIs(t, err, ErrNoVersion)
 }
 
-// TestWhoInterruptsDoesNotWait: a server that never answers keeps nobody who has given up.
-func TestWhoInterruptsDoesNotWait(t *testing.T) {
+// TestIndexIsInterruptible: a server that never answers keeps nobody who has given up.
+func TestIndexIsInterruptible(t *testing.T) {
 	t.Parallel()
 
 	asked, ended := make(chan struct{}), make(chan struct{})

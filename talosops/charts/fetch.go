@@ -58,10 +58,10 @@ func (f Fetcher) Chart(ctx context.Context, source, version, digest string) (*ch
 		return nil, "", fmt.Errorf("%s is not a chart: %w", source, err)
 	}
 
-	is := loaded.Metadata.Version
-	if !isDigest(version) && strings.TrimPrefix(is, "v") != strings.TrimPrefix(version, "v") {
+	actual := loaded.Metadata.Version
+	if !isDigest(version) && strings.TrimPrefix(actual, "v") != strings.TrimPrefix(version, "v") {
 		return nil, "", fmt.Errorf("the chart %s is %s %s, not %s: name the version that it is, or another chart",
-			source, loaded.Name(), is, version)
+			source, loaded.Name(), actual, version)
 	}
 
 	return loaded, digests[len(digests)-1], nil
@@ -101,7 +101,7 @@ func (f Fetcher) get(ctx context.Context, source, version string) (content []byt
 			content, err = os.ReadFile(path) //nolint:gosec // a file that the stack names
 		}
 	default:
-		content, digests, err = f.patiently(ctx, func() ([]byte, []string, error) {
+		content, digests, err = f.retry(ctx, func() ([]byte, []string, error) {
 			return f.download(scheme, source, version)
 		})
 	}
@@ -115,8 +115,8 @@ func (f Fetcher) get(ctx context.Context, source, version string) (content []byt
 	return content, append([]string{"sha256:" + hex.EncodeToString(sum[:])}, digests...), nil
 }
 
-// patiently downloads again what a network lost.
-func (f Fetcher) patiently(
+// retry downloads again what a network lost.
+func (f Fetcher) retry(
 	ctx context.Context, get func() ([]byte, []string, error),
 ) (content []byte, digests []string, err error) {
 	for attempt := range f.Attempts {
@@ -136,21 +136,21 @@ func (f Fetcher) patiently(
 
 // interruptible ends with the context: Helm's clients know none, and are left to their timeout.
 func interruptible(ctx context.Context, get func() ([]byte, []string, error)) ([]byte, []string, error) {
-	type answer struct {
+	type result struct {
 		content []byte
 		digests []string
 		err     error
 	}
 
-	got := make(chan answer, 1)
+	results := make(chan result, 1)
 
 	go func() {
 		content, digests, err := get()
-		got <- answer{content, digests, err}
+		results <- result{content, digests, err}
 	}()
 
 	select {
-	case a := <-got:
+	case a := <-results:
 		return a.content, a.digests, a.err
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
@@ -161,20 +161,20 @@ func interruptible(ctx context.Context, get func() ([]byte, []string, error)) ([
 func (f Fetcher) download(scheme, source, version string) (content []byte, digests []string, err error) {
 	switch scheme {
 	case registry.OCIScheme:
-		joint := ":"
+		separator := ":"
 		if isDigest(version) {
-			joint = "@"
+			separator = "@"
 		}
 
-		client, pulled, err := f.pull(source + joint + version)
+		client, pulled, err := f.pull(source + separator + version)
 		if errors.Is(err, http.ErrSchemeMismatch) && onLoopback(source) {
-			client, pulled, err = f.pull(source+joint+version, registry.ClientOptPlainHTTP())
+			client, pulled, err = f.pull(source+separator+version, registry.ClientOptPlainHTTP())
 		}
 
 		if errors.Is(err, errdef.ErrNotFound) {
 			tags, _ := client.Tags(strings.TrimPrefix(source, registry.OCIScheme+"://")) // more than need be
 
-			return nil, nil, noVersion(source, tags)
+			return nil, nil, versionError(source, tags)
 		}
 
 		if err != nil {

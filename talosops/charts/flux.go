@@ -14,23 +14,23 @@ type FluxRelease struct{ Name, Records, Namespace string }
 
 // FluxReleaseOf returns the release of a HelmRelease, by the rules of Flux' helm-controller.
 func FluxReleaseOf(o *unstructured.Unstructured) FluxRelease {
-	var stated helmv2.HelmRelease
+	var release helmv2.HelmRelease
 
-	stated.Name, stated.Namespace = o.GetName(), o.GetNamespace()
+	release.Name, release.Namespace = o.GetName(), o.GetNamespace()
 
 	for name, field := range map[string]*string{
-		"releaseName": &stated.Spec.ReleaseName, "targetNamespace": &stated.Spec.TargetNamespace,
-		"storageNamespace": &stated.Spec.StorageNamespace,
+		"releaseName": &release.Spec.ReleaseName, "targetNamespace": &release.Spec.TargetNamespace,
+		"storageNamespace": &release.Spec.StorageNamespace,
 	} {
 		*field, _, _ = unstructured.NestedString(o.Object, "spec", name)
 	}
 
-	return FluxRelease{shortened(stated.GetReleaseName()), stated.GetStorageNamespace(), stated.GetReleaseNamespace()}
+	return FluxRelease{shortenName(release.GetReleaseName()), release.GetStorageNamespace(), release.GetReleaseNamespace()}
 }
 
-// shortened ends a name that is too long for Helm with digits of its digest, as helm-controller does (source: its
+// shortenName ends a name that is too long for Helm with digits of its digest, as helm-controller does (source: its
 // internal/release/name.go).
-func shortened(name string) string {
+func shortenName(name string) string {
 	const longest, digits = 53, 12
 
 	if len(name) <= longest {

@@ -26,7 +26,7 @@ type Index struct {
 
 // Index reads what an http repository has.
 func (f Fetcher) Index(ctx context.Context, address string) (*Index, error) {
-	text, _, err := f.patiently(ctx, func() ([]byte, []string, error) {
+	text, _, err := f.retry(ctx, func() ([]byte, []string, error) {
 		client, err := getter.NewHTTPGetter(getter.WithTimeout(f.Timeout))
 		if err != nil {
 			return nil, nil, err
@@ -90,12 +90,12 @@ func (i *Index) Source(name, version string) (string, error) {
 		return strings.TrimPrefix(v.Version, "v") == wanted
 	})
 	if found < 0 {
-		var there []string
+		var available []string
 		for _, v := range versions {
-			there = append(there, v.Version)
+			available = append(available, v.Version)
 		}
 
-		return "", noVersion(i.address, there)
+		return "", versionError(i.address, available)
 	}
 
 	if len(versions[found].URLs) == 0 {
@@ -105,10 +105,10 @@ func (i *Index) Source(name, version string) (string, error) {
 	return repo.ResolveReferenceURL(i.address, versions[found].URLs[0])
 }
 
-// noVersion names the newest versions that there are.
-func noVersion(source string, there []string) error {
+// versionError names the newest versions that there are.
+func versionError(source string, available []string) error {
 	const most = 3
 
 	return fmt.Errorf("%s %w: the newest are %s; correct the version", source, ErrNoVersion,
-		strings.Join(there[:min(most, len(there))], ", "))
+		strings.Join(available[:min(most, len(available))], ", "))
 }

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// TestKubeconfig: what a kubeconfig says beside a server, its authority and a client certificate is not followed, and
-// one without these is refused without a word of it.
+// TestKubeconfig: everything in a kubeconfig except the server, its authority and a client certificate is ignored, and
+// one without these is refused without being quoted.
 func TestKubeconfig(t *testing.T) {
 	t.Parallel()
 

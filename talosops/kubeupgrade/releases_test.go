@@ -35,7 +35,7 @@ func TestTheLibraryKnowsEverySupportedStep(t *testing.T) {
 
 			steps++
 
-			_, err := pathOf(Request{From: from + ".9", To: to + ".2"})
+			_, err := upgradePath(Request{From: from + ".9", To: to + ".2"})
 			require.NoError(t, err)
 
 			nodes := []kubernetes.NodeVersion{nodeOf(t, release.Talos)}
@@ -65,12 +65,12 @@ func minors(t *testing.T, release talos.Release) []string {
 	return list
 }
 
-func before(t *testing.T, minor string) string { return shifted(t, minor, -1) }
+func before(t *testing.T, minor string) string { return shiftMinor(t, minor, -1) }
 
-func after(t *testing.T, minor string) string { return shifted(t, minor, 1) }
+func after(t *testing.T, minor string) string { return shiftMinor(t, minor, 1) }
 
-// shifted is a minor version so many further.
-func shifted(t *testing.T, minor string, by int) string {
+// shiftMinor is a minor version so many further.
+func shiftMinor(t *testing.T, minor string, by int) string {
 	t.Helper()
 
 	var n int

@@ -26,8 +26,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// again ends errors after which the same can be run again.
-const again = "run the same again: what was done is skipped"
+// retryAdvice ends errors after which the same can be run again.
+const retryAdvice = "run the same again: what was done is skipped"
 
 // Request is a cluster that was found steady, and what it runs.
 type Request struct {
@@ -57,11 +57,11 @@ func Upgrade(ctx context.Context, req Request, progress io.Writer) error {
 		_ = os.Unsetenv(name)
 	}
 
-	return upgradeWith(ctx, req, progress, upgradeCluster)
+	return upgradeUsing(ctx, req, progress, upgradeCluster)
 }
 
 func upgradeCluster(ctx context.Context, req Request, p *progress) error {
-	path, err := pathOf(req)
+	path, err := upgradePath(req)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func upgradeCluster(ctx context.Context, req Request, p *progress) error {
 		cluster.K8sProvider
 	}{clients, &cluster.KubernetesClient{ClientProvider: clients, ForceEndpoint: req.Endpoints[0]}}
 
-	return attempt(ctx, p, func(ctx context.Context, out io.Writer) error {
+	return callWithRetry(ctx, p, func(ctx context.Context, out io.Writer) error {
 		return kubernetes.Upgrade(ctx, &provider, options(req, path, out))
 	})
 }
 
-// upgradeWith says what is wrong in the words of this program.
-func upgradeWith(
+// upgradeUsing says what is wrong in the words of this program.
+func upgradeUsing(
 	ctx context.Context, req Request, out io.Writer,
 	do func(context.Context, Request, *progress) error,
 ) error {
@@ -119,19 +119,19 @@ func upgradeWith(
 		// The API server quotes what it does not take.
 		return fmt.Errorf("the API server refuses %s of Talos' manifests, and its reason is left out, because it may quote "+
 			"the secret: repair that manifest in the stack's patches, then %s",
-			utils.FmtUnstructured(refused.InvolvedObject()), again)
-	case errors.As(err, &stalled) && stalled.ofKubelet():
+			utils.FmtUnstructured(refused.InvolvedObject()), retryAdvice)
+	case errors.As(err, &stalled) && stalled.waitedForKubelet():
 		return fmt.Errorf("%s: the node's kubelet hangs: `talosctl --nodes <its address> reboot` ends that, then %s",
-			p.named(stalled.Error()), again)
+			p.withNodeNames(stalled.Error()), retryAdvice)
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), retryAdvice)
 	default:
-		return fmt.Errorf("%s: repair what it names, then %s", p.named(err.Error()), again)
+		return fmt.Errorf("%s: repair what it names, then %s", p.withNodeNames(err.Error()), retryAdvice)
 	}
 }
 
-// pathOf is the step that the library knows.
-func pathOf(req Request) (*upgrade.Path, error) {
+// upgradePath is the step that the library knows.
+func upgradePath(req Request) (*upgrade.Path, error) {
 	path, err := upgrade.NewPath(req.From, req.To)
 	if err != nil {
 		return nil, fmt.Errorf("%s → %s: %w: write versions in full, such as v1.37.2", req.From, req.To, err)

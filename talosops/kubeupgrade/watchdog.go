@@ -33,14 +33,14 @@ func (e *stalledError) Error() string {
 	return fmt.Sprintf("nothing has happened for %s since: %s", e.after, e.last)
 }
 
-// ofKubelet says whether a kubelet was awaited.
-func (e *stalledError) ofKubelet() bool { return awaitsKubelet(e.last) }
+// waitedForKubelet says whether a kubelet was awaited.
+func (e *stalledError) waitedForKubelet() bool { return isKubeletWait(e.last) }
 
-func awaitsKubelet(line string) bool { return strings.HasSuffix(line, "waiting for kubelet restart") }
+func isKubeletWait(line string) bool { return strings.HasSuffix(line, "waiting for kubelet restart") }
 
-func silence(line string) time.Duration {
+func silenceLimit(line string) time.Duration {
 	switch {
-	case awaitsKubelet(line):
+	case isKubeletWait(line):
 		return kubeletSilence
 	case strings.Contains(line, ": pre-pulling "):
 		return pullSilence
@@ -49,26 +49,26 @@ func silence(line string) time.Duration {
 	}
 }
 
-// library is a call of Talos' library that writes what it does.
-type library func(ctx context.Context, out io.Writer) error
+// libraryCall is a call of Talos' library that writes what it does.
+type libraryCall func(ctx context.Context, out io.Writer) error
 
-// attempt calls the library, and once more where a kubelet did not come back: what was done is skipped then.
-func attempt(ctx context.Context, p *progress, call library) error {
-	err := watched(ctx, p, call)
+// callWithRetry calls the library, and once more where a kubelet did not come back: what was done is skipped then.
+func callWithRetry(ctx context.Context, p *progress, call libraryCall) error {
+	err := callWithWatchdog(ctx, p, call)
 
 	var stalled *stalledError
-	if !errors.As(err, &stalled) || !stalled.ofKubelet() {
+	if !errors.As(err, &stalled) || !stalled.waitedForKubelet() {
 		return err
 	}
 
 	p.note("the kubelet has not come back within " + stalled.after.String() + "; it is looked at once more")
-	p.again()
+	p.restart()
 
-	return watched(ctx, p, call)
+	return callWithWatchdog(ctx, p, call)
 }
 
-// watched calls the library, and ends it when it has been silent for too long.
-func watched(ctx context.Context, p *progress, call library) error {
+// callWithWatchdog calls the library, and ends it when it has been silent for too long.
+func callWithWatchdog(ctx context.Context, p *progress, call libraryCall) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 
@@ -84,11 +84,11 @@ func watched(ctx context.Context, p *progress, call library) error {
 
 	defer timer.Stop()
 
-	p.heard = func(line string) {
+	p.onMessage = func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 
-		last, limit = line, silence(line)
+		last, limit = line, silenceLimit(line)
 		timer.Reset(limit)
 	}
 

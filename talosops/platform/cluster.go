@@ -24,15 +24,15 @@ const callTimeout = 30 * time.Second
 
 // cluster is a Kubernetes API, and the form in which Helm wants it.
 type cluster struct {
-	config  *rest.Config
-	raw     clientcmd.ClientConfig
-	dynamic dynamic.Interface
-	found   discovery.CachedDiscoveryInterface
-	mapper  meta.ResettableRESTMapper
+	config    *rest.Config
+	raw       clientcmd.ClientConfig
+	dynamic   dynamic.Interface
+	discovery discovery.CachedDiscoveryInterface
+	mapper    meta.ResettableRESTMapper
 }
 
-// openCluster never repeats what it read: the parser's own messages quote the text.
-func openCluster(kubeconfig string, endpoints []string) (*cluster, error) {
+// newCluster never repeats what it read: the parser's own messages quote the text.
+func newCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 	config, err := kube.ParseConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -62,7 +62,7 @@ func openCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 	found := memory.NewMemCacheClient(asked)
 
 	return &cluster{
-		config: config, raw: raw, dynamic: client, found: found, mapper: restmapper.NewDeferredDiscoveryRESTMapper(found),
+		config: config, raw: raw, dynamic: client, discovery: found, mapper: restmapper.NewDeferredDiscoveryRESTMapper(found),
 	}, nil
 }
 
@@ -97,7 +97,7 @@ func (c *cluster) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(
 
 // ToDiscoveryClient returns what the API has, asked once.
 func (c *cluster) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
-	return c.found, nil
+	return c.discovery, nil
 }
 
 // ToRESTMapper returns which resource a kind is.
@@ -106,8 +106,8 @@ func (c *cluster) ToRESTMapper() (meta.RESTMapper, error) { return c.mapper, nil
 // ToRawKubeConfigLoader returns the kubeconfig, of which Helm reads the namespace.
 func (c *cluster) ToRawKubeConfigLoader() clientcmd.ClientConfig { return c.raw }
 
-// in has objects of a chart that state no namespace come into this one.
-func (c *cluster) in(namespace string) (*cluster, error) {
+// withNamespace has objects of a chart that state no namespace come into this one.
+func (c *cluster) withNamespace(namespace string) (*cluster, error) {
 	raw, err := c.raw.RawConfig()
 	if err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ const (
 	tlsRoutes        = "tlsroutes.gateway.networking.k8s.io"
 )
 
-// discovered is what the API says it has.
-func discovered() map[string]any {
+// discoveryAnswers is what the API says it has.
+func discoveryAnswers() map[string]any {
 	resources := func(version string, list ...metav1.APIResource) metav1.APIResourceList {
 		return metav1.APIResourceList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version, APIResources: list,
@@ -64,8 +64,8 @@ func discovered() map[string]any {
 	}
 }
 
-// written are the names of what was written in order, and which versions of a definition are served.
-func (n *network) written() (list []string) {
+// writes are the names of what was written in order, and which versions of a definition are served.
+func (n *ciliumCluster) writes() (list []string) {
 	for _, w := range n.Writes {
 		name := path.Base(w.Path)
 
@@ -108,8 +108,8 @@ spec:
   versions: [{name: v1, served: true, storage: true}, {name: v1alpha2, served: false, storage: false}]
 `
 
-// network is a cluster whose release cilium has revisions, and a request for the next one.
-type network struct {
+// ciliumCluster is a cluster whose release cilium has revisions, and a request for the next one.
+type ciliumCluster struct {
 	*testing.T
 	*clustertest.API
 
@@ -121,11 +121,11 @@ type revision struct {
 	status  common.Status
 }
 
-func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
+func newCiliumCluster(t *testing.T, wanted string, revisions ...revision) *ciliumCluster {
 	t.Helper()
 
-	n := &network{T: t, API: clustertest.NewAPI(nil)}
-	maps.Copy(n.Answers, discovered())
+	n := &ciliumCluster{T: t, API: clustertest.NewAPI(nil)}
+	maps.Copy(n.Answers, discoveryAnswers())
 
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, n.API)
 	folder := t.TempDir()
@@ -167,8 +167,8 @@ func chartOf(version string) *chart.Chart {
 	return &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "cilium", Version: version}}
 }
 
-// brings runs the request, and returns what was said.
-func (n *network) brings() (said string, err error) {
+// install runs the request, and returns what was said.
+func (n *ciliumCluster) install() (said string, err error) {
 	n.Helper()
 
 	var progress bytes.Buffer
@@ -181,8 +181,8 @@ func (n *network) brings() (said string, err error) {
 	return progress.String(), err
 }
 
-// ofFlux gives the release to a HelmRelease.
-func (n *network) ofFlux() {
+// giveToFlux gives the release to a HelmRelease.
+func (n *ciliumCluster) giveToFlux() {
 	n.Objects[helmReleasesPath+"cilium"] = map[string]any{
 		"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
 		"metadata": map[string]any{"name": "cilium", "namespace": "flux-system"},
@@ -195,20 +195,20 @@ func (n *network) ofFlux() {
 func TestDefinitionsOfFluxRelease(t *testing.T) {
 	t.Parallel()
 
-	n := newNetwork(t, "1.20.2", revision{"1.19.6", common.StatusDeployed})
-	n.ofFlux()
+	n := newCiliumCluster(t, "1.20.2", revision{"1.19.6", common.StatusDeployed})
+	n.giveToFlux()
 
-	said, err := n.brings()
+	said, err := n.install()
 	require.NoError(t, err)
 	assert.Contains(t, said, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
-	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.written())
+	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.writes())
 
-	n = newNetwork(t, "1.20.2", revision{"1.19.6", common.StatusSuperseded}, revision{"1.20.2", common.StatusDeployed})
-	n.ofFlux()
+	n = newCiliumCluster(t, "1.20.2", revision{"1.19.6", common.StatusSuperseded}, revision{"1.20.2", common.StatusDeployed})
+	n.giveToFlux()
 
-	_, err = n.brings()
+	_, err = n.install()
 	require.NoError(t, err)
-	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.written())
+	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.writes())
 }
 
 // TestDefinitionsOfUpgrade: definitions that both operators bear, the release, the definitions as they are; an upgrade
@@ -220,14 +220,14 @@ func TestDefinitionsOfUpgrade(t *testing.T) {
 		"an upgrade":    {{"1.19.6", common.StatusDeployed}},
 		"a resumed one": {{"1.19.6", common.StatusDeployed}, {"1.20.2", common.StatusPendingUpgrade}},
 	} {
-		n := newNetwork(t, "1.20.2", revisions...)
+		n := newCiliumCluster(t, "1.20.2", revisions...)
 
-		_, err := n.brings()
+		_, err := n.install()
 		require.NoError(t, err, name)
-		require.NotEmpty(t, n.written(), name)
-		assert.Equal(t, tlsRoutes+" serves v1, v1alpha2", n.written()[0], name)
-		assert.Contains(t, n.written(), fmt.Sprintf("sh.helm.release.v1.cilium.v%d", len(revisions)+1), name)
-		assert.Equal(t, tlsRoutes+" serves v1", n.written()[len(n.written())-1], name)
+		require.NotEmpty(t, n.writes(), name)
+		assert.Equal(t, tlsRoutes+" serves v1, v1alpha2", n.writes()[0], name)
+		assert.Contains(t, n.writes(), fmt.Sprintf("sh.helm.release.v1.cilium.v%d", len(revisions)+1), name)
+		assert.Equal(t, tlsRoutes+" serves v1", n.writes()[len(n.writes())-1], name)
 	}
 }
 
@@ -235,21 +235,21 @@ func TestDefinitionsOfUpgrade(t *testing.T) {
 func TestDefinitionsThatAreNewer(t *testing.T) {
 	t.Parallel()
 
-	n := newNetwork(t, "1.20.2", revision{"1.20.2", common.StatusDeployed})
-	n.ofFlux()
+	n := newCiliumCluster(t, "1.20.2", revision{"1.20.2", common.StatusDeployed})
+	n.giveToFlux()
 	n.Objects[definitionsPath+tlsRoutes] = map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": tlsRoutes, "annotations": map[string]any{bundleVersion: "v1.7.0"}},
 	}
 
-	said, err := n.brings()
+	said, err := n.install()
 	require.NoError(t, err)
 	assert.Contains(t, said, "is of the Gateway API v1.7.0, newer than v1.6.1: it is left alone")
-	assert.Empty(t, n.written())
+	assert.Empty(t, n.writes())
 }
 
-// TestSteps: a step over a minor version, and one back, change nothing.
-func TestSteps(t *testing.T) {
+// TestVersionSteps: a step over a minor version, and one back, change nothing.
+func TestVersionSteps(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -264,12 +264,12 @@ func TestSteps(t *testing.T) {
 		"a patch":               {"1.20.1", "1.20.2", true, ""},
 		"a minor":               {"1.19.6", "1.20.2", true, ""},
 	} {
-		n := newNetwork(t, test.wanted, revision{test.running, common.StatusDeployed})
+		n := newCiliumCluster(t, test.wanted, revision{test.running, common.StatusDeployed})
 		if test.flux {
-			n.ofFlux()
+			n.giveToFlux()
 		}
 
-		_, err := n.brings()
+		_, err := n.install()
 		if test.says == "" {
 			require.NoError(t, err, name)
 
@@ -277,7 +277,7 @@ func TestSteps(t *testing.T) {
 		}
 
 		require.ErrorContains(t, err, test.says, name)
-		assert.Empty(t, n.written(), name)
+		assert.Empty(t, n.writes(), name)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestSteps(t *testing.T) {
 func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	t.Parallel()
 
-	n := newNetwork(t, "1.20.2")
+	n := newCiliumCluster(t, "1.20.2")
 	n.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
 		if w.Method != http.MethodPatch {
 			return nil

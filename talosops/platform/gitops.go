@@ -47,7 +47,7 @@ func AwaitFlux(ctx context.Context, req request.Reconciled, timeout time.Duratio
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	a := acceptance{releaser: r, kind: sourceKind(req.Kind), asked: req.Asked}
+	a := fluxWait{releaser: r, kind: sourceKind(req.Kind), requestedAt: req.Asked}
 
 	return a.await(ctx, limited)
 }
@@ -81,7 +81,7 @@ func fluxRelease(req request.GitOps) (Release, error) {
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": fluxNamespace},
 	}}
 
-	for _, s := range secretsOf(req) {
+	for _, s := range fluxSecrets(req) {
 		if len(s.data) == 0 {
 			release.Absent = append(release.Absent, request.ObjectName{
 				APIVersion: "v1", Kind: "Secret", Namespace: fluxNamespace, Name: s.name,
@@ -98,11 +98,11 @@ func fluxRelease(req request.GitOps) (Release, error) {
 	before = append(before, fluxObject("v1", "ConfigMap", factsName, "data", req.Facts))
 
 	var err error
-	if release.Before, err = marshalled(before...); err != nil {
+	if release.Before, err = marshalAll(before...); err != nil {
 		return release, err
 	}
 
-	release.After, err = marshalled(fluxObject("fluxcd.controlplane.io/v1", "FluxInstance", fluxInstance, "spec", instanceSpec(req)))
+	release.After, err = marshalAll(fluxObject("fluxcd.controlplane.io/v1", "FluxInstance", fluxInstance, "spec", instanceSpec(req)))
 
 	return release, err
 }
@@ -117,7 +117,7 @@ func fluxObject(version, kind, name, field string, content any) map[string]any {
 	return map[string]any{"apiVersion": version, "kind": kind, "metadata": metadata, field: content}
 }
 
-func marshalled(objects ...map[string]any) ([]json.RawMessage, error) {
+func marshalAll(objects ...map[string]any) ([]json.RawMessage, error) {
 	list := make([]json.RawMessage, 0, len(objects))
 
 	for _, object := range objects {
@@ -138,26 +138,26 @@ type secret struct {
 	data       map[string]string // base64
 }
 
-// secretsOf are those that Flux reads.
-func secretsOf(req request.GitOps) []secret {
+// fluxSecrets are those that Flux reads.
+func fluxSecrets(req request.GitOps) []secret {
 	s := req.PullSecret
 	list := []secret{
 		{name: gitSecret, kind: "Opaque"},
 		{name: ociSecret, kind: "kubernetes.io/dockerconfigjson"},
-		{name: ageSecret, kind: "Opaque", data: encoded("age.agekey", req.Age)}, // the ending is what Flux looks for
-		{name: ciliumSecret, kind: "Opaque", data: encoded("values.yaml", req.CiliumValues)},
+		{name: ageSecret, kind: "Opaque", data: secretData("age.agekey", req.Age)}, // the ending is what Flux looks for
+		{name: ciliumSecret, kind: "Opaque", data: secretData("values.yaml", req.CiliumValues)},
 		{name: verifySecret, kind: "Opaque", data: publicKeys(req.Verify.Keys)},
 	}
 
 	if req.Kind != "oci" {
-		list[0].data = encoded("identity", s.Identity, "known_hosts", s.KnownHosts, "username", s.Username,
+		list[0].data = secretData("identity", s.Identity, "known_hosts", s.KnownHosts, "username", s.Username,
 			"password", s.Password, "ca.crt", s.CA)
 	} else if source, err := url.Parse(req.URL); err == nil && s.Password != "" {
 		text, _ := json.Marshal(map[string]any{"auths": map[string]any{source.Host: map[string]any{ // always encodes
 			"username": s.Username, "password": s.Password,
 			"auth": base64.StdEncoding.EncodeToString([]byte(s.Username + ":" + s.Password)),
 		}}})
-		list[1].data = encoded(".dockerconfigjson", string(text))
+		list[1].data = secretData(".dockerconfigjson", string(text))
 	}
 
 	return list
@@ -180,11 +180,11 @@ func publicKeys(keys []string) map[string]string {
 		pairs = append(pairs, fmt.Sprintf("key-%d.%s", i+1, ending), key)
 	}
 
-	return encoded(pairs...)
+	return secretData(pairs...)
 }
 
-// encoded is the data of a Secret with those values of keys that are not empty.
-func encoded(pairs ...string) map[string]string {
+// secretData is the data of a Secret with those values of keys that are not empty.
+func secretData(pairs ...string) map[string]string {
 	data := map[string]string{}
 
 	for pair := range slices.Chunk(pairs, 2) {
@@ -210,7 +210,7 @@ func instanceSpec(req request.GitOps) map[string]any {
 		"kind": sourceKind(req.Kind), "url": req.URL, "ref": req.Ref, "path": req.Path, "interval": req.Interval,
 	}
 
-	for _, s := range secretsOf(req)[:2] {
+	for _, s := range fluxSecrets(req)[:2] {
 		if len(s.data) > 0 {
 			sync["pullSecret"] = s.name
 		}
@@ -236,14 +236,14 @@ func instanceSpec(req request.GitOps) map[string]any {
 
 	if req.Age != "" {
 		patches = append(patches,
-			patch("Kustomization", fluxSync, `[{"op":"add","path":"/spec/decryption","value":{"provider":"sops"}}]`),
-			patch("Deployment", "kustomize-controller",
+			kustomizePatch("Kustomization", fluxSync, `[{"op":"add","path":"/spec/decryption","value":{"provider":"sops"}}]`),
+			kustomizePatch("Deployment", "kustomize-controller",
 				`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--sops-age-secret=`+ageSecret+`"}]`))
 	}
 
-	if check := verification(req); check != nil {
+	if check := verifySpec(req); check != nil {
 		text, _ := json.Marshal([]any{map[string]any{"op": "add", "path": "/spec/verify", "value": check}}) // always encodes
-		patches = append(patches, patch(sourceKind(req.Kind), fluxSync, string(text)))
+		patches = append(patches, kustomizePatch(sourceKind(req.Kind), fluxSync, string(text)))
 	}
 
 	if len(patches) > 0 {
@@ -253,8 +253,8 @@ func instanceSpec(req request.GitOps) map[string]any {
 	return spec
 }
 
-// verification is what Flux' source verifies; nil = nothing.
-func verification(req request.GitOps) map[string]any {
+// verifySpec is what Flux' source verifies; nil = nothing.
+func verifySpec(req request.GitOps) map[string]any {
 	check := map[string]any{}
 	if req.Kind == "oci" {
 		check["provider"] = "cosign"
@@ -272,6 +272,6 @@ func verification(req request.GitOps) map[string]any {
 	return check
 }
 
-func patch(kind, name, operations string) map[string]any {
+func kustomizePatch(kind, name, operations string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": kind, "name": name}, "patch": operations}
 }

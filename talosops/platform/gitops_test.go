@@ -25,7 +25,7 @@ func TestInstance(t *testing.T) {
 		"artifacts, by a key":       {Kind: "oci", Verify: spec.Verify{Keys: []string{"-----BEGIN PUBLIC KEY-----"}}},
 		"artifacts, by an identity": {Kind: "oci", Verify: spec.Verify{Issuer: "a", Subject: "b"}},
 	} {
-		secrets := secretsOf(req)
+		secrets := fluxSecrets(req)
 		keys := map[string]string{}
 
 		for name, encoded := range secrets[len(secrets)-1].data {

@@ -16,8 +16,8 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 )
 
-// history is how many revisions of a release stay.
-const history = 10
+// maxHistory is how many revisions of a release stay.
+const maxHistory = 10
 
 // revisionLabel is on the record of a revision that this program made, with its number: Helm copies labels from one
 // revision to the next.
@@ -28,7 +28,7 @@ func (r *releaser) helm() (*action.Configuration, error) {
 
 	r.cluster.mapper.Reset() // definitions may be new
 
-	into, err := r.cluster.in(r.req.Namespace)
+	into, err := r.cluster.withNamespace(r.req.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +36,8 @@ func (r *releaser) helm() (*action.Configuration, error) {
 	return cfg, cfg.Init(into, r.req.Namespace, "secret")
 }
 
-// newest is the record of the newest revision; nil = there is no release.
-func (r *releaser) newest(cfg *action.Configuration) (*release.Release, error) {
+// newestRevision is the record of the newest revision; nil = there is no release.
+func (r *releaser) newestRevision(cfg *action.Configuration) (*release.Release, error) {
 	found, err := cfg.Releases.Last(r.req.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return nil, nil //nolint:nilnil // as the comment says
@@ -55,14 +55,14 @@ func (r *releaser) newest(cfg *action.Configuration) (*release.Release, error) {
 	return newest, nil
 }
 
-// reconcile makes the release what it has to be.
-func (r *releaser) reconcile(ctx context.Context) error {
+// installOrUpgrade makes the release what it has to be.
+func (r *releaser) installOrUpgrade(ctx context.Context) error {
 	cfg, err := r.helm()
 	if err != nil {
 		return err
 	}
 
-	newest, err := r.newest(cfg)
+	newest, err := r.newestRevision(cfg)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r *releaser) reconcile(ctx context.Context) error {
 	case common.StatusUninstalling:
 		return errors.New("someone uninstalls it: wait until they have, or end it with `helm uninstall`")
 	case common.StatusDeployed:
-		same, err := r.same(newest)
+		same, err := r.isUpToDate(newest)
 		if err != nil {
 			return err
 		}
@@ -100,35 +100,35 @@ func (r *releaser) reconcile(ctx context.Context) error {
 
 // resume marks a revision that an interrupted run left half made as failed, which lets the next one go on where it
 // stopped. Helm knows no other way that removes nothing.
-func (r *releaser) resume(cfg *action.Configuration, half *release.Release) error {
-	status := half.Info.Status
-	if half.Labels[revisionLabel] != strconv.Itoa(half.Version) {
+func (r *releaser) resume(cfg *action.Configuration, pending *release.Release) error {
+	status := pending.Info.Status
+	if pending.Labels[revisionLabel] != strconv.Itoa(pending.Version) {
 		return fmt.Errorf("revision %d is %s since %s by another program: wait until it has done, or, where it is gone, "+
-			"run `helm --namespace %s rollback %s`", half.Version, status,
-			half.Info.LastDeployed.UTC().Format("2006-01-02 15:04:05 UTC"), r.req.Namespace, r.req.Name)
+			"run `helm --namespace %s rollback %s`", pending.Version, status,
+			pending.Info.LastDeployed.UTC().Format("2006-01-02 15:04:05 UTC"), r.req.Namespace, r.req.Name)
 	}
 
-	half.SetStatus(common.StatusFailed, "Interrupted")
+	pending.SetStatus(common.StatusFailed, "Interrupted")
 
-	if err := cfg.Releases.Update(half); err != nil {
-		return fmt.Errorf("unable to resume revision %d, which is %s: %w", half.Version, status, err)
+	if err := cfg.Releases.Update(pending); err != nil {
+		return fmt.Errorf("unable to resume revision %d, which is %s: %w", pending.Version, status, err)
 	}
 
 	r.printf("release %s/%s: revision %d was %s when a run was interrupted: it is continued", r.req.Namespace, r.req.Name,
-		half.Version, status)
+		pending.Version, status)
 
 	return nil
 }
 
-// same says whether a revision has this chart and these values.
-func (r *releaser) same(newest *release.Release) (bool, error) {
+// isUpToDate says whether a revision has this chart and these values.
+func (r *releaser) isUpToDate(newest *release.Release) (bool, error) {
 	for _, pair := range [][2]any{{newest.Chart, r.chart}, {newest.Config, r.values}} {
-		old, err := canonical(pair[0])
+		old, err := normalize(pair[0])
 		if err != nil {
 			return false, err
 		}
 
-		wanted, err := canonical(pair[1])
+		wanted, err := normalize(pair[1])
 		if err != nil {
 			return false, err
 		}
@@ -141,8 +141,8 @@ func (r *releaser) same(newest *release.Release) (bool, error) {
 	return true, nil
 }
 
-// canonical is a value's JSON as it is after a record has kept it.
-func canonical(value any) ([]byte, error) {
+// normalize is a value's JSON as it is after a record has kept it.
+func normalize(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (r *releaser) install(ctx context.Context, cfg *action.Configuration, revis
 
 func (r *releaser) upgrade(ctx context.Context, cfg *action.Configuration, newest *release.Release) error {
 	do := action.NewUpgrade(cfg)
-	do.Namespace, do.MaxHistory, do.ResetValues = r.req.Namespace, history, true
+	do.Namespace, do.MaxHistory, do.ResetValues = r.req.Namespace, maxHistory, true
 	do.ServerSideApply, do.ForceConflicts = "true", true
 	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.req.Timeout
 	do.Labels = map[string]string{revisionLabel: strconv.Itoa(newest.Version + 1)}

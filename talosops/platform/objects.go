@@ -66,7 +66,7 @@ func parseManifest(source string, text []byte) ([]*unstructured.Unstructured, er
 	}
 }
 
-func nameIn(kind, namespace, name string) string {
+func objectName(kind, namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
@@ -103,13 +103,13 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
-	there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	existing, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
 	if err == nil {
-		if owner := kube.FluxOwner(there); owner != "" {
+		if owner := kube.FluxOwner(existing); owner != "" {
 			r.printf("%s is %s's: it is left alone", kube.ObjectName(object), owner)
 
 			return nil
@@ -128,10 +128,10 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 
 	applied, err := resource.Apply(ctx, object.GetName(), object, options)
 	if err != nil {
-		return fmt.Errorf("%s: %w", kube.ObjectName(object), kube.NotQuoted(object, err))
+		return fmt.Errorf("%s: %w", kube.ObjectName(object), kube.RedactSecret(object, err))
 	}
 
-	if there == nil || there.GetResourceVersion() != applied.GetResourceVersion() {
+	if existing == nil || existing.GetResourceVersion() != applied.GetResourceVersion() {
 		r.printf("%s is applied", kube.ObjectName(object))
 	}
 
@@ -140,7 +140,7 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 
 // remove deletes an object that this program made.
 func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
-	said := nameIn(name.Kind, name.Namespace, name.Name)
+	label := objectName(name.Kind, name.Namespace, name.Name)
 
 	resource, err := r.cluster.resource(schema.FromAPIVersionAndKind(name.APIVersion, name.Kind), name.Namespace)
 	if meta.IsNoMatchError(err) {
@@ -148,25 +148,25 @@ func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("%s: %w", said, err)
+		return fmt.Errorf("%s: %w", label, err)
 	}
 
-	there, err := resource.Get(ctx, name.Name, metav1.GetOptions{})
+	existing, err := resource.Get(ctx, name.Name, metav1.GetOptions{})
 
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s: %w", said, err)
-	case there.GetLabels()[managedBy] != manager || kube.FluxOwner(there) != "":
+		return fmt.Errorf("%s: %w", label, err)
+	case existing.GetLabels()[managedBy] != manager || kube.FluxOwner(existing) != "":
 		return nil
 	}
 
 	if err := resource.Delete(ctx, name.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s: %w", said, err)
+		return fmt.Errorf("%s: %w", label, err)
 	}
 
-	r.printf("%s is removed: it is not part of the stack any more", said)
+	r.printf("%s is removed: it is not part of the stack any more", label)
 
 	return nil
 }

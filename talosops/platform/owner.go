@@ -15,10 +15,10 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-var helmRelease = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
+var helmReleaseKind = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
 
-// owner is the HelmRelease of Flux that has the release, or that the newest revision is of; empty = none.
-func (r *releaser) owner(ctx context.Context) (string, error) {
+// fluxOwner is the HelmRelease of Flux that has the release, or that the newest revision is of; empty = none.
+func (r *releaser) fluxOwner(ctx context.Context) (string, error) {
 	list, err := r.helmReleases(ctx)
 	if err != nil {
 		return "", err
@@ -35,17 +35,17 @@ func (r *releaser) owner(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	newest, err := r.newest(cfg)
+	newest, err := r.newestRevision(cfg)
 	if err != nil || newest == nil {
 		return "", err
 	}
 
-	return labelledOwner(newest)
+	return manifestOwner(newest)
 }
 
 // helmReleases are all that the cluster has; none where it has no Flux.
 func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructured, error) {
-	resource, err := r.cluster.resource(helmRelease, metav1.NamespaceAll)
+	resource, err := r.cluster.resource(helmReleaseKind, metav1.NamespaceAll)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
@@ -62,15 +62,15 @@ func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructure
 	return list.Items, nil
 }
 
-// labelledOwner is the HelmRelease that the objects of a revision name.
-func labelledOwner(newest *release.Release) (string, error) {
+// manifestOwner is the HelmRelease that the objects of a revision name.
+func manifestOwner(newest *release.Release) (string, error) {
 	objects, err := parseManifest("the manifest of the release", []byte(newest.Manifest))
 	if err != nil {
 		return "", err
 	}
 
 	for _, object := range objects {
-		if owner := kube.FluxOwner(object); strings.HasPrefix(owner, helmRelease.Kind) {
+		if owner := kube.FluxOwner(object); strings.HasPrefix(owner, helmReleaseKind.Kind) {
 			return owner, nil
 		}
 	}

@@ -43,7 +43,7 @@ func TestChartOfARegistry(t *testing.T) {
 			Name: "network", Namespace: "kube-system", Chart: address + "/network", Version: "1.2.3", Digest: digest,
 		}}}
 
-		err := r.ended(t.Context(), r.fetch(t.Context()))
+		err := r.explain(t.Context(), r.fetch(t.Context()))
 
 		return progress.String(), err
 	}
@@ -94,14 +94,14 @@ func TestSame(t *testing.T) {
 		"none":         {nil, false},
 	} {
 		r := &releaser{chart: wanted, values: test.values}
-		same, err := r.same(&kept)
+		same, err := r.isUpToDate(&kept)
 		require.NoError(t, err, name)
 		assert.Equal(t, test.want, same, name)
 	}
 
 	other := *wanted
 	other.Templates = nil
-	same, err := (&releaser{chart: &other, values: kept.Config}).same(&kept)
+	same, err := (&releaser{chart: &other, values: kept.Config}).isUpToDate(&kept)
 	require.NoError(t, err)
 	assert.False(t, same, "another chart of the same version")
 }
@@ -130,7 +130,7 @@ func TestResume(t *testing.T) {
 	cfg, record := half(3, "3")
 	require.NoError(t, r.resume(cfg, record))
 
-	newest, err := r.newest(cfg)
+	newest, err := r.newestRevision(cfg)
 	require.NoError(t, err)
 	assert.Equal(t, common.StatusFailed, newest.Info.Status)
 
@@ -140,18 +140,18 @@ func TestResume(t *testing.T) {
 		"`helm --namespace kube-system rollback network`")
 }
 
-// TestWhoHasARelease reads what the objects of a release say.
-func TestWhoHasARelease(t *testing.T) {
+// TestManifestOwner reads what the objects of a release say.
+func TestManifestOwner(t *testing.T) {
 	t.Parallel()
 
-	owner, err := labelledOwner(&releasev1.Release{Manifest: "kind: ConfigMap\nmetadata:\n  name: a\n---\n" +
+	owner, err := manifestOwner(&releasev1.Release{Manifest: "kind: ConfigMap\nmetadata:\n  name: a\n---\n" +
 		"kind: ConfigMap\nmetadata:\n  name: b\n  labels: {helm.toolkit.fluxcd.io/name: cilium, helm.toolkit.fluxcd.io/namespace: flux-system}\n"})
 	require.NoError(t, err)
 	assert.Equal(t, "HelmRelease flux-system/cilium", owner)
 }
 
-// TestTroubleOf says why a pod does not run.
-func TestTroubleOf(t *testing.T) {
+// TestPodProblem says why a pod does not run.
+func TestPodProblem(t *testing.T) {
 	t.Parallel()
 
 	ended := &corev1.ContainerStateTerminated{ExitCode: 1, Message: "a\nunable to reach the API\n"}
@@ -172,6 +172,6 @@ func TestTroubleOf(t *testing.T) {
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available",
 		}}}, "0/3 nodes are available"},
 	} {
-		assert.Equal(t, test.want, troubleOf(corev1.Pod{Status: test.status}), name)
+		assert.Equal(t, test.want, podProblem(corev1.Pod{Status: test.status}), name)
 	}
 }

@@ -39,8 +39,8 @@ const fieldManager = "helm-controller"
 // nothingChanged ends errors of what comes before the first change.
 const nothingChanged = "nothing was changed"
 
-// again ends errors after which the same can be run again.
-const again = "run the same again: what was done is skipped"
+// retryAdvice ends errors after which the same can be run again.
+const retryAdvice = "run the same again: what was done is skipped"
 
 // Release is a Helm release that a cluster has to have.
 type Release struct {
@@ -111,7 +111,7 @@ func newReleaser(req Release, progress io.Writer) (*releaser, error) {
 
 	r.before, beforeErr = parseObjects("before", req.Before)
 	r.after, afterErr = parseObjects("after", req.After)
-	r.cluster, err = openCluster(req.Kubeconfig, req.Endpoints)
+	r.cluster, err = newCluster(req.Kubeconfig, req.Endpoints)
 
 	return r, errors.Join(beforeErr, afterErr, err)
 }
@@ -121,12 +121,12 @@ func (r *releaser) run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.req.Timeout)
 	defer cancel()
 
-	return r.ended(ctx, r.bring(limited))
+	return r.explain(ctx, r.reconcileAll(limited))
 }
 
-// bring does it in order: what comes before the release, the release unless Flux has it, and what follows.
-func (r *releaser) bring(ctx context.Context) error {
-	owner, err := patientOf(ctx, r, func(ctx context.Context) (string, error) { return r.owner(ctx) })
+// reconcileAll does it in order: what comes before the release, the release unless Flux has it, and what follows.
+func (r *releaser) reconcileAll(ctx context.Context) error {
+	owner, err := retryValue(ctx, r, func(ctx context.Context) (string, error) { return r.fluxOwner(ctx) })
 	if err != nil {
 		return err
 	}
@@ -137,13 +137,13 @@ func (r *releaser) bring(ctx context.Context) error {
 		}
 	}
 
-	definitions, err := r.precede(ctx)
+	definitions, err := r.applyBefore(ctx)
 	if err != nil {
 		return err
 	}
 
 	if owner == "" {
-		err = r.release(ctx, definitions)
+		err = r.reconcileRelease(ctx, definitions)
 	} else {
 		r.printf("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
 			r.req.Namespace, r.req.Name, owner)
@@ -153,7 +153,7 @@ func (r *releaser) bring(ctx context.Context) error {
 		return err
 	}
 
-	return r.follow(ctx)
+	return r.applyAfter(ctx)
 }
 
 // fetcher is patient: `up` waits for what it downloads.
@@ -182,54 +182,54 @@ func (r *releaser) fetch(ctx context.Context) error {
 	return nil
 }
 
-// precede applies what comes before the release, whoever has it, and returns the objects of files among that.
-func (r *releaser) precede(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	running, err := patientOf(ctx, r, r.running)
+// applyBefore applies what comes before the release, whoever has it, and returns the objects of files among that.
+func (r *releaser) applyBefore(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	running, err := retryValue(ctx, r, r.runningVersion)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := r.checkStep(running); err != nil {
+	if err := r.checkVersionStep(running); err != nil {
 		return nil, err
 	}
 
-	definitions, err := r.manifests(ctx)
+	definitions, err := r.readManifests(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := patientEach(ctx, r, r.before, r.apply); err != nil {
+	if err := retryEach(ctx, r, r.before, r.apply); err != nil {
 		return nil, err
 	}
 
-	return definitions, r.define(ctx, definitions, running)
+	return definitions, r.applyDefinitions(ctx, definitions, running)
 }
 
-// release brings the release itself, and then definitions as they are: no pods of an older version are left.
-func (r *releaser) release(ctx context.Context, definitions []*unstructured.Unstructured) error {
-	if err := r.patient(ctx, r.reconcile); err != nil {
+// reconcileRelease brings the release itself, and then definitions as they are: no pods of an older version are left.
+func (r *releaser) reconcileRelease(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	if err := r.retry(ctx, r.installOrUpgrade); err != nil {
 		return err
 	}
 
-	if err := r.rolledOut(ctx); err != nil {
+	if err := r.awaitRollout(ctx); err != nil {
 		return err
 	}
 
-	return r.define(ctx, definitions, r.req.Version)
+	return r.applyDefinitions(ctx, definitions, r.req.Version)
 }
 
-// follow applies the objects that follow the release, which may be of kinds that its pods register.
-func (r *releaser) follow(ctx context.Context) error {
-	if err := patientEach(ctx, r, r.after, r.apply); err != nil {
+// applyAfter applies the objects that follow the release, which may be of kinds that its pods register.
+func (r *releaser) applyAfter(ctx context.Context) error {
+	if err := retryEach(ctx, r, r.after, r.apply); err != nil {
 		return err
 	}
 
-	return patientEach(ctx, r, r.req.Absent, r.remove)
+	return retryEach(ctx, r, r.req.Absent, r.remove)
 }
 
-func patientEach[T any](ctx context.Context, r *releaser, list []T, do func(context.Context, T) error) error {
+func retryEach[T any](ctx context.Context, r *releaser, list []T, do func(context.Context, T) error) error {
 	for _, one := range list {
-		if err := r.patient(ctx, func(ctx context.Context) error { return do(ctx, one) }); err != nil {
+		if err := r.retry(ctx, func(ctx context.Context) error { return do(ctx, one) }); err != nil {
 			return err
 		}
 	}
@@ -237,25 +237,25 @@ func patientEach[T any](ctx context.Context, r *releaser, list []T, do func(cont
 	return nil
 }
 
-// ended is the error in words that say what to do.
-func (r *releaser) ended(ctx context.Context, err error) error {
+// explain is the error in words that say what to do.
+func (r *releaser) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
-	case strings.HasSuffix(err.Error(), again) || strings.Contains(err.Error(), nothingChanged):
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), retryAdvice)
+	case strings.HasSuffix(err.Error(), retryAdvice) || strings.Contains(err.Error(), nothingChanged):
 		return err
 	default:
-		return fmt.Errorf("release %s/%s: %w: repair what it names, then %s", r.req.Namespace, r.req.Name, err, again)
+		return fmt.Errorf("release %s/%s: %w: repair what it names, then %s", r.req.Namespace, r.req.Name, err, retryAdvice)
 	}
 }
 
-// patient does something again while the Kubernetes API does not answer, or does not know a kind yet.
-func (r *releaser) patient(ctx context.Context, do func(context.Context) error) error {
+// retry does something again while the Kubernetes API does not answer, or does not know a kind yet.
+func (r *releaser) retry(ctx context.Context, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
-		if err == nil || !passing(err) {
+		if err == nil || !isTransient(err) {
 			return err
 		}
 
@@ -263,7 +263,7 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 
 		switch {
 		case checks.Pause(ctx, interval) == nil:
-		case oneOf(err, unreachable()):
+		case matchesAny(err, connectionErrors()):
 			return fmt.Errorf("the Kubernetes API has not answered for %s: %w", r.req.Timeout, err)
 		default:
 			return fmt.Errorf("%w (for %s)", err, r.req.Timeout)
@@ -271,32 +271,32 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 	}
 }
 
-func patientOf[T any](ctx context.Context, r *releaser, ask func(context.Context) (T, error)) (answer T, err error) {
-	err = r.patient(ctx, func(ctx context.Context) error {
-		answer, err = ask(ctx)
+func retryValue[T any](ctx context.Context, r *releaser, get func(context.Context) (T, error)) (value T, err error) {
+	err = r.retry(ctx, func(ctx context.Context) error {
+		value, err = get(ctx)
 
 		return err
 	})
 
-	return answer, err
+	return value, err
 }
 
-// passing says whether an error is one of an API that restarts, or that does not know a kind yet.
-func passing(err error) bool {
-	return oneOf(err, append(unreachable(), meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable,
+// isTransient says whether an error is one of an API that restarts, or that does not know a kind yet.
+func isTransient(err error) bool {
+	return matchesAny(err, append(connectionErrors(), meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable,
 		apierrors.IsTooManyRequests, apierrors.IsTimeout, apierrors.IsInternalError, apierrors.IsConflict))
 }
 
-// unreachable are the errors of an API that is not there.
-func unreachable() []func(error) bool {
+// connectionErrors are the errors of an API that is not there.
+func connectionErrors() []func(error) bool {
 	return []func(error) bool{
 		utilnet.IsConnectionRefused, utilnet.IsConnectionReset, utilnet.IsProbableEOF, utilnet.IsTimeout,
 		utilnet.IsHTTP2ConnectionLost,
 	}
 }
 
-// oneOf says whether an error, or one that it joins, is of some kind.
-func oneOf(err error, kinds []func(error) bool) bool {
+// matchesAny says whether an error, or one that it joins, is of some kind.
+func matchesAny(err error, kinds []func(error) bool) bool {
 	for _, is := range kinds {
 		if is(err) {
 			return true
@@ -305,7 +305,7 @@ func oneOf(err error, kinds []func(error) bool) bool {
 
 	var wrapped interface{ Unwrap() []error }
 	if errors.As(err, &wrapped) {
-		return slices.ContainsFunc(wrapped.Unwrap(), func(err error) bool { return oneOf(err, kinds) })
+		return slices.ContainsFunc(wrapped.Unwrap(), func(err error) bool { return matchesAny(err, kinds) })
 	}
 
 	return false

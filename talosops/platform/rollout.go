@@ -18,18 +18,18 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// workloads are the kinds that are waited for.
-var workloads = []string{"Deployment", "DaemonSet", "StatefulSet"}
+// workloadKinds are the kinds that are waited for.
+var workloadKinds = []string{"Deployment", "DaemonSet", "StatefulSet"}
 
-// rolledOut waits until all pods of the release are those of its newest revision, and ready.
-func (r *releaser) rolledOut(ctx context.Context) error {
-	newest, err := patientOf(ctx, r, func(context.Context) (*release.Release, error) {
+// awaitRollout waits until all pods of the release are those of its newest revision, and ready.
+func (r *releaser) awaitRollout(ctx context.Context) error {
+	newest, err := retryValue(ctx, r, func(context.Context) (*release.Release, error) {
 		cfg, err := r.helm()
 		if err != nil {
 			return nil, err
 		}
 
-		return r.newest(cfg)
+		return r.newestRevision(cfg)
 	})
 	if err != nil || newest == nil {
 		return err
@@ -41,30 +41,30 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 	}
 
 	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		return !slices.Contains(workloads, object.GetKind())
+		return !slices.Contains(workloadKinds, object.GetKind())
 	})
 
 	for {
-		open, err := patientOf(ctx, r, func(ctx context.Context) ([]string, error) { return r.unready(ctx, objects) })
+		problems, err := retryValue(ctx, r, func(ctx context.Context) ([]string, error) { return r.rolloutProblems(ctx, objects) })
 		if err != nil {
 			return err
 		}
 
-		if len(open) == 0 {
+		if len(problems) == 0 {
 			return nil
 		}
 
-		r.printf("waits: %s", strings.Join(open, "; "))
+		r.printf("waits: %s", strings.Join(problems, "; "))
 
 		if checks.Pause(ctx, interval) != nil {
-			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(open, "\n  "))
+			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(problems, "\n  "))
 		}
 	}
 }
 
-// unready says what each workload that is not ready lacks.
-func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
-	var open []string
+// rolloutProblems says what each workload that is not ready lacks.
+func (r *releaser) rolloutProblems(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
+	var problems []string
 
 	for _, object := range objects {
 		namespace := object.GetNamespace()
@@ -77,9 +77,9 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 			return nil, err
 		}
 
-		there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+		live, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			open = append(open, kube.ObjectName(object)+": it is gone: someone deleted it")
+			problems = append(problems, kube.ObjectName(object)+": it is gone: someone deleted it")
 
 			continue
 		}
@@ -88,7 +88,7 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 			return nil, err
 		}
 
-		found, err := status.Compute(there)
+		found, err := status.Compute(live)
 		if err != nil {
 			return nil, err
 		}
@@ -97,22 +97,22 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 			continue
 		}
 
-		troubles, err := r.troubles(ctx, there)
+		pods, err := r.podProblems(ctx, live)
 		if err != nil {
 			return nil, err
 		}
 
-		open = append(open, strings.Join(append([]string{kube.ObjectName(there) + ": " + found.Message}, troubles...), "; "))
+		problems = append(problems, strings.Join(append([]string{kube.ObjectName(live) + ": " + found.Message}, pods...), "; "))
 	}
 
-	return open, nil
+	return problems, nil
 }
 
-// named is how many pods with troubles are named.
-const named = 3
+// maxProblems is how many pods with troubles are named.
+const maxProblems = 3
 
-// troubles are what the pods of a workload say of themselves.
-func (r *releaser) troubles(ctx context.Context, workload *unstructured.Unstructured) ([]string, error) {
+// podProblems are what the pods of a workload say of themselves.
+func (r *releaser) podProblems(ctx context.Context, workload *unstructured.Unstructured) ([]string, error) {
 	text, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
 
 	var selector metav1.LabelSelector
@@ -130,7 +130,7 @@ func (r *releaser) troubles(ctx context.Context, workload *unstructured.Unstruct
 		return nil, err
 	}
 
-	var found []string
+	var problems []string
 
 	for _, item := range list.Items {
 		var pod corev1.Pod
@@ -138,16 +138,16 @@ func (r *releaser) troubles(ctx context.Context, workload *unstructured.Unstruct
 			return nil, err
 		}
 
-		if trouble := troubleOf(pod); trouble != "" && len(found) < named {
-			found = append(found, fmt.Sprintf("pod %s on %s: %s", pod.Name, pod.Spec.NodeName, trouble))
+		if problem := podProblem(pod); problem != "" && len(problems) < maxProblems {
+			problems = append(problems, fmt.Sprintf("pod %s on %s: %s", pod.Name, pod.Spec.NodeName, problem))
 		}
 	}
 
-	return found, nil
+	return problems, nil
 }
 
-// troubleOf is what keeps a pod from running: where no node takes it, and why a container waits or ended.
-func troubleOf(pod corev1.Pod) string {
+// podProblem is what keeps a pod from running: where no node takes it, and why a container waits or ended.
+func podProblem(pod corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 			return condition.Message

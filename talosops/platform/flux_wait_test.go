@@ -16,7 +16,7 @@ type knownKinds struct{ *meta.DefaultRESTMapper }
 
 func (knownKinds) Reset() {}
 
-func fluxThing(kind, version, name string, spec map[string]any, generation int64, status, message string) *unstructured.Unstructured {
+func fluxResource(kind, version, name string, spec map[string]any, generation int64, status, message string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": version, "kind": kind,
 		"metadata": map[string]any{"name": name, "namespace": fluxNamespace, "generation": int64(2)}, "spec": spec,
@@ -26,17 +26,17 @@ func fluxThing(kind, version, name string, spec map[string]any, generation int64
 	}}
 }
 
-// TestWhatTheOperatorWaitsFor is said while it waits: what refuses of the source and the Kustomization that are the
+// TestSyncRefusal is said while it waits: what refuses of the source and the Kustomization that are the
 // instance's already.
-func TestWhatTheOperatorWaitsFor(t *testing.T) {
+func TestSyncRefusal(t *testing.T) {
 	t.Parallel()
 
 	sync := map[string]any{"url": "https://git/fleet", "path": "./clusters/one"}
-	instance := fluxThing("FluxInstance", fluxGroup, fluxInstance, map[string]any{"sync": sync}, 2, "Unknown", "in progress")
+	instance := fluxResource("FluxInstance", fluxGroup, fluxInstance, map[string]any{"sync": sync}, 2, "Unknown", "in progress")
 	source := func(url, status string, generation int64) *unstructured.Unstructured {
-		return fluxThing("GitRepository", sourceGroup, fluxSync, map[string]any{"url": url}, generation, status, "refused")
+		return fluxResource("GitRepository", sourceGroup, fluxSync, map[string]any{"url": url}, generation, status, "refused")
 	}
-	kustomize := fluxThing(kustomization, syncGroup, fluxSync, map[string]any{"path": "./clusters/one"}, 2, "False",
+	kustomize := fluxResource(kustomization, syncGroup, fluxSync, map[string]any{"path": "./clusters/one"}, 2, "False",
 		"no such folder")
 
 	for name, c := range map[string]struct {
@@ -63,9 +63,9 @@ func TestWhatTheOperatorWaitsFor(t *testing.T) {
 			}
 
 			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, c.there...)
-			a := acceptance{
+			a := fluxWait{
 				releaser: &releaser{cluster: &cluster{dynamic: client, mapper: knownKinds{mapper}}, progress: t.Output()},
-				kind:     "GitRepository", said: map[string]int{},
+				kind:     "GitRepository", refusals: map[string]int{},
 			}
 
 			of, says := a.syncRefusal(t.Context(), instance)
@@ -73,7 +73,7 @@ func TestWhatTheOperatorWaitsFor(t *testing.T) {
 
 			if says != "" {
 				assert.Equal(t, c.kind, of.kind)
-				assert.Equal(t, 1, a.said[says])
+				assert.Equal(t, 1, a.refusals[says])
 			}
 		})
 	}
