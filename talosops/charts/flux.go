@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// FluxRelease is the Helm release that a HelmRelease of Flux makes. Its name and the namespace of its records tell it
-// from others; its objects are in a namespace that may be another one.
+// FluxRelease is the Helm release of a HelmRelease of Flux. Its name and the namespace of its records identify it; its
+// objects may be in another namespace.
 type FluxRelease struct{ Name, Records, Namespace string }
 
 // FluxReleaseOf returns the release of a HelmRelease, by the rules of Flux' helm-controller.
@@ -28,8 +28,8 @@ func FluxReleaseOf(o *unstructured.Unstructured) FluxRelease {
 	return FluxRelease{shortenName(release.GetReleaseName()), release.GetStorageNamespace(), release.GetReleaseNamespace()}
 }
 
-// shortenName ends a name that is too long for Helm with digits of its digest, as helm-controller does (source: its
-// internal/release/name.go).
+// shortenName replaces the end of a name that is too long for Helm by digits of its digest, as helm-controller does
+// (source: its internal/release/name.go).
 func shortenName(name string) string {
 	const longest, digits = 53, 12
 

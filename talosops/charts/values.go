@@ -15,22 +15,22 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// UnknownValues names values that a chart does not know, which Helm passes over: at the top of the chart, and of each
-// chart in it, what neither defaults nor templates name; below that what differs from a default's name by case or a
-// letter or two. Other names are passed on: many maps of charts are for anything.
-func UnknownValues(of *chart.Chart, values map[string]any) []string {
-	r := valueChecker{files: allTemplates(of)}
-	r.checkChart("", of, of.Values, values)
+// UnknownValues returns values that a chart does not know, which Helm would ignore: at the top level of the chart and of
+// its subcharts, keys that neither the defaults nor the templates have; below that, only keys that differ from a default
+// by case or a letter or two, because many maps of charts accept arbitrary keys.
+func UnknownValues(c *chart.Chart, values map[string]any) []string {
+	r := valueChecker{files: allTemplates(c)}
+	r.checkChart("", c, c.Values, values)
 
 	return r.problems
 }
 
-// Merge adds values of one map to another, which wins where both have one.
+// Merge adds values to a map, whose own values take precedence.
 func Merge(into, more map[string]any) { util.MergeTables(into, deepCopy(more)) }
 
-// CheckSchema says what a chart, and those in it, do not take of values, by their own schemas.
-func CheckSchema(of *chart.Chart, values map[string]any) error {
-	own := copyChart(of) // which parts it has depends on values
+// CheckSchema validates values against the schemas of a chart and its subcharts.
+func CheckSchema(c *chart.Chart, values map[string]any) error {
+	own := copyChart(c) // ProcessDependencies removes disabled subcharts
 	if err := chartutil.ProcessDependencies(own, values); err != nil {
 		return err
 	}
@@ -43,38 +43,38 @@ func CheckSchema(of *chart.Chart, values map[string]any) error {
 	return util.ValidateAgainstSchema(own, merged)
 }
 
-func copyChart(of *chart.Chart) *chart.Chart {
-	own, metadata := *of, *of.Metadata
+func copyChart(c *chart.Chart) *chart.Chart {
+	own, metadata := *c, *c.Metadata
 	own.Metadata = &metadata
 
-	var parts []*chart.Chart
-	for _, part := range of.Dependencies() {
-		parts = append(parts, copyChart(part))
+	var subcharts []*chart.Chart
+	for _, subchart := range c.Dependencies() {
+		subcharts = append(subcharts, copyChart(subchart))
 	}
 
-	own.SetDependencies(parts...)
+	own.SetDependencies(subcharts...)
 
 	return &own
 }
 
-// valueChecker compares values with what a chart reads of them.
+// valueChecker compares values with the defaults and templates of a chart.
 type valueChecker struct {
 	files    []*common.File
 	problems []string
 }
 
-// allTemplates are those of a chart and of the charts in it, which read values by each other's names.
-func allTemplates(of *chart.Chart) []*common.File {
-	files := slices.Clone(of.Templates)
-	for _, part := range of.Dependencies() {
-		files = append(files, allTemplates(part)...)
+// allTemplates returns the templates of a chart and its subcharts, which use each other's helpers.
+func allTemplates(c *chart.Chart) []*common.File {
+	files := slices.Clone(c.Templates)
+	for _, subchart := range c.Dependencies() {
+		files = append(files, allTemplates(subchart)...)
 	}
 
 	return files
 }
 
-// checkChart looks at the values of a chart, and of those in it, whose defaults are also the outer one's.
-func (r *valueChecker) checkChart(path string, of *chart.Chart, defaults, values map[string]any) {
+// checkChart checks the values of a chart and its subcharts. The defaults of a chart include those for its subcharts.
+func (r *valueChecker) checkChart(path string, c *chart.Chart, defaults, values map[string]any) {
 	known := maps.Clone(defaults)
 	if known == nil {
 		known = map[string]any{}
@@ -88,22 +88,22 @@ func (r *valueChecker) checkChart(path string, of *chart.Chart, defaults, values
 
 	own := maps.Clone(values)
 
-	for _, dependency := range of.Metadata.Dependencies {
+	for _, dependency := range c.Metadata.Dependencies {
 		key := dependency.Name
 		if dependency.Alias != "" {
-			known[key], key = map[string]any{}, dependency.Alias // Helm refuses neither
+			known[key], key = map[string]any{}, dependency.Alias // Helm accepts both
 		}
 
 		outer, _ := defaults[key].(map[string]any)
 		below, isMap := values[key].(map[string]any)
 		known[key] = outer
 
-		part := slices.IndexFunc(of.Dependencies(), func(c *chart.Chart) bool { return c.Name() == dependency.Name })
-		if part < 0 || !isMap {
+		i := slices.IndexFunc(c.Dependencies(), func(sub *chart.Chart) bool { return sub.Name() == dependency.Name })
+		if i < 0 || !isMap {
 			continue
 		}
 
-		inner := of.Dependencies()[part]
+		inner := c.Dependencies()[i]
 		merged := util.MergeTables(deepCopy(outer), deepCopy(inner.Values))
 		r.checkChart(path+key+".", inner, merged, below)
 		delete(own, key)
@@ -112,7 +112,7 @@ func (r *valueChecker) checkChart(path string, of *chart.Chart, defaults, values
 	r.checkKeys(path, known, own, r.readsAnyName())
 }
 
-// deepCopy is a map that can be merged into.
+// deepCopy copies the nested maps of values, so that others can be merged into the copy.
 func deepCopy(values map[string]any) map[string]any {
 	own := maps.Clone(values)
 	if own == nil {
@@ -128,12 +128,12 @@ func deepCopy(values map[string]any) map[string]any {
 	return own
 }
 
-// checkKeys names values that are none of the chart's, with those that may be meant. passed says that other names go on
-// to what the chart makes.
+// checkKeys reports unknown keys with a suggestion. passedOn says that the map may have arbitrary keys: then only
+// misspelled ones are reported.
 func (r *valueChecker) checkKeys(path string, known, values map[string]any, passedOn bool) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if has, is := known[key]; is {
-			below, isMap := has.(map[string]any)
+		if value, ok := known[key]; ok {
+			below, isMap := value.(map[string]any)
 			if own, ok := values[key].(map[string]any); ok && isMap {
 				r.checkKeys(path+key+".", below, own, true)
 			}
@@ -153,26 +153,26 @@ func (r *valueChecker) checkKeys(path string, known, values map[string]any, pass
 	}
 }
 
-// readsName says whether a template has a value's name: .Values.….name, or in quotes, as functions take it.
+// readsName reports whether a template has a value's name: .Values.….name, or in quotes, as an argument of a function.
 func (r *valueChecker) readsName(key string) bool {
 	name := regexp.QuoteMeta(key)
 
 	return r.matches(regexp.MustCompile(`\.Values\.(?:\w+\.)*` + name + `\b|"` + name + `"`))
 }
 
-// allValues is a use of all values at once.
+// allValues matches a use of .Values as a whole.
 var allValues = regexp.MustCompile(`\.Values(?:\s*[)}|]|\s+[^\s"])`)
 
-// readsAnyName says whether templates read values by names that they make: which, cannot be said.
+// readsAnyName reports whether a template uses .Values as a whole, so that it may read any key.
 func (r *valueChecker) readsAnyName() bool { return r.matches(allValues) }
 
 func (r *valueChecker) matches(text *regexp.Regexp) bool {
 	return slices.ContainsFunc(r.files, func(file *common.File) bool { return text.Match(file.Data) })
 }
 
-// suggestion is the name that a misspelt one is of; empty = none.
+// suggestion returns the name that a key is a misspelling of; empty = none.
 func suggestion(key string, names []string) string {
-	const shortest = 5 // below that, names differ by a letter on purpose
+	const shortest = 5 // shorter names often differ by one letter
 
 	best, least := "", 3
 

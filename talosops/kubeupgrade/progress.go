@@ -13,13 +13,13 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// progress makes lines of people out of what Talos' library says of itself: which node, which step, what, and how long
-// the work has taken. It is the library's output.
+// progress turns the messages of Talos' library into lines with the node, the step, the message and the elapsed time. The
+// library writes to it.
 type progress struct {
 	out       io.Writer
-	nodes     *strings.Replacer // quoted addresses by names
+	nodes     *strings.Replacer // quoted addresses → names
 	started   time.Time
-	onMessage func(line string) // of every line, for the watchdog
+	onMessage func(line string) // called for every message; the watchdog sets it
 
 	mu       sync.Mutex
 	step     string
@@ -28,7 +28,7 @@ type progress struct {
 	lastAt   time.Time
 }
 
-// repeatInterval is between two equal lines, which the library says every few seconds.
+// repeatInterval is the time between two equal lines: the library writes them every few seconds.
 const repeatInterval = 15 * time.Second
 
 const (
@@ -44,7 +44,7 @@ var (
 	appliedMessage = regexp.MustCompile(`^(created|configured) (\S+)$`)
 )
 
-// actionTexts are what server-side apply does to objects, in words of people.
+// actionTexts describe the actions of server-side apply.
 var actionTexts = map[string]string{ //nolint:gochecknoglobals // a table
 	ssa.CreatedAction.String(): "is created", ssa.ConfiguredAction.String(): "is updated",
 }
@@ -60,7 +60,7 @@ func newProgress(out io.Writer, nodes []request.Node) *progress {
 	}
 }
 
-// Write takes one message of the library, which has no line break at its end.
+// Write takes one message of the library, without a line break at its end.
 func (p *progress) Write(message []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,10 +79,10 @@ func (p *progress) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// isDiff says whether a message is what an object of a manifest had and has, which no one is told: it may be a Secret.
+// isDiff reports whether a message is the diff of an object, which must not be shown: it may be a Secret.
 func isDiff(text string) bool { return strings.HasPrefix(text, "--- ") || strings.Contains(text, "\n") }
 
-// parse returns what a message says of which node.
+// parse splits a message into node and text, and reports whether to show it.
 func (p *progress) parse(text string) (node, what string, show bool) {
 	if begins := stepMessage.FindStringSubmatch(text); begins != nil {
 		p.step = begins[1]
@@ -117,8 +117,8 @@ func (p *progress) parse(text string) (node, what string, show bool) {
 	return node, what, true
 }
 
-// parseManifestMessage returns what a message says of an object: of the one that was named before, where the oldest node's Talos
-// is 1.12, and otherwise of one that was applied server-side.
+// parseManifestMessage returns the text of a message about an object. If the oldest node has Talos 1.12, that is the
+// object of the message before; otherwise server-side apply names it.
 func (p *progress) parseManifestMessage(what string) (string, bool) {
 	switch change := appliedMessage.FindStringSubmatch(what); {
 	case strings.HasSuffix(what, "no changes"):
@@ -132,7 +132,7 @@ func (p *progress) parseManifestMessage(what string) (string, bool) {
 	}
 }
 
-// print writes a line, unless it is the one before it again.
+// print writes a line. It drops a repetition of the last line for a while.
 func (p *progress) print(node, what string) {
 	line := p.step + ": " + what
 	if node != "" {
@@ -149,7 +149,7 @@ func (p *progress) print(node, what string) {
 	_, _ = fmt.Fprintf(p.out, "%s (%s)\n", line, now.Sub(p.started).Round(time.Second))
 }
 
-// note is a line of the program's own.
+// note writes a line of the program's own.
 func (p *progress) note(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *progress) note(what string) {
 	p.print("", what)
 }
 
-// restart begins a further attempt.
+// restart begins another attempt.
 func (p *progress) restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,5 +165,5 @@ func (p *progress) restart() {
 	p.step = checksStep
 }
 
-// withNodeNames is a text with the names of nodes in place of their addresses.
+// withNodeNames replaces the addresses of nodes by their names.
 func (p *progress) withNodeNames(text string) string { return p.nodes.Replace(text) }

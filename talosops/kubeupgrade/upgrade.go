@@ -26,32 +26,33 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// retryAdvice ends errors after which the same can be run again.
+// retryAdvice ends errors after which a run can be repeated.
 const retryAdvice = "run the same again: what was done is skipped"
 
-// Request is a cluster that was found steady, and what it runs.
+// Request is an upgrade of a healthy cluster.
 type Request struct {
 	Talosconfig string // secret
-	// Endpoints are the control planes' addresses: Talos is asked through any of them, Kubernetes on the first.
+	// Endpoints are the control planes' addresses: any of them for Talos, the first one for Kubernetes.
 	Endpoints []string
-	// Nodes are all that Kubernetes has, for progress: what is changed is asked of Kubernetes itself.
+	// Nodes are all nodes, for progress. The library reads the nodes that it upgrades from Kubernetes.
 	Nodes []request.Node
-	From  string // the oldest version that runs
+	From  string // the oldest running version
 	To    string
-	// Images are the repositories that images come from, by component; an empty one is Talos' own.
+	// Images are the image repositories by component; empty = Talos' own.
 	Images Images
-	// Kubelets says that these are upgraded as well. Without a CNI no node is Ready, which that waits for.
+	// Kubelets says whether kubelets are upgraded as well. That waits until their nodes are Ready, which they never are
+	// without a CNI.
 	Kubelets bool
 }
 
-// Images are repositories of images, without tags.
+// Images are image repositories, without tags.
 type Images struct {
 	APIServer, ControllerManager, Scheduler, Proxy, Kubelet string
 }
 
-// Upgrade upgrades a cluster: removed flags and API resources, images that are pulled before, API servers, controller
-// managers, schedulers, kubelets and Talos' own manifests, one node at a time. What has its image already is skipped.
-// The library would reach nodes through a proxy of the environment, so that the process forgets its proxies.
+// Upgrade checks for removed flags and API resources, pulls images, and upgrades API servers, controller managers,
+// schedulers, kubelets and Talos' own manifests, one node at a time. Components that run the image already are skipped.
+// It unsets the proxies of the process, because the library would connect to nodes through them.
 func Upgrade(ctx context.Context, req Request, progress io.Writer) error {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
 		_ = os.Unsetenv(name)
@@ -94,7 +95,7 @@ func upgradeCluster(ctx context.Context, req Request, p *progress) error {
 	})
 }
 
-// upgradeUsing says what is wrong in the words of this program.
+// upgradeUsing calls do, and adds advice to its error.
 func upgradeUsing(
 	ctx context.Context, req Request, out io.Writer,
 	do func(context.Context, Request, *progress) error,
@@ -116,7 +117,7 @@ func upgradeUsing(
 	case errors.As(err, &removed):
 		return errors.New(removedText(removed, req))
 	case errors.As(err, &refused) && utils.IsSecret(refused.InvolvedObject()):
-		// The API server quotes what it does not take.
+		// The API server's reason quotes the Secret.
 		return fmt.Errorf("the API server refuses %s of Talos' manifests, and its reason is left out, because it may quote "+
 			"the secret: repair that manifest in the stack's patches, then %s",
 			utils.FmtUnstructured(refused.InvolvedObject()), retryAdvice)
@@ -130,7 +131,7 @@ func upgradeUsing(
 	}
 }
 
-// upgradePath is the step that the library knows.
+// upgradePath returns the library's path between the versions, or an error if it supports none.
 func upgradePath(req Request) (*upgrade.Path, error) {
 	path, err := upgrade.NewPath(req.From, req.To)
 	if err != nil {
@@ -138,7 +139,7 @@ func upgradePath(req Request) (*upgrade.Path, error) {
 	}
 
 	if !path.IsSupported() {
-		return nil, fmt.Errorf("the upgrade library of Talos does not know the step %s → %s: Kubernetes is upgraded by one "+
+		return nil, fmt.Errorf("Talos' upgrade library does not support the step %s → %s: Kubernetes is upgraded by one "+
 			"minor version at a time", req.From, req.To)
 	}
 
@@ -153,9 +154,9 @@ func options(req Request, path *upgrade.Path, out io.Writer) kubernetes.UpgradeO
 		UpgradeKubelet: req.Kubelets,
 		EncoderOpt:     encoder.WithComments(encoder.CommentsDisabled),
 
-		// Talos before 1.13 kept no inventory of its manifests: their objects belong to none.
+		// Talos before 1.13 kept no inventory of its manifests, so their objects belong to none.
 		InventoryPolicy: ssa.InventoryPolicyAdoptIfNoInventory,
-		// An object that the manifests of one control plane lack may be of a manifest that it could not download.
+		// An object that the manifests of a control plane lack may be from a manifest that it could not download.
 		NoPrune:          true,
 		ReconcileTimeout: reconcileTimeout,
 		// CoreDNS is not available without a CNI.
@@ -169,7 +170,7 @@ func options(req Request, path *upgrade.Path, out io.Writer) kubernetes.UpgradeO
 	}
 }
 
-// removedText names what the version does not have any more.
+// removedText lists what the cluster uses and the version has removed.
 func removedText(removed upgrade.ComponentRemovedItemsError, req Request) string {
 	names := map[string]string{}
 	for _, n := range req.Nodes {

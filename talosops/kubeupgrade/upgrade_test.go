@@ -30,10 +30,10 @@ func testRequest() Request {
 	}
 }
 
-// secret is what no line may say.
+// secret must not be in any line.
 const secret = "aHVudGVyMg=="
 
-// writeMessages has a library write messages as Talos' does: without line breaks.
+// writeMessages writes messages as Talos' library does: without line breaks.
 func writeMessages(out io.Writer, messages ...string) {
 	for _, m := range messages {
 		_, _ = io.WriteString(out, m)
@@ -71,8 +71,8 @@ func TestProgressNamesNodeStepAndTime(t *testing.T) {
 	})
 }
 
-// serverSideChanges are changes as the library returns them where every node has Talos 1.13 or newer: the difference of a
-// Secret that it creates has the data.
+// serverSideChanges returns changes as the library does if every node has Talos 1.13 or newer: the diff of a new Secret
+// has its data.
 func serverSideChanges() []ssa.Change {
 	change := func(action ssa.Action, subject, diff string) ssa.Change {
 		return ssa.Change{ChangeSetEntry: ssa.ChangeSetEntry{Action: action, Subject: subject}, Diff: diff}
@@ -87,7 +87,7 @@ func serverSideChanges() []ssa.Change {
 	}
 }
 
-// TestProgressOfOlderTalos is that of manifests where a node has Talos 1.12.
+// TestProgressOfOlderTalos has the messages about manifests if a node has Talos 1.12.
 func TestProgressOfOlderTalos(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestProgressOfOlderTalos(t *testing.T) {
 	})
 }
 
-// TestHangingKubelet is looked at twice, and everything else once.
+// TestHangingKubelet: the upgrade is retried once if a kubelet hangs, and not for any other reason.
 func TestHangingKubelet(t *testing.T) {
 	t.Parallel()
 
@@ -128,7 +128,7 @@ func TestHangingKubelet(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 
-				began, calls := time.Now(), 0
+				start, calls := time.Now(), 0
 				call := func(ctx context.Context, out io.Writer) error {
 					calls++
 
@@ -148,7 +148,7 @@ func TestHangingKubelet(t *testing.T) {
 						return callWithRetry(ctx, p, call)
 					})
 
-				golden.Equal(t, name, fmt.Sprintf("calls: %d in %s", calls, time.Since(began)), out.String(), err)
+				golden.Equal(t, name, fmt.Sprintf("calls: %d in %s", calls, time.Since(start)), out.String(), err)
 			})
 		})
 	}
@@ -179,12 +179,12 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// inventory is that of the library's own manager of manifests, which has applied nothing yet.
+// inventory is an empty inventory with the id of the library's own.
 type inventory struct{ ssa.Inventory }
 
 func (inventory) ID() string { return "talos-bootstrap-manifests-inventory" }
 
-// rejectingManager is an API server below that manager, which takes no object.
+// rejectingManager stands for an API server that rejects every object.
 type rejectingManager struct {
 	ssa.ResourceManager
 
@@ -197,18 +197,18 @@ func (r rejectingManager) Diff(_ context.Context, object *unstructured.Unstructu
 	return nil, nil, nil, ssaerrors.NewDryRunErr(r.err, object)
 }
 
-// TestRejectedObject: its words quote values, which no one is told of a Secret.
+// TestRejectedObject: the API server's reason quotes values, and is left out if the object is a Secret.
 func TestRejectedObject(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ version, kind, words, want string }{
+	for name, test := range map[string]struct{ version, kind, reason, want string }{
 		"a Secret": {
-			version: "v1", kind: "Secret", words: ".stringData.key: expected string, got &value.valueUnstructured{Value: 4711}",
+			version: "v1", kind: "Secret", reason: ".stringData.key: expected string, got &value.valueUnstructured{Value: 4711}",
 			want: "the API server refuses Secret/kube-system/mine of Talos' manifests, and its reason is left out, because it " +
 				"may quote the secret: repair that manifest in the stack's patches, then " + retryAdvice,
 		},
 		"anything else": {
-			version: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", words: "cannot change roleRef",
+			version: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", reason: "cannot change roleRef",
 			want: "cannot change roleRef",
 		},
 	} {
@@ -221,7 +221,7 @@ func TestRejectedObject(t *testing.T) {
 			object.SetNamespace("kube-system")
 			object.SetName("mine")
 
-			manager := ssa.NewCustomManager(rejectingManager{err: errors.New(test.words)},
+			manager := ssa.NewCustomManager(rejectingManager{err: errors.New(test.reason)},
 				func(context.Context) (ssa.Inventory, error) { return inventory{}, nil }, nil, nil)
 
 			err := upgradeUsing(t.Context(), testRequest(), io.Discard,
@@ -241,7 +241,7 @@ func TestUnknownStep(t *testing.T) {
 
 	req := testRequest()
 	req.From, req.To = "v1.35.2", "v1.37.0"
-	require.ErrorContains(t, Upgrade(t.Context(), req, io.Discard), "does not know the step v1.35.2 → v1.37.0")
+	require.ErrorContains(t, Upgrade(t.Context(), req, io.Discard), "does not support the step v1.35.2 → v1.37.0")
 }
 
 func TestOptions(t *testing.T) {
@@ -257,8 +257,8 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, "registry.k8s.io/kube-proxy", o.ProxyImage)
 	assert.True(t, o.NoPrune, "an upgrade deletes nothing")
 	assert.False(t, o.SkipManifestWait)
-	assert.Less(t, o.ReconcileTimeout, otherSilence, "the library says what it awaits in vain")
+	assert.Less(t, o.ReconcileTimeout, otherSilence, "the library must report what is not ready before the watchdog ends it")
 
 	req.Kubelets = false
-	assert.True(t, options(req, path, io.Discard).SkipManifestWait, "without a CNI CoreDNS is not awaited")
+	assert.True(t, options(req, path, io.Discard).SkipManifestWait, "without a CNI, CoreDNS never becomes ready")
 }

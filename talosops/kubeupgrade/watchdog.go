@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// How long the library may say nothing: while a kubelet restarts, which it would await for ever and which is known to
-// hang (siderolabs/talos#6976, #9441, #13109); while a node pulls an image; otherwise. Its own waits are three and five
+// How long the library may be silent: while it waits for a kubelet's restart, which has no timeout and is known to hang
+// (siderolabs/talos#6976, #9441, #13109); while a node pulls an image; otherwise. Its own timeouts are three and five
 // minutes.
 const (
 	kubeletSilence = 5 * time.Minute
@@ -19,11 +19,11 @@ const (
 	otherSilence   = 7 * time.Minute
 )
 
-// reconcileTimeout is how long the library waits for what has become of manifests: shorter than the silence after which
-// it is ended, so that it can say which of them are not there.
+// reconcileTimeout is how long the library waits for the objects of manifests. It is shorter than otherSilence, so that
+// the library can report which of them are not ready.
 const reconcileTimeout = 5 * time.Minute
 
-// stalledError says that nothing was heard of the library for too long.
+// stalledError says that the library was silent for too long.
 type stalledError struct {
 	after time.Duration
 	last  string
@@ -33,7 +33,7 @@ func (e *stalledError) Error() string {
 	return fmt.Sprintf("nothing has happened for %s since: %s", e.after, e.last)
 }
 
-// waitedForKubelet says whether a kubelet was awaited.
+// waitedForKubelet reports whether the library waited for a kubelet's restart.
 func (e *stalledError) waitedForKubelet() bool { return isKubeletWait(e.last) }
 
 func isKubeletWait(line string) bool { return strings.HasSuffix(line, "waiting for kubelet restart") }
@@ -49,10 +49,10 @@ func silenceLimit(line string) time.Duration {
 	}
 }
 
-// libraryCall is a call of Talos' library that writes what it does.
+// libraryCall calls Talos' library, which writes its messages to out.
 type libraryCall func(ctx context.Context, out io.Writer) error
 
-// callWithRetry calls the library, and once more where a kubelet did not come back: what was done is skipped then.
+// callWithRetry calls the library, and once more if a kubelet hangs: the library skips what is done already.
 func callWithRetry(ctx context.Context, p *progress, call libraryCall) error {
 	err := callWithWatchdog(ctx, p, call)
 
@@ -61,13 +61,13 @@ func callWithRetry(ctx context.Context, p *progress, call libraryCall) error {
 		return err
 	}
 
-	p.note("the kubelet has not come back within " + stalled.after.String() + "; it is looked at once more")
+	p.note("the kubelet has not come back within " + stalled.after.String() + "; retrying once")
 	p.restart()
 
 	return callWithWatchdog(ctx, p, call)
 }
 
-// callWithWatchdog calls the library, and ends it when it has been silent for too long.
+// callWithWatchdog calls the library, and cancels the call if it is silent for too long.
 func callWithWatchdog(ctx context.Context, p *progress, call libraryCall) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

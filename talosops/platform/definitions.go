@@ -17,10 +17,10 @@ import (
 
 const definitionKind = "CustomResourceDefinition"
 
-// bundleVersion is an annotation of the Gateway API's definitions: the version that they are of.
+// bundleVersion is the annotation of the Gateway API's definitions with their version.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
-// readManifests reads the files of the request.
+// readManifests reads the objects in the request's manifest files.
 func (r *releaser) readManifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 
@@ -41,8 +41,8 @@ func (r *releaser) readManifests(ctx context.Context) ([]*unstructured.Unstructu
 	return all, nil
 }
 
-// runningVersion is the version of the chart whose pods run; empty = none. Of an upgrade that has not come to its end it is
-// the version before it: its pods may still be there.
+// runningVersion returns the version of the deployed chart; empty = none. During an unfinished upgrade that is the
+// previous version, whose pods may still run.
 func (r *releaser) runningVersion(context.Context) (string, error) {
 	cfg, err := r.helm()
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *releaser) runningVersion(context.Context) (string, error) {
 	return record.Chart.Metadata.Version, nil
 }
 
-// checkVersionStep refuses a step between versions that the software does not support: over a minor, or back to one whose
-// definitions are older than those that objects are stored by.
+// checkVersionStep refuses an unsupported change of versions: one that skips a minor, or a downgrade to definitions that
+// are older than those that stored objects use.
 func (r *releaser) checkVersionStep(running string) error {
 	from, err := semver.NewVersion(running)
 	to, toErr := semver.NewVersion(r.req.Version)
@@ -82,7 +82,7 @@ func (r *releaser) checkVersionStep(running string) error {
 	case from.Major() == to.Major() && minors < -1, from.Major() == to.Major() && minors > 1:
 		next := int64(from.Minor()) + minors/max(minors, -minors) //nolint:gosec // a small number
 
-		return fmt.Errorf("%s runs, and %s would skip a minor version, which it does not support: set one of %d.%d first; %s",
+		return fmt.Errorf("%s runs, and %s would skip a minor version, which it does not support: set a version of %d.%d first; %s",
 			running, r.req.Version, from.Major(), next, nothingChanged)
 	case minors < 0 && len(r.req.Manifests) > 0:
 		return fmt.Errorf("%s runs, and definitions of custom resources cannot go back to those of %s: set %s or newer; %s",
@@ -92,9 +92,9 @@ func (r *releaser) checkVersionStep(running string) error {
 	return nil
 }
 
-// servingAllVersions is a definition that pods of an older version bear as well: it serves every version that it has. Cilium's
-// operator before 1.20 stops at a TLSRoute that has v1alpha2 and does not serve it (cilium issues 44920 and 45139), and
-// that of 1.20 serves no Gateway unless v1 is there when it starts.
+// servingAllVersions returns a copy of a definition that serves every version, which pods of an older release can use as
+// well. Cilium's operator before 1.20 stops if TLSRoute has v1alpha2 and does not serve it (cilium issues 44920 and
+// 45139), and that of 1.20 serves no Gateway unless v1 exists when it starts.
 func servingAllVersions(definition *unstructured.Unstructured) *unstructured.Unstructured {
 	served := definition.DeepCopy()
 
@@ -106,13 +106,13 @@ func servingAllVersions(definition *unstructured.Unstructured) *unstructured.Uns
 	}
 
 	if len(versions) > 0 {
-		_ = unstructured.SetNestedSlice(served.Object, versions, "spec", "versions") // it was one
+		_ = unstructured.SetNestedSlice(served.Object, versions, "spec", "versions") // cannot fail: it was a slice
 	}
 
 	return served
 }
 
-// applyDefinitions applies the objects of the request's files, definitions in a form that pods of the running version bear.
+// applyDefinitions applies the objects of the manifest files. Definitions serve all versions while an older minor runs.
 func (r *releaser) applyDefinitions(ctx context.Context, objects []*unstructured.Unstructured, running string) error {
 	older := running != "" && !sameMinor(running, r.req.Version)
 
@@ -129,8 +129,8 @@ func (r *releaser) applyDefinitions(ctx context.Context, objects []*unstructured
 	return nil
 }
 
-// applyUnlessOlder applies an object, unless it is an older one of the Gateway API than what is there: objects may be stored
-// by what is there, and somebody needs it.
+// applyUnlessOlder applies an object, unless the cluster has a newer version of this Gateway API definition: stored
+// objects may use it, and something else installed it.
 func (r *releaser) applyUnlessOlder(ctx context.Context, object *unstructured.Unstructured) error {
 	if wanted := object.GetAnnotations()[bundleVersion]; wanted != "" {
 		resource, err := r.cluster.resource(object.GroupVersionKind(), "")

@@ -36,7 +36,7 @@ const (
 	tlsRoutes        = "tlsroutes.gateway.networking.k8s.io"
 )
 
-// discoveryAnswers is what the API says it has.
+// discoveryAnswers are the responses of the discovery API.
 func discoveryAnswers() map[string]any {
 	resources := func(version string, list ...metav1.APIResource) metav1.APIResourceList {
 		return metav1.APIResourceList{
@@ -64,7 +64,7 @@ func discoveryAnswers() map[string]any {
 	}
 }
 
-// writes are the names of what was written in order, and which versions of a definition are served.
+// writes returns the names of the written objects in order, definitions with the versions that they serve.
 func (n *ciliumCluster) writes() (list []string) {
 	for _, w := range n.Writes {
 		name := path.Base(w.Path)
@@ -97,7 +97,7 @@ func (n *ciliumCluster) writes() (list []string) {
 	return list
 }
 
-// tlsRoute is a definition that has an older version and does not serve it.
+// tlsRoute is a definition with an older version that it does not serve.
 const tlsRoute = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -108,7 +108,7 @@ spec:
   versions: [{name: v1, served: true, storage: true}, {name: v1alpha2, served: false, storage: false}]
 `
 
-// ciliumCluster is a cluster whose release cilium has revisions, and a request for the next one.
+// ciliumCluster is a cluster with revisions of the release cilium, and a request for the next one.
 type ciliumCluster struct {
 	*testing.T
 	*clustertest.API
@@ -167,8 +167,8 @@ func chartOf(version string) *chart.Chart {
 	return &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "cilium", Version: version}}
 }
 
-// install runs the request, and returns what was said.
-func (n *ciliumCluster) install() (said string, err error) {
+// install runs the request, and returns its progress.
+func (n *ciliumCluster) install() (output string, err error) {
 	n.Helper()
 
 	var progress bytes.Buffer
@@ -181,7 +181,7 @@ func (n *ciliumCluster) install() (said string, err error) {
 	return progress.String(), err
 }
 
-// giveToFlux gives the release to a HelmRelease.
+// giveToFlux adds a HelmRelease that owns the release.
 func (n *ciliumCluster) giveToFlux() {
 	n.Objects[helmReleasesPath+"cilium"] = map[string]any{
 		"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
@@ -190,17 +190,17 @@ func (n *ciliumCluster) giveToFlux() {
 	}
 }
 
-// TestDefinitionsOfFluxRelease: the definitions are applied although Flux has the release, and while an operator of the
-// minor before runs they serve what that asks for.
+// TestDefinitionsOfFluxRelease: definitions are applied although Flux owns the release, and serve all versions while an
+// operator of the previous minor runs.
 func TestDefinitionsOfFluxRelease(t *testing.T) {
 	t.Parallel()
 
 	n := newCiliumCluster(t, "1.20.2", revision{"1.19.6", common.StatusDeployed})
 	n.giveToFlux()
 
-	said, err := n.install()
+	output, err := n.install()
 	require.NoError(t, err)
-	assert.Contains(t, said, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
+	assert.Contains(t, output, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
 	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.writes())
 
 	n = newCiliumCluster(t, "1.20.2", revision{"1.19.6", common.StatusSuperseded}, revision{"1.20.2", common.StatusDeployed})
@@ -211,8 +211,8 @@ func TestDefinitionsOfFluxRelease(t *testing.T) {
 	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.writes())
 }
 
-// TestDefinitionsOfUpgrade: definitions that both operators bear, the release, the definitions as they are; an upgrade
-// that was interrupted goes the same way.
+// TestDefinitionsOfUpgrade: an upgrade applies definitions for both operators, the release, and then the definitions as
+// they are. A resumed upgrade does the same.
 func TestDefinitionsOfUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -231,7 +231,7 @@ func TestDefinitionsOfUpgrade(t *testing.T) {
 	}
 }
 
-// TestDefinitionsThatAreNewer stay: objects may be stored by them, and somebody brought them.
+// TestDefinitionsThatAreNewer: newer definitions are left alone.
 func TestDefinitionsThatAreNewer(t *testing.T) {
 	t.Parallel()
 
@@ -242,13 +242,13 @@ func TestDefinitionsThatAreNewer(t *testing.T) {
 		"metadata": map[string]any{"name": tlsRoutes, "annotations": map[string]any{bundleVersion: "v1.7.0"}},
 	}
 
-	said, err := n.install()
+	output, err := n.install()
 	require.NoError(t, err)
-	assert.Contains(t, said, "is of the Gateway API v1.7.0, newer than v1.6.1: it is left alone")
+	assert.Contains(t, output, "is of the Gateway API v1.7.0, newer than v1.6.1: it is left alone")
 	assert.Empty(t, n.writes())
 }
 
-// TestVersionSteps: a step over a minor version, and one back, change nothing.
+// TestVersionSteps: skipping a minor version and a downgrade are refused before anything is changed.
 func TestVersionSteps(t *testing.T) {
 	t.Parallel()
 
@@ -257,9 +257,9 @@ func TestVersionSteps(t *testing.T) {
 		flux            bool
 		says            string
 	}{
-		"over a minor":          {"1.18.12", "1.20.2", false, "1.18.12 runs, and 1.20.2 would skip a minor version, which it does not support: set one of 1.19 first; nothing was changed"},
-		"over a minor, by Flux": {"1.18.12", "1.20.2", true, "set one of 1.19 first"},
-		"back over a minor":     {"1.20.2", "1.18.12", false, "set one of 1.19 first"},
+		"over a minor":          {"1.18.12", "1.20.2", false, "1.18.12 runs, and 1.20.2 would skip a minor version, which it does not support: set a version of 1.19 first; nothing was changed"},
+		"over a minor, by Flux": {"1.18.12", "1.20.2", true, "set a version of 1.19 first"},
+		"back over a minor":     {"1.20.2", "1.18.12", false, "set a version of 1.19 first"},
 		"back":                  {"1.20.2", "1.19.6", false, "definitions of custom resources cannot go back to those of 1.19.6: set 1.20.2 or newer; nothing was changed"},
 		"a patch":               {"1.20.1", "1.20.2", true, ""},
 		"a minor":               {"1.19.6", "1.20.2", true, ""},
@@ -281,7 +281,7 @@ func TestVersionSteps(t *testing.T) {
 	}
 }
 
-// TestARefusedSecretIsNotQuoted: an admission may quote what was sent. The error stays one of its kind.
+// TestARefusedSecretIsNotQuoted: an admission webhook may quote the object. The error keeps its type.
 func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	t.Parallel()
 

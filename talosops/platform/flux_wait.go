@@ -30,32 +30,31 @@ const (
 	kustomization       = "Kustomization"
 )
 
-// maxRefusals is how often in a row, some two seconds apart, Flux may say the same of a source or a Kustomization that it
-// looked at: then waiting does not help.
+// maxRefusals is how often Flux may report the same error for a source or a Kustomization, at intervals of two seconds,
+// before the wait ends.
 const maxRefusals = 15
 
-// settleTime is how long Kustomizations that Flux just made may take until they were looked at once.
+// settleTime is the time limit for the first reconciliation of Kustomizations that Flux just created.
 const settleTime = 30 * time.Second
 
 // fluxWait waits until Flux reconciles.
 type fluxWait struct {
 	*releaser
 
-	kind        string // of the source
-	requestedAt string // what Flux is asked to look again for
-	refusals    map[string]int
+	kind        string         // of the source
+	requestedAt string         // value of the annotation that requests a reconciliation
+	refusals    map[string]int // number of reports by message
 }
 
-// awaitStep is one thing that is waited for.
+// step is an object that is waited for.
 type step struct {
 	failure             string
 	version, kind, name string
-	// syncField is a field that the object has of the instance's sync.
+	// syncField is a field of the object's spec that the operator sets from the instance's sync.
 	syncField string
-	// synced says that Flux is asked to look again, and that its answer to that counts.
+	// synced is true for the objects that the operator creates from the instance's sync: a reconciliation of them is
+	// requested, only a status after that counts, and the same error several times is final.
 	synced bool
-	// stubborn says that the same refusal several times in a row is final.
-	stubborn bool
 }
 
 // await waits for the instance, the source and the Kustomization, in this order.
@@ -63,7 +62,7 @@ func (a *fluxWait) await(ctx, limited context.Context) error {
 	a.refusals = map[string]int{}
 
 	instance := step{
-		failure: "Flux' operator has not brought Flux to work", version: fluxGroup, kind: "FluxInstance", name: fluxInstance,
+		failure: "Flux' operator has not installed Flux", version: fluxGroup, kind: "FluxInstance", name: fluxInstance,
 	}
 
 	for _, s := range append([]step{instance}, a.syncSteps()...) {
@@ -75,23 +74,26 @@ func (a *fluxWait) await(ctx, limited context.Context) error {
 	return a.awaitKustomizations(ctx, limited)
 }
 
-// syncSteps are what the operator makes of the instance's sync.
+// syncSteps returns the objects that the operator creates from the instance's sync.
 func (a *fluxWait) syncSteps() []step {
 	return []step{
 		{
-			failure: "Flux does not get what it has to reconcile", version: sourceGroup, kind: a.kind, name: fluxSync, syncField: "url",
-			synced: true, stubborn: true,
+			failure: "Flux cannot fetch its source", version: sourceGroup, kind: a.kind, name: fluxSync, syncField: "url",
+			synced: true,
 		},
 		{
-			failure: "Flux does not reconcile what it got", version: syncGroup, kind: kustomization, name: fluxSync, syncField: "path",
-			synced: true, stubborn: true,
+			failure: "Flux cannot reconcile its source", version: syncGroup, kind: kustomization, name: fluxSync,
+			syncField: "path", synced: true,
 		},
 	}
 }
 
 // awaitStep waits for one object to be ready.
 func (a *fluxWait) awaitStep(ctx, limited context.Context, s step) error {
-	requested := !s.synced
+	requested, since := !s.synced, ""
+	if s.synced {
+		since = a.requestedAt
+	}
 
 	for {
 		object, err := retryValue(limited, a.releaser, func(ctx context.Context) (*unstructured.Unstructured, error) {
@@ -107,7 +109,7 @@ func (a *fluxWait) awaitStep(ctx, limited context.Context, s step) error {
 			return a.stepError(ctx, s, err.Error())
 		}
 
-		ready, reason := readiness(object, s, a.requestedAt)
+		ready, reason := readiness(object, since)
 		if ready {
 			a.printf("%s is ready: %s", objectName(s.kind, fluxNamespace, s.name), reason)
 
@@ -124,7 +126,7 @@ func (a *fluxWait) awaitStep(ctx, limited context.Context, s step) error {
 
 		a.printf("waits: %s: %s", objectName(s.kind, fluxNamespace, s.name), reason)
 
-		if a.refusals[reason]++; s.stubborn && a.refusals[reason] >= maxRefusals && isRefused(object, s, a.requestedAt) {
+		if a.refusals[reason]++; s.synced && a.refusals[reason] >= maxRefusals && isRefused(object, since) {
 			return a.stepError(ctx, s, reason)
 		}
 
@@ -134,19 +136,19 @@ func (a *fluxWait) awaitStep(ctx, limited context.Context, s step) error {
 	}
 }
 
-// syncRefusal is what refuses of that which an instance that is not ready has made: the operator waits for it.
+// syncRefusal returns the source or the Kustomization that keeps an instance from becoming ready, with its message: the
+// operator waits for both.
 func (a *fluxWait) syncRefusal(ctx context.Context, instance *unstructured.Unstructured) (none step, refusal string) {
 	for _, s := range a.syncSteps() {
 		object, err := a.get(ctx, s)
 		if instance == nil || object == nil || err != nil {
-			return s, "" // the next look says so
+			return s, "" // the next call finds it
 		}
 
 		wanted, _, _ := unstructured.NestedString(instance.Object, "spec", "sync", s.syncField)
 		has, _, _ := unstructured.NestedString(object.Object, "spec", s.syncField)
-		s.synced = false
 
-		if has == wanted && isRefused(object, s, "") {
+		if has == wanted && isRefused(object, "") {
 			message := readyCondition(object).Message
 			a.refusals[message]++
 			a.printf("waits: %s: %s", objectName(s.kind, fluxNamespace, s.name), message)
@@ -158,7 +160,7 @@ func (a *fluxWait) syncRefusal(ctx context.Context, instance *unstructured.Unstr
 	return none, ""
 }
 
-// stepError is the error of a step that did not succeed.
+// stepError returns the error of a failed step.
 func (a *fluxWait) stepError(ctx context.Context, s step, reason string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted: %w: %s", context.Cause(ctx), retryAdvice)
@@ -168,7 +170,7 @@ func (a *fluxWait) stepError(ctx context.Context, s step, reason string) error {
 		s.failure, objectName(s.kind, fluxNamespace, s.name), strings.TrimRight(reason, ". \n"), retryAdvice)
 }
 
-// get returns the object of a step; nil while there is none.
+// get returns the object of a step; nil if it does not exist.
 func (a *fluxWait) get(ctx context.Context, s step) (*unstructured.Unstructured, error) {
 	resource, err := a.cluster.resource(schema.FromAPIVersionAndKind(s.version, s.kind), fluxNamespace)
 	if err != nil {
@@ -183,7 +185,7 @@ func (a *fluxWait) get(ctx context.Context, s step) (*unstructured.Unstructured,
 	return object, err
 }
 
-// requestReconcile has Flux look at an object now.
+// requestReconcile makes Flux reconcile an object now.
 func (a *fluxWait) requestReconcile(ctx context.Context, s step) (*unstructured.Unstructured, error) {
 	resource, err := a.cluster.resource(schema.FromAPIVersionAndKind(s.version, s.kind), fluxNamespace)
 	if err != nil {
@@ -197,38 +199,35 @@ func (a *fluxWait) requestReconcile(ctx context.Context, s step) (*unstructured.
 	return resource.Patch(ctx, s.name, types.MergePatchType, []byte(text), options)
 }
 
-// readiness says whether an object is ready, as of its newest generation and of what was asked last, and what it says.
-func readiness(object *unstructured.Unstructured, s step, since string) (ready bool, reason string) {
+// readiness reports whether an object is ready, with the message of its condition. since is the requested
+// reconciliation that its status must reflect; empty = none.
+func readiness(object *unstructured.Unstructured, since string) (ready bool, reason string) {
 	if object == nil {
 		return false, "it has not been created yet"
 	}
 
 	found := readyCondition(object)
-	if !isCurrent(object, s, since) || found.Message == "" && found.Status != metav1.ConditionTrue {
-		return false, "its controller has not looked at it yet"
+	if !isCurrent(object, since) || found.Message == "" && found.Status != metav1.ConditionTrue {
+		return false, "its controller has not reconciled it yet"
 	}
 
 	return found.Status == metav1.ConditionTrue, found.Message
 }
 
-// isRefused says whether an object was looked at, and is not ready.
-func isRefused(object *unstructured.Unstructured, s step, since string) bool {
-	if object == nil {
-		return false
-	}
-
-	return isCurrent(object, s, since) && readyCondition(object).Status == metav1.ConditionFalse
+// isRefused reports whether an object's current status is not ready.
+func isRefused(object *unstructured.Unstructured, since string) bool {
+	return object != nil && isCurrent(object, since) && readyCondition(object).Status == metav1.ConditionFalse
 }
 
-// isCurrent says whether an object's status is of its newest generation, and of what was asked last.
-func isCurrent(object *unstructured.Unstructured, s step, since string) bool {
+// isCurrent reports whether an object's status reflects its newest generation and the requested reconciliation.
+func isCurrent(object *unstructured.Unstructured, since string) bool {
 	ready := readyCondition(object)
 	handled, _, _ := unstructured.NestedString(object.Object, "status", "lastHandledReconcileAt")
 
-	return ready.ObservedGeneration == object.GetGeneration() && (!s.synced || handled == since)
+	return ready.ObservedGeneration == object.GetGeneration() && (since == "" || handled == since)
 }
 
-// readyCondition is an object's condition Ready, with its message on one line; unknown where it has none.
+// readyCondition returns an object's condition Ready with its message on one line; status Unknown if it has none.
 func readyCondition(object *unstructured.Unstructured) metav1.Condition {
 	var conditioned struct {
 		Status struct {
@@ -247,7 +246,7 @@ func readyCondition(object *unstructured.Unstructured) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown}
 }
 
-// notReadyNodes are those that are not ready, with what they say.
+// notReadyNodes returns a line for each node that is not ready.
 func (a *fluxWait) notReadyNodes(ctx context.Context) (problems []string) {
 	for _, node := range a.list(ctx, corev1.SchemeGroupVersion.WithKind("Node"), "") {
 		if ready := readyCondition(&node); ready.Status != metav1.ConditionTrue {
@@ -258,7 +257,7 @@ func (a *fluxWait) notReadyNodes(ctx context.Context) (problems []string) {
 	return problems
 }
 
-// fluxPodProblems are what keeps the pods of Flux' operator and its controllers from running.
+// fluxPodProblems says why pods of Flux' operator and controllers do not run.
 func (a *fluxWait) fluxPodProblems(ctx context.Context) (all []string) {
 	for _, d := range a.list(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), fluxNamespace) {
 		if d.GetName() != fluxOperator && d.GetLabels()[instanceLabel] != fluxInstance {
@@ -273,9 +272,8 @@ func (a *fluxWait) fluxPodProblems(ctx context.Context) (all []string) {
 	return all
 }
 
-// list returns the objects of a kind; none where they cannot be read now, which the next look says.
-func (a *fluxWait) list(ctx context.Context, kind schema.GroupVersionKind, namespace string,
-) []unstructured.Unstructured {
+// list returns the objects of a kind; none on an error, which the next call may not have.
+func (a *fluxWait) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
 	resource, err := a.cluster.resource(kind, namespace)
 	if err != nil {
 		return nil
@@ -289,8 +287,9 @@ func (a *fluxWait) list(ctx context.Context, kind schema.GroupVersionKind, names
 	return list.Items
 }
 
-// awaitKustomizations says which Kustomizations that Flux reconciles from the source are not ready: it is Git's to say what comes
-// when. What cannot be built, by a wrong key for instance, does not change by waiting.
+// awaitKustomizations waits until Flux has reconciled every Kustomization once. One that cannot be built, for example
+// because of a wrong key, is an error: waiting would not help. Others that are not ready are only reported: their order
+// is up to Git.
 func (a *fluxWait) awaitKustomizations(ctx, limited context.Context) error {
 	deadline := time.Now().Add(settleTime)
 
@@ -301,7 +300,7 @@ func (a *fluxWait) awaitKustomizations(ctx, limited context.Context) error {
 		}
 
 		if len(broken) > 0 && !unprocessed || len(broken) > 0 && time.Now().After(deadline) {
-			return fmt.Errorf("Flux cannot build what it got:\n  %s\nrepair what it names, then %s", //nolint:staticcheck // a name
+			return fmt.Errorf("Flux cannot build Kustomizations:\n  %s\nrepair what it names, then %s", //nolint:staticcheck // a name
 				strings.Join(broken, "\n  "), retryAdvice)
 		}
 
@@ -322,7 +321,7 @@ func (a *fluxWait) awaitKustomizations(ctx, limited context.Context) error {
 func (a *fluxWait) kustomizations(ctx context.Context) (pending, broken []string, unprocessed bool, err error) {
 	list, err := retryValue(ctx, a.releaser, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
 		resource, err := a.cluster.resource(schema.FromAPIVersionAndKind(syncGroup, kustomization), metav1.NamespaceAll)
-		if meta.IsNoMatchError(err) || err != nil {
+		if err != nil {
 			return nil, err
 		}
 

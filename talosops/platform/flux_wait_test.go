@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 )
 
-// knownKinds is what an API has, which never changes.
+// knownKinds is a REST mapper whose kinds never change.
 type knownKinds struct{ *meta.DefaultRESTMapper }
 
 func (knownKinds) Reset() {}
@@ -26,8 +26,8 @@ func fluxResource(kind, version, name string, spec map[string]any, generation in
 	}}
 }
 
-// TestSyncRefusal is said while it waits: what refuses of the source and the Kustomization that are the
-// instance's already.
+// TestSyncRefusal: while the operator waits, an error of the instance's source or Kustomization is reported, unless its
+// status is of an earlier sync.
 func TestSyncRefusal(t *testing.T) {
 	t.Parallel()
 

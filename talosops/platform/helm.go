@@ -16,11 +16,11 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 )
 
-// maxHistory is how many revisions of a release stay.
+// maxHistory is the number of revisions of a release that Helm keeps.
 const maxHistory = 10
 
-// revisionLabel is on the record of a revision that this program made, with its number: Helm copies labels from one
-// revision to the next.
+// revisionLabel marks the record of a revision that this program created. Its value is the number of the revision,
+// because Helm copies labels to later revisions.
 const revisionLabel = "talos-proxmox/revision"
 
 func (r *releaser) helm() (*action.Configuration, error) {
@@ -28,15 +28,15 @@ func (r *releaser) helm() (*action.Configuration, error) {
 
 	r.cluster.mapper.Reset() // definitions may be new
 
-	into, err := r.cluster.withNamespace(r.req.Namespace)
+	scoped, err := r.cluster.withNamespace(r.req.Namespace)
 	if err != nil {
 		return nil, err
 	}
 
-	return cfg, cfg.Init(into, r.req.Namespace, "secret")
+	return cfg, cfg.Init(scoped, r.req.Namespace, "secret")
 }
 
-// newestRevision is the record of the newest revision; nil = there is no release.
+// newestRevision returns the record of the newest revision; nil if there is no release.
 func (r *releaser) newestRevision(cfg *action.Configuration) (*release.Release, error) {
 	found, err := cfg.Releases.Last(r.req.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
@@ -49,13 +49,13 @@ func (r *releaser) newestRevision(cfg *action.Configuration) (*release.Release, 
 
 	newest, ok := found.(*release.Release)
 	if !ok {
-		return nil, fmt.Errorf("its record is of a form that Helm %T has and this program does not know", found)
+		return nil, fmt.Errorf("its record has a type that this program does not know: %T", found)
 	}
 
 	return newest, nil
 }
 
-// installOrUpgrade makes the release what it has to be.
+// installOrUpgrade installs or upgrades the release, unless it is up to date.
 func (r *releaser) installOrUpgrade(ctx context.Context) error {
 	cfg, err := r.helm()
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *releaser) installOrUpgrade(ctx context.Context) error {
 	case common.StatusUninstalled:
 		return r.install(ctx, cfg, newest.Version+1)
 	case common.StatusUninstalling:
-		return errors.New("someone uninstalls it: wait until they have, or end it with `helm uninstall`")
+		return errors.New("it is being uninstalled: wait until that has ended, or complete it with `helm uninstall`")
 	case common.StatusDeployed:
 		same, err := r.isUpToDate(newest)
 		if err != nil {
@@ -98,12 +98,12 @@ func (r *releaser) installOrUpgrade(ctx context.Context) error {
 	return r.upgrade(ctx, cfg, newest)
 }
 
-// resume marks a revision that an interrupted run left half made as failed, which lets the next one go on where it
-// stopped. Helm knows no other way that removes nothing.
+// resume marks a pending revision of an interrupted run as failed, so that an upgrade can continue it. Helm has no other
+// way that removes nothing.
 func (r *releaser) resume(cfg *action.Configuration, pending *release.Release) error {
 	status := pending.Info.Status
 	if pending.Labels[revisionLabel] != strconv.Itoa(pending.Version) {
-		return fmt.Errorf("revision %d is %s since %s by another program: wait until it has done, or, where it is gone, "+
+		return fmt.Errorf("revision %d is %s since %s by another program: wait until it has finished, or, if it is gone, "+
 			"run `helm --namespace %s rollback %s`", pending.Version, status,
 			pending.Info.LastDeployed.UTC().Format("2006-01-02 15:04:05 UTC"), r.req.Namespace, r.req.Name)
 	}
@@ -114,13 +114,13 @@ func (r *releaser) resume(cfg *action.Configuration, pending *release.Release) e
 		return fmt.Errorf("unable to resume revision %d, which is %s: %w", pending.Version, status, err)
 	}
 
-	r.printf("release %s/%s: revision %d was %s when a run was interrupted: it is continued", r.req.Namespace, r.req.Name,
+	r.printf("release %s/%s: revision %d was %s when a run was interrupted: it resumes", r.req.Namespace, r.req.Name,
 		pending.Version, status)
 
 	return nil
 }
 
-// isUpToDate says whether a revision has this chart and these values.
+// isUpToDate reports whether a revision has this chart and these values.
 func (r *releaser) isUpToDate(newest *release.Release) (bool, error) {
 	for _, pair := range [][2]any{{newest.Chart, r.chart}, {newest.Config, r.values}} {
 		old, err := normalize(pair[0])
@@ -141,7 +141,7 @@ func (r *releaser) isUpToDate(newest *release.Release) (bool, error) {
 	return true, nil
 }
 
-// normalize is a value's JSON as it is after a record has kept it.
+// normalize returns a value's JSON as it would be read from a record.
 func normalize(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -160,7 +160,7 @@ func normalize(value any) ([]byte, error) {
 	return json.Marshal(plain)
 }
 
-// install installs. What has Helm's labels of this release without a record is part of it.
+// install installs the release. It adopts objects that have the release's labels, although no record has them.
 func (r *releaser) install(ctx context.Context, cfg *action.Configuration, revision int) error {
 	do := action.NewInstall(cfg)
 	do.ReleaseName, do.Namespace, do.Replace = r.req.Name, r.req.Namespace, true

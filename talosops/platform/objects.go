@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
@@ -20,13 +21,13 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// Objects of this program say so by a label.
+// The label of the objects that this program applies.
 const (
 	managedBy = "app.kubernetes.io/managed-by"
 	manager   = "talos-proxmox"
 )
 
-// parseObjects reads the objects of a request. It never repeats what it read: one may be a Secret.
+// parseObjects parses the objects of a request. Its errors do not quote them: one may be a Secret.
 func parseObjects(field string, list []json.RawMessage) ([]*unstructured.Unstructured, error) {
 	objects := make([]*unstructured.Unstructured, 0, len(list))
 
@@ -42,7 +43,7 @@ func parseObjects(field string, list []json.RawMessage) ([]*unstructured.Unstruc
 	return objects, nil
 }
 
-// parseManifest reads the objects of a file in YAML.
+// parseManifest parses the objects of a YAML file.
 func parseManifest(source string, text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 
@@ -74,8 +75,8 @@ func objectName(kind, namespace, name string) string {
 	return kind + " " + name
 }
 
-// resource is where objects of a kind are asked. The API is asked again for a kind that it did not have: definitions
-// may be new.
+// resource returns a client for objects of a kind. It repeats the discovery for an unknown kind, whose definition may be
+// new.
 func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -94,7 +95,7 @@ func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dyna
 	return c.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
-// apply makes an object what it has to be, by server-side apply. One that Flux has from Git is left alone, and said so.
+// apply applies an object with server-side apply, unless Flux owns it.
 func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 
@@ -116,13 +117,7 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 		}
 	}
 
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-
-	labels[managedBy] = manager
-	object.SetLabels(labels)
+	object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{managedBy: manager}))
 
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 
@@ -138,7 +133,7 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 	return nil
 }
 
-// remove deletes an object that this program made.
+// remove deletes an object that this program applied.
 func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
 	label := objectName(name.Kind, name.Namespace, name.Name)
 

@@ -17,7 +17,7 @@ import (
 
 var helmReleaseKind = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
 
-// fluxOwner is the HelmRelease of Flux that has the release, or that the newest revision is of; empty = none.
+// fluxOwner returns the HelmRelease of Flux that defines the release or created its newest revision; empty = none.
 func (r *releaser) fluxOwner(ctx context.Context) (string, error) {
 	list, err := r.helmReleases(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *releaser) fluxOwner(ctx context.Context) (string, error) {
 	return manifestOwner(newest)
 }
 
-// helmReleases are all that the cluster has; none where it has no Flux.
+// helmReleases lists the cluster's HelmReleases; none if it has no Flux.
 func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructured, error) {
 	resource, err := r.cluster.resource(helmReleaseKind, metav1.NamespaceAll)
 	if meta.IsNoMatchError(err) {
@@ -56,13 +56,13 @@ func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructure
 
 	list, err := resource.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("unable to ask who has the release: %w", err)
+		return nil, fmt.Errorf("unable to find the owner of the release: %w", err)
 	}
 
 	return list.Items, nil
 }
 
-// manifestOwner is the HelmRelease that the objects of a revision name.
+// manifestOwner returns the HelmRelease in the labels of a revision's objects; empty = none.
 func manifestOwner(newest *release.Release) (string, error) {
 	objects, err := parseManifest("the manifest of the release", []byte(newest.Manifest))
 	if err != nil {

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,10 +19,10 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// workloadKinds are the kinds that are waited for.
+// workloadKinds are the kinds that awaitRollout waits for.
 var workloadKinds = []string{"Deployment", "DaemonSet", "StatefulSet"}
 
-// awaitRollout waits until all pods of the release are those of its newest revision, and ready.
+// awaitRollout waits until all pods of the release are of its newest revision and ready.
 func (r *releaser) awaitRollout(ctx context.Context) error {
 	newest, err := retryValue(ctx, r, func(context.Context) (*release.Release, error) {
 		cfg, err := r.helm()
@@ -45,7 +46,9 @@ func (r *releaser) awaitRollout(ctx context.Context) error {
 	})
 
 	for {
-		problems, err := retryValue(ctx, r, func(ctx context.Context) ([]string, error) { return r.rolloutProblems(ctx, objects) })
+		problems, err := retryValue(ctx, r, func(ctx context.Context) ([]string, error) {
+			return r.rolloutProblems(ctx, objects)
+		})
 		if err != nil {
 			return err
 		}
@@ -62,17 +65,12 @@ func (r *releaser) awaitRollout(ctx context.Context) error {
 	}
 }
 
-// rolloutProblems says what each workload that is not ready lacks.
+// rolloutProblems returns the reasons of each workload that is not rolled out.
 func (r *releaser) rolloutProblems(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
 	var problems []string
 
 	for _, object := range objects {
-		namespace := object.GetNamespace()
-		if namespace == "" {
-			namespace = r.req.Namespace
-		}
-
-		resource, err := r.cluster.resource(object.GroupVersionKind(), namespace)
+		resource, err := r.cluster.resource(object.GroupVersionKind(), cmp.Or(object.GetNamespace(), r.req.Namespace))
 		if err != nil {
 			return nil, err
 		}
@@ -108,10 +106,10 @@ func (r *releaser) rolloutProblems(ctx context.Context, objects []*unstructured.
 	return problems, nil
 }
 
-// maxProblems is how many pods with troubles are named.
+// maxProblems is the number of pods that podProblems names.
 const maxProblems = 3
 
-// podProblems are what the pods of a workload say of themselves.
+// podProblems says why pods of a workload do not run.
 func (r *releaser) podProblems(ctx context.Context, workload *unstructured.Unstructured) ([]string, error) {
 	text, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
 
@@ -146,7 +144,7 @@ func (r *releaser) podProblems(ctx context.Context, workload *unstructured.Unstr
 	return problems, nil
 }
 
-// podProblem is what keeps a pod from running: where no node takes it, and why a container waits or ended.
+// podProblem says why a pod does not run: it is unschedulable, or a container waits or has terminated; empty = it runs.
 func podProblem(pod corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
