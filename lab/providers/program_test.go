@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/lab/providers/providertest"
 )
 
-// TestTheProgramUsesOnlyWhatIsKnown has the stand-ins check everything that stacks register. What they call, the
-// engine's tests call.
+// TestTheProgramUsesOnlyWhatIsKnown passes everything that stacks register to the stand-ins' Check. The engine's
+// tests cover the other calls.
 func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 

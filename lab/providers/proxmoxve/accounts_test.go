@@ -16,8 +16,9 @@ func reader() object {
 
 func readerOn(path string) object { return object{"path": path, "roleId": "Reader"} }
 
-// newAccounts is a lab with a role Reader, a user ci@pve and his token one, and a provider that may set passwords.
-func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
+// newAccounts returns a lab with a role Reader, a user ci@pve and the user's token one, and a provider that may set
+// passwords.
+func newAccounts(t *testing.T) (*datacentre.Datacentre, testProvider) {
 	t.Helper()
 
 	dc, endpoint := newLab(t)
@@ -30,11 +31,12 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
 		"endpoint": endpoint, "username": labRoot, "password": "a password", "insecure": true,
 	})}))
 
-	return dc, rig{t, s}
+	return dc, testProvider{t, s}
 }
 
-// TestMistakesOfThePublishedAccounts are kept: a program that works around them must do so on the lab too.
-func TestMistakesOfThePublishedAccounts(t *testing.T) {
+// TestPublishedBugsOfAccounts: the stand-in has the published provider's bugs, so that the program's workarounds are
+// tested.
+func TestPublishedBugsOfAccounts(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a token's comment cannot be taken away", func(t *testing.T) {
@@ -100,14 +102,14 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 	})
 }
 
-// TestWhatIsGone is removed behind the state's back: a refresh sees it where the published provider does.
-func TestWhatIsGone(t *testing.T) {
+// TestDeletedResources deletes resources outside of Pulumi: a refresh notices where the published provider does.
+func TestDeletedResources(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		token string
 		in    object
-		says  string // empty = it leaves the state, and is no error when deleted again
+		want  string // empty = a refresh removes it, and another deletion is no error
 	}{
 		"a role":    {typeRole, with(reader(), object{"roleId": "New"}), ""},
 		"a rule":    {typeACL, with(readerOn("/vms"), object{"userId": "ci@pve"}), ""},
@@ -157,8 +159,8 @@ func TestWhatIsGone(t *testing.T) {
 
 			seen, err = r.p.Read(t.Context(), read)
 
-			if test.says != "" {
-				require.EqualError(t, err, test.says)
+			if test.want != "" {
+				require.EqualError(t, err, test.want)
 				require.Error(t, r.p.Delete(t.Context(), removal))
 
 				return
