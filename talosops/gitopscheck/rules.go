@@ -78,7 +78,7 @@ func (c *cluster) checkDependencies() {
 
 	for _, comp := range c.components {
 		for _, name := range comp.dependsOn {
-			if _, there := depends[name]; !there {
+			if _, ok := depends[name]; !ok {
 				c.report("%s: %s depends on %s, which the cluster does not have: list its folder in kustomization.yaml",
 					c.folder, comp.name, name)
 			}

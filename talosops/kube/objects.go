@@ -126,8 +126,8 @@ func (k *Client) ApplyObject(ctx context.Context, address string, o *unstructure
 	}
 
 	if exists && isManaged(o) && !isManaged(before) {
-		return false, &RefusedError{fmt.Sprintf("%s is there already, and is %s's: take it out there, or delete it with "+
-			"kubectl, so that the next up makes it", ObjectName(o), describeOwner(before))}
+		return false, &RefusedError{fmt.Sprintf("%s exists already and belongs to %s: remove it there, or delete it with "+
+			"kubectl, so that the next up creates it", ObjectName(o), describeOwner(before))}
 	}
 
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
@@ -196,7 +196,7 @@ func callError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
-		return errors.New("unable to read what the Kubernetes API answers")
+		return errors.New("unable to read the response of the Kubernetes API")
 	}
 }
 

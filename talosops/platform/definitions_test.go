@@ -255,7 +255,7 @@ func TestVersionSteps(t *testing.T) {
 	for name, test := range map[string]struct {
 		running, wanted string
 		flux            bool
-		says            string
+		want            string
 	}{
 		"over a minor":          {"1.18.12", "1.20.2", false, "1.18.12 runs, and 1.20.2 would skip a minor version, which it does not support: set a version of 1.19 first; nothing was changed"},
 		"over a minor, by Flux": {"1.18.12", "1.20.2", true, "set a version of 1.19 first"},
@@ -270,13 +270,13 @@ func TestVersionSteps(t *testing.T) {
 		}
 
 		_, err := n.install()
-		if test.says == "" {
+		if test.want == "" {
 			require.NoError(t, err, name)
 
 			continue
 		}
 
-		require.ErrorContains(t, err, test.says, name)
+		require.ErrorContains(t, err, test.want, name)
 		assert.Empty(t, n.writes(), name)
 	}
 }

@@ -40,8 +40,8 @@ func TestSyncRefusal(t *testing.T) {
 		"no such folder")
 
 	for name, c := range map[string]struct {
-		there      []runtime.Object
-		kind, says string
+		objects    []runtime.Object
+		kind, want string
 	}{
 		"the source refuses":                     {[]runtime.Object{source("https://git/fleet", "False", 2), kustomize}, "GitRepository", "refused"},
 		"the Kustomization refuses":              {[]runtime.Object{source("https://git/fleet", "True", 2), kustomize}, kustomization, "no such folder"},
@@ -62,18 +62,18 @@ func TestSyncRefusal(t *testing.T) {
 				kinds[plural] = kind + "List"
 			}
 
-			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, c.there...)
+			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, c.objects...)
 			a := fluxWait{
 				releaser: &releaser{cluster: &cluster{dynamic: client, mapper: knownKinds{mapper}}, progress: t.Output()},
 				kind:     "GitRepository", refusals: map[string]int{},
 			}
 
-			of, says := a.syncRefusal(t.Context(), instance)
-			assert.Equal(t, c.says, says)
+			of, refusal := a.syncRefusal(t.Context(), instance)
+			assert.Equal(t, c.want, refusal)
 
-			if says != "" {
+			if refusal != "" {
 				assert.Equal(t, c.kind, of.kind)
-				assert.Equal(t, 1, a.refusals[says])
+				assert.Equal(t, 1, a.refusals[refusal])
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func (r *releaser) fluxOwner(ctx context.Context) (string, error) {
 	}
 
 	for _, object := range list {
-		if made := charts.FluxReleaseOf(&object); made.Name == r.req.Name && made.Records == r.req.Namespace {
+		if flux := charts.FluxReleaseOf(&object); flux.Name == r.req.Name && flux.Records == r.req.Namespace {
 			return kube.ObjectName(&object), nil
 		}
 	}

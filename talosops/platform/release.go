@@ -143,7 +143,7 @@ func (r *releaser) reconcileAll(ctx context.Context) error {
 	if owner == "" {
 		err = r.reconcileRelease(ctx, definitions)
 	} else {
-		r.printf("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
+		r.printf("release %s/%s is %s's: it is left alone, and the stack's chart and values are not applied",
 			r.req.Namespace, r.req.Name, owner)
 	}
 

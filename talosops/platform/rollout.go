@@ -153,21 +153,21 @@ func podProblem(pod corev1.Pod) string {
 	}
 
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		waiting, ended := container.State.Waiting, container.LastTerminationState.Terminated
+		waiting, terminated := container.State.Waiting, container.LastTerminationState.Terminated
 		if container.State.Terminated != nil && container.State.Terminated.ExitCode != 0 {
-			ended = container.State.Terminated
+			terminated = container.State.Terminated
 		}
 
 		var parts []string
 		if waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
 			parts = append(parts, waiting.Reason)
-			if ended == nil {
+			if terminated == nil {
 				parts = append(parts, waiting.Message)
 			}
 		}
 
-		if ended != nil && !container.Ready {
-			parts = append(parts, fmt.Sprintf("exit status %d", ended.ExitCode), lastLine(ended.Message))
+		if terminated != nil && !container.Ready {
+			parts = append(parts, fmt.Sprintf("exit status %d", terminated.ExitCode), lastLine(terminated.Message))
 		}
 
 		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })

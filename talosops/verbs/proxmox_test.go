@@ -128,8 +128,8 @@ func TestWhatTheClusterDoesNotTake(t *testing.T) {
 	_, _, err := handOver(t, accounts(map[string]string{csiPath: `{"kind":"Secret","apiVersion":"v1","metadata":{
 		"labels":{"app.kubernetes.io/managed-by":"Helm"},
 		"annotations":{"meta.helm.sh/release-name":"csi","meta.helm.sh/release-namespace":"csi-proxmox"}}}`}), req)
-	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin is there already, and is the Helm release "+
-		"csi-proxmox/csi's: take it out there, or delete it with kubectl, so that the next up makes it")
+	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin exists already and belongs to the Helm release "+
+		"csi-proxmox/csi: remove it there, or delete it with kubectl, so that the next up creates it")
 
 	// What is refused quotes the Secret; a server that starts is waited for.
 	refusing := func(code int32, times int) *clustertest.API {

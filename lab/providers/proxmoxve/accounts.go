@@ -32,7 +32,7 @@ func roleType() *resourceType {
 		},
 		id: idFrom("roleId"), path: at, idParam: "roleid", isAbsent: isNotFound,
 		request: func(plan object) multiForm {
-			return multiForm{"privs": {strings.Join(words(plan, "privileges"), ",")}}
+			return multiForm{"privs": {strings.Join(stringList(plan, "privileges"), ",")}}
 		},
 		read: func(ctx context.Context, a *api, id string) (object, error) {
 			var found map[string]float64
@@ -70,7 +70,7 @@ func userType() *resourceType {
 		// As published: without groups the parameter is omitted, so a user never leaves the last group.
 		request: func(plan object) multiForm {
 			request := multiForm{"comment": {str(plan, "comment")}, "enable": {formatBool(flag(plan, "enabled"))}}
-			if groups := words(plan, "groups"); len(groups) > 0 {
+			if groups := stringList(plan, "groups"); len(groups) > 0 {
 				request["groups"] = []string{strings.Join(groups, ",")}
 			}
 
@@ -137,7 +137,7 @@ func tokenType() *resourceType {
 		// As published, a removed comment stays.
 		request: func(plan object) multiForm {
 			request := multiForm{"privsep": {formatBool(flag(plan, "privilegesSeparation"))}}
-			if comment, stated := plan["comment"].(string); stated {
+			if comment, ok := plan["comment"].(string); ok {
 				request["comment"] = []string{comment}
 			}
 

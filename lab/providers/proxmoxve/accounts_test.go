@@ -45,15 +45,15 @@ func TestPublishedBugsOfAccounts(t *testing.T) {
 		dc, r := newAccounts(t)
 		in := object{"userId": "ci@pve", "tokenName": "two", "comment": "c"}
 
-		made, err := r.create(typeToken, in)
+		created, err := r.create(typeToken, in)
 		require.NoError(t, err)
 
 		changed := with(in, object{"comment": nil})
 
-		state, err := r.change(typeToken, made.ID, changed, made.Properties)
+		state, err := r.change(typeToken, created.ID, changed, created.Properties)
 		require.NoError(t, err)
 		assert.Equal(t, "c", dc.Records(datacentre.Tokens)["ci@pve!two"]["comment"])
-		assert.Contains(t, r.diff(typeToken, changed, r.read(typeToken, made.ID, changed, state).Properties), "comment")
+		assert.Contains(t, r.diff(typeToken, changed, r.read(typeToken, created.ID, changed, state).Properties), "comment")
 	})
 
 	t.Run("a user never leaves the last group", func(t *testing.T) {
@@ -64,14 +64,14 @@ func TestPublishedBugsOfAccounts(t *testing.T) {
 
 		user := object{"userId": "ann@pve"}
 
-		made, err := r.create(typeUser, with(user, object{"groups": []any{"ops"}}))
+		created, err := r.create(typeUser, with(user, object{"groups": []any{"ops"}}))
 		require.NoError(t, err)
 
-		state, err := r.change(typeUser, made.ID, user, made.Properties)
+		state, err := r.change(typeUser, created.ID, user, created.Properties)
 		require.NoError(t, err)
 		assert.Empty(t, fromMap(state)["groups"], "the state says that he did")
 		assert.Equal(t, "ann@pve", dc.Records(datacentre.Groups)["ops"]["users"])
-		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, made.ID, user, state).Properties)["groups"])
+		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, created.ID, user, state).Properties)["groups"])
 	})
 
 	t.Run("its own rule is one of its user's too", func(t *testing.T) {
@@ -80,13 +80,13 @@ func TestPublishedBugsOfAccounts(t *testing.T) {
 		_, r := newAccounts(t)
 		user := object{"userId": "ann@pve"}
 
-		made, err := r.create(typeUser, user)
+		created, err := r.create(typeUser, user)
 		require.NoError(t, err)
 		_, err = r.create(typeACL, with(readerOn("/vms"), object{"userId": "ann@pve"}))
 		require.NoError(t, err)
 		assert.Equal(
 			t, map[string]p.DiffKind{"acls[0]": p.Delete},
-			r.diff(typeUser, user, r.read(typeUser, made.ID, user, made.Properties).Properties),
+			r.diff(typeUser, user, r.read(typeUser, created.ID, user, created.Properties).Properties),
 		)
 	})
 
@@ -96,9 +96,9 @@ func TestPublishedBugsOfAccounts(t *testing.T) {
 		_, r := newAccounts(t)
 		in := with(readerOn("vms/"), object{"userId": "ci@pve"})
 
-		made, err := r.create(typeACL, in)
+		created, err := r.create(typeACL, in)
 		require.NoError(t, err)
-		assert.Empty(t, r.read(typeACL, made.ID, in, made.Properties).ID)
+		assert.Empty(t, r.read(typeACL, created.ID, in, created.Properties).ID)
 	})
 }
 
@@ -132,15 +132,15 @@ func TestDeletedResources(t *testing.T) {
 			t.Parallel()
 
 			dc, r := newAccounts(t)
-			made, err := r.create(test.token, test.in)
+			created, err := r.create(test.token, test.in)
 			require.NoError(t, err)
 
-			in, state := r.check(test.token, test.in), made.Properties
-			read := p.ReadRequest{ID: made.ID, Urn: urn(test.token), Inputs: in, Properties: state}
+			in, state := r.check(test.token, test.in), created.Properties
+			read := p.ReadRequest{ID: created.ID, Urn: urn(test.token), Inputs: in, Properties: state}
 
-			seen, err := r.p.Read(t.Context(), read)
+			refreshed, err := r.p.Read(t.Context(), read)
 			require.NoError(t, err)
-			assert.Equal(t, fromMap(state), fromMap(seen.Properties), "a refresh changes nothing")
+			assert.Equal(t, fromMap(state), fromMap(refreshed.Properties), "a refresh changes nothing")
 
 			dc.Delete(datacentre.Roles, "New")
 			dc.Delete(datacentre.Users, "ann@pve")
@@ -151,13 +151,13 @@ func TestDeletedResources(t *testing.T) {
 				require.NoError(t, dc.DeleteACL(a))
 			}
 
-			removal := p.DeleteRequest{ID: made.ID, Urn: urn(test.token), Properties: state}
+			removal := p.DeleteRequest{ID: created.ID, Urn: urn(test.token), Properties: state}
 			if test.token == typeDownloadFile {
 				require.NoError(t, r.p.Delete(t.Context(), removal))
 				assert.Empty(t, dc.Volumes("pve1", "local", ""))
 			}
 
-			seen, err = r.p.Read(t.Context(), read)
+			refreshed, err = r.p.Read(t.Context(), read)
 
 			if test.want != "" {
 				require.EqualError(t, err, test.want)
@@ -167,7 +167,7 @@ func TestDeletedResources(t *testing.T) {
 			}
 
 			require.NoError(t, err)
-			assert.Empty(t, seen.ID)
+			assert.Empty(t, refreshed.ID)
 			require.NoError(t, r.p.Delete(t.Context(), removal))
 		})
 	}

@@ -75,7 +75,7 @@ func putACL(ctx context.Context, a *api, values object, remove bool) error {
 	}
 
 	for _, holder := range aclHolders {
-		if id, stated := values[holder.property].(string); stated {
+		if id, ok := values[holder.property].(string); ok {
 			holderParams[holder.param] = id
 		}
 	}

@@ -218,10 +218,10 @@ func TestCreationsFail(t *testing.T) {
 			addTemplate(t, dc)
 			dc.Put(datacentre.Mappings, "there", nil)
 
-			made, err := r.create(test.token, test.in)
+			created, err := r.create(test.token, test.in)
 			require.ErrorContains(t, err, test.want)
-			assert.Equal(t, test.keeps, made.ID != "")
-			assert.Equal(t, test.keeps, made.PartialState != nil)
+			assert.Equal(t, test.keeps, created.ID != "")
+			assert.Equal(t, test.keeps, created.PartialState != nil)
 		})
 	}
 }
@@ -244,10 +244,10 @@ func TestDiff(t *testing.T) {
 	}, map[string]p.CreateResponse{}
 
 	for token, in := range inputs {
-		made, err := r.create(token, in)
+		created, err := r.create(token, in)
 		require.NoError(t, err)
 
-		states[token] = made
+		states[token] = created
 	}
 
 	for name, test := range map[string]struct {

@@ -53,8 +53,8 @@ func (c *checker) fields(path string, as attributes, in object) object {
 	for _, name := range as.names() {
 		a, at := as[name], join(path, name)
 
-		v, stated := in[name]
-		if !stated || v == nil {
+		v, ok := in[name]
+		if !ok || v == nil {
 			if a.required {
 				c.fail(at, "Missing required argument: %q is required, but no definition was found", at)
 			}

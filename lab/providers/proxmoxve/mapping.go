@@ -105,7 +105,7 @@ func mappingTable() attributes {
 var mappingOrder = []string{"id", "node", "path", "iommuGroup", "subsystemId"}
 
 func checkMapping(c *checker, in object) {
-	if entries, stated := in["maps"].([]any); stated && len(entries) == 0 {
+	if entries, ok := in["maps"].([]any); ok && len(entries) == 0 {
 		c.fail("maps", "Attribute map set must contain at least 1 elements, got: 0")
 	}
 }
@@ -115,7 +115,7 @@ func decodeMappingEntry(text string) object {
 	entry, options := object{}, parseOptions(text, "id")
 
 	for name, a := range mappingTable()["maps"].fields {
-		if value, stated := options[a.key]; stated {
+		if value, ok := options[a.key]; ok {
 			entry[name] = a.decodeScalar(map[string]string{a.key: value})
 		}
 	}

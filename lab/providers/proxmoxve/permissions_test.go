@@ -20,7 +20,7 @@ import (
 )
 
 // programInputs returns a VM and the image of its template, as the program registers them for stack lab.
-func programInputs(t *testing.T, patience string) (machine, image object) {
+func programInputs(t *testing.T, agentTimeout string) (machine, image object) {
 	t.Helper()
 
 	for resource, inputs := range providertest.Registered(t, "../../../stacks/testdata/registered/lab-up.json") {
@@ -35,7 +35,7 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 	delete(image, "decompressionAlgorithm") // the lab's images are not compressed
 
 	return with(machine, object{
-		"agent": with(machine["agent"].(object), object{"enabled": true, "timeout": patience}),
+		"agent": with(machine["agent"].(object), object{"enabled": true, "timeout": agentTimeout}),
 		"clone": with(machine["clone"].(object), object{"vmId": 900.0}),
 	}), image
 }
@@ -48,7 +48,7 @@ type declaration struct {
 
 // run makes the calls of an up, a refresh, an up with changes, and a destroy.
 func (r testProvider) run(ctx context.Context, program []declaration) error {
-	made := make([]p.DeleteRequest, 0, len(program))
+	deletions := make([]p.DeleteRequest, 0, len(program))
 
 	for _, s := range program {
 		in := r.check(s.token, s.in)
@@ -79,11 +79,11 @@ func (r testProvider) run(ctx context.Context, program []declaration) error {
 			state = next.Properties
 		}
 
-		made = append(made, p.DeleteRequest{ID: created.ID, Urn: urn(s.token), Properties: state})
+		deletions = append(deletions, p.DeleteRequest{ID: created.ID, Urn: urn(s.token), Properties: state})
 	}
 
-	for _, gone := range slices.Backward(made) {
-		if err := r.p.Delete(ctx, gone); err != nil {
+	for _, deletion := range slices.Backward(deletions) {
+		if err := r.p.Delete(ctx, deletion); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ const shortTimeout = "20ms"
 
 // runProgram runs the program with changed roles, and returns the first refusal.
 func runProgram(
-	t *testing.T, change func(*datacentre.Datacentre), more extra, patience string,
+	t *testing.T, change func(*datacentre.Datacentre), more extra, agentTimeout string,
 ) (refusal, error) {
 	t.Helper()
 
@@ -137,7 +137,7 @@ func runProgram(
 		"insecure": property.New("true"),
 	})}))
 
-	machine, image := programInputs(t, patience)
+	machine, image := programInputs(t, agentTimeout)
 	disk, ok := machine["disks"].([]any)[0].(object)
 	require.True(t, ok)
 
@@ -186,9 +186,9 @@ func mainRoleOnly(dc *datacentre.Datacentre) {
 func TestTheMainRoleIsEnough(t *testing.T) {
 	t.Parallel()
 
-	seen, err := runProgram(t, mainRoleOnly, extra{}, shortTimeout)
+	refused, err := runProgram(t, mainRoleOnly, extra{}, shortTimeout)
 	require.NoError(t, err)
-	assert.Empty(t, seen)
+	assert.Empty(t, refused)
 }
 
 // TestNoPrivilegeIsSuperfluous removes one privilege at a time: Proxmox then refuses the call in the table, with the
@@ -204,9 +204,9 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 			t.Run(fmt.Sprintf("%s without %s", role.ID, need.Privilege), func(t *testing.T) {
 				t.Parallel()
 
-				rest, patience := need.Lesser, shortTimeout
+				rest, agentTimeout := need.Lesser, shortTimeout
 				if strings.Contains(need.Refusal, "GuestAgent") { // the refusal ends the wait
-					patience = "10m"
+					agentTimeout = "10m"
 				}
 
 				for _, other := range role.Privileges() {
@@ -215,17 +215,17 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 					}
 				}
 
-				seen, err := runProgram(t, func(dc *datacentre.Datacentre) {
+				refused, err := runProgram(t, func(dc *datacentre.Datacentre) {
 					if i == 0 {
 						mainRoleOnly(dc)
 					}
 
 					require.NoError(t, dc.PutRole(role.ID, rest...))
-				}, more, patience)
+				}, more, agentTimeout)
 
-				assert.Equal(t, need.Refusal, seen.reason, "%s: %v", seen.call, err)
+				assert.Equal(t, need.Refusal, refused.reason, "%s: %v", refused.call, err)
 				assert.Regexp(
-					t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", seen.call,
+					t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", refused.call,
 				)
 			})
 		}
@@ -239,8 +239,8 @@ func TestRolesForSettingsAreEnough(t *testing.T) {
 		t.Run(role.ID, func(t *testing.T) {
 			t.Parallel()
 
-			seen, err := runProgram(t, func(*datacentre.Datacentre) {}, extras()[role.ID], shortTimeout)
-			assert.Empty(t, seen, "%v", err)
+			refused, err := runProgram(t, func(*datacentre.Datacentre) {}, extras()[role.ID], shortTimeout)
+			assert.Empty(t, refused, "%v", err)
 		})
 	}
 }

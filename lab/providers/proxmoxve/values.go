@@ -147,8 +147,8 @@ func blocks(list any) []object {
 	return out
 }
 
-// words returns the strings of a list.
-func words(o object, name string) []string { return stringsOf(list(o, name)) }
+// stringList returns the strings of a list.
+func stringList(o object, name string) []string { return stringsOf(list(o, name)) }
 
 func stringsOf(list []any) []string {
 	var out []string

@@ -78,8 +78,8 @@ func suppressVM(plan, state object) {
 	}
 
 	// As published, an empty list of disks is ignored.
-	stated, ok := plan["disks"].([]any)
-	if ok && len(stated) == 0 || sameDisks(children(plan, "disks"), children(state, "disks")) {
+	disks, ok := plan["disks"].([]any)
+	if ok && len(disks) == 0 || sameDisks(children(plan, "disks"), children(state, "disks")) {
 		plan["disks"] = state["disks"]
 	}
 

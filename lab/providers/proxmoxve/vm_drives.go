@@ -113,12 +113,12 @@ func (r *vmReader) decodeDisk(ctx context.Context, name string, o map[string]str
 		return nil, err
 	}
 
-	format, stated := o["format"]
-	if extension := path.Ext(o["file"]); !stated && extension != "" {
-		format, stated = extension[1:], true
+	format, ok := o["format"]
+	if extension := path.Ext(o["file"]); !ok && extension != "" {
+		format, ok = extension[1:], true
 	}
 
-	if !stated {
+	if !ok {
 		if format, err = r.m.volumeFormat(ctx, o["file"]); err != nil {
 			return nil, err
 		}
@@ -143,8 +143,8 @@ func (r *vmReader) readEFIDisk(ctx context.Context) error {
 	o := parseOptions(text, "file")
 	storage, _, _ := strings.Cut(o["file"], ":")
 
-	format, stated := o["format"]
-	if !stated {
+	format, ok := o["format"]
+	if !ok {
 		var err error
 		if format, err = r.m.volumeFormat(ctx, o["file"]); err != nil {
 			return err

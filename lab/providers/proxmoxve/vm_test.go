@@ -162,11 +162,11 @@ func TestDelete(t *testing.T) {
 
 			assert.Equal(t, []string{test.want, "qmdestroy"}, tasks[len(tasks)-2:])
 
-			gone, err := r.p.Read(
+			found, err := r.p.Read(
 				t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties},
 			)
 			require.NoError(t, err)
-			assert.Empty(t, gone.ID, "what the cluster does not list is gone")
+			assert.Empty(t, found.ID, "the cluster does not list it")
 		})
 	}
 }

@@ -31,7 +31,7 @@ func (c *vmUpdate) setDisks() {
 		kept.addNonEmpty("media", o["media"])
 
 		// Compared with Proxmox' configuration, not with the state: a clone's disk has no aio unless its template's has.
-		if aio, stated := o["aio"]; !stated || aio != str(d, "aio") {
+		if aio, ok := o["aio"]; !ok || aio != str(d, "aio") {
 			c.reboot = true
 		}
 
