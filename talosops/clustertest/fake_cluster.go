@@ -62,7 +62,7 @@ type Fake struct {
 	Stays    bool                       // a machine still responds after its reset
 
 	Active, Persistent map[string]string                                 // configurations by address
-	Gives              map[string]func(context.Context, io.Writer) error // writes the snapshot of an address; missing = an intact one
+	Gives              map[string]func(context.Context, io.Writer) error // snapshots by address; missing = an intact one
 	Snapshots          []string                                          // addresses of requested snapshots
 }
 

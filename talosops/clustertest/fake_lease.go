@@ -13,7 +13,7 @@ import (
 
 // Leases is the Lease object of a fake cluster.
 type Leases struct {
-	mu sync.Mutex
+	mu    sync.Mutex
 	Held  kube.Lease
 	NoAPI error // of an API that does not respond
 	Lost  int   // number of updates that succeed, but whose response is lost

@@ -153,7 +153,9 @@ type trialClusters struct {
 }
 
 func newTrialClusters(t *tree, folder, model string) (*trialClusters, error) {
-	trials := &trialClusters{tree: t, folder: folder, model: model, names: map[string]string{}, dependsOn: map[string][]string{}}
+	trials := &trialClusters{
+		tree: t, folder: folder, model: model, names: map[string]string{}, dependsOn: map[string][]string{},
+	}
 
 	err := fs.WalkDir(os.DirFS(t.root), folder, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Name() != "flux.yaml" {

@@ -105,7 +105,8 @@ type Interface interface {
 	// KubeProxy returns the image of Talos' own kube-proxy; empty = there is none.
 	KubeProxy(ctx context.Context, address string) (string, error)
 	ApplyObject(ctx context.Context, address string, o *unstructured.Unstructured) (changed bool, err error)
-	PruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) (deleted []string, err error)
+	// PruneObjects returns the names of the deleted objects.
+	PruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) ([]string, error)
 
 	Close()
 }

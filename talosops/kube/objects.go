@@ -159,7 +159,9 @@ func applyError(o *unstructured.Unstructured, err error) error {
 		apierrors.IsTooManyRequests(err), apierrors.IsConflict(err), apierrors.IsUnauthorized(err):
 		return callError(err)
 	default:
-		return &RefusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), RedactSecret(o, apiError(err)))}
+		return &RefusedError{
+			fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), RedactSecret(o, apiError(err))),
+		}
 	}
 }
 

@@ -89,8 +89,8 @@ type NotServedError struct{ Message string }
 // Error implements error.
 func (e *NotServedError) Error() string { return e.Message }
 
-// notFoundError returns nil if the object of a 404 does not exist, and a NotServedError if the API server does not serve
-// its kind.
+// notFoundError returns nil if the object of a 404 does not exist, and a NotServedError if the API server does not
+// serve its kind.
 func notFoundError(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&

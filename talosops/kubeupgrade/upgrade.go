@@ -139,8 +139,8 @@ func upgradePath(req Request) (*upgrade.Path, error) {
 	}
 
 	if !path.IsSupported() {
-		return nil, fmt.Errorf("Talos' upgrade library does not support the step %s → %s: Kubernetes is upgraded by one "+
-			"minor version at a time", req.From, req.To)
+		return nil, fmt.Errorf("the upgrade library of Talos does not support the step %s → %s: Kubernetes is upgraded by "+
+			"one minor version at a time", req.From, req.To)
 	}
 
 	return path, nil

@@ -62,7 +62,8 @@ func newCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 	cached := memory.NewMemCacheClient(uncached)
 
 	return &cluster{
-		config: config, raw: raw, dynamic: client, discovery: cached, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached),
+		config: config, raw: raw, dynamic: client, discovery: cached,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached),
 	}, nil
 }
 

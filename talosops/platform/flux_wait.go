@@ -273,7 +273,9 @@ func (a *fluxWait) fluxPodProblems(ctx context.Context) (all []string) {
 }
 
 // list returns the objects of a kind; none on an error, which the next call may not have.
-func (a *fluxWait) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
+func (a *fluxWait) list(
+	ctx context.Context, kind schema.GroupVersionKind, namespace string,
+) []unstructured.Unstructured {
 	resource, err := a.cluster.resource(kind, namespace)
 	if err != nil {
 		return nil

@@ -31,8 +31,8 @@ const (
 	reminder = 15 * time.Second // between equal lines of progress
 )
 
-// fieldManager is the field manager of applied objects. It is the name of Flux' helm-controller, so that a HelmRelease of
-// the same name can take a release over without a conflict.
+// fieldManager is the field manager of applied objects. It is the name of Flux' helm-controller, so that a
+// HelmRelease of the same name can take a release over without a conflict.
 const fieldManager = "helm-controller"
 
 // nothingChanged ends errors that occur before the first change.
@@ -282,8 +282,9 @@ func retryValue[T any](ctx context.Context, r *releaser, get func(context.Contex
 
 // isTransient reports whether an error is that of an API that restarts, or that does not know a kind yet.
 func isTransient(err error) bool {
-	return matchesAny(err, append(connectionErrors(), meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable,
-		apierrors.IsTooManyRequests, apierrors.IsTimeout, apierrors.IsInternalError, apierrors.IsConflict))
+	return matchesAny(err, append(connectionErrors(), meta.IsNoMatchError, apierrors.IsServerTimeout,
+		apierrors.IsServiceUnavailable, apierrors.IsTooManyRequests, apierrors.IsTimeout, apierrors.IsInternalError,
+		apierrors.IsConflict))
 }
 
 // connectionErrors are predicates for the errors of an unreachable API.

@@ -91,8 +91,8 @@ func driverErrors(ctx context.Context, c *client.Client) ([]string, error) {
 	}
 }
 
-// parseDriverErrors returns the lines of the last message in which the driver refuses a GPU: those after "The NVIDIA GPU
-// …".
+// parseDriverErrors returns the lines of the last message in which the driver refuses a GPU: those after "The NVIDIA
+// GPU …".
 func parseDriverErrors(log string) []string {
 	var messages []string
 

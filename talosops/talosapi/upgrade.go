@@ -13,8 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// Install writes another image beside the running one, on a release of Talos with the lifecycle service. It returns when
-// the installer has exited; the machine keeps running, and boots the new image at its next restart.
+// Install writes another image beside the running one, on a release of Talos with the lifecycle service. It returns
+// when the installer has exited; the machine keeps running, and boots the new image at its next restart.
 func (t *Client) Install(ctx context.Context, address, installer string) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		name, err := pull(ctx, c, installer)
