@@ -45,8 +45,8 @@ func testChart() *chart.Chart {
 	}
 }
 
-// TestUnknownValues: unknown values are reported with a suggestion. Maps with arbitrary keys accept any, and values that
-// a template reads are known even without a default.
+// TestUnknownValues: unknown values are reported with a suggestion. Maps with arbitrary keys accept any, and values
+// that a template reads are known even without a default.
 func TestUnknownValues(t *testing.T) {
 	t.Parallel()
 
@@ -178,8 +178,8 @@ func TestIndexIsInterruptible(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestFluxReleaseOf has helm-controller's defaults: the records are in the HelmRelease's namespace, whatever its target,
-// and a name that is too long for Helm ends with the first digits of its SHA-256.
+// TestFluxReleaseOf has helm-controller's defaults: the records are in the HelmRelease's namespace, whatever its
+// target, and a name that is too long for Helm ends with the first digits of its SHA-256.
 func TestFluxReleaseOf(t *testing.T) {
 	t.Parallel()
 

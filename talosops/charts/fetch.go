@@ -36,8 +36,8 @@ type Fetcher struct {
 }
 
 // Chart returns a chart and its digest, by which it can be pinned. version may be the digest of a manifest. digest
-// (sha256:…) is that of its archive or manifest; empty accepts any. The error is an [ErrNoVersion] if the repository does
-// not have the version.
+// (sha256:…) is that of its archive or manifest; empty accepts any. The error is an [ErrNoVersion] if the repository
+// does not have the version.
 func (f Fetcher) Chart(ctx context.Context, source, version, digest string) (*chart.Chart, string, error) {
 	archive, digests, err := f.get(ctx, source, version)
 	if errors.Is(err, ErrNoVersion) {

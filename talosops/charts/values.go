@@ -15,9 +15,9 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// UnknownValues returns values that a chart does not know, which Helm would ignore: at the top level of the chart and of
-// its subcharts, keys that neither the defaults nor the templates have; below that, only keys that differ from a default
-// by case or a letter or two, because many maps of charts accept arbitrary keys.
+// UnknownValues returns values that a chart does not know, which Helm would ignore: at the top level of the chart and
+// of its subcharts, keys that neither the defaults nor the templates have; below that, only keys that differ from a
+// default by case or a letter or two, because many maps of charts accept arbitrary keys.
 func UnknownValues(c *chart.Chart, values map[string]any) []string {
 	r := valueChecker{files: allTemplates(c)}
 	r.checkChart("", c, c.Values, values)

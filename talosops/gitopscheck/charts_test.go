@@ -31,8 +31,8 @@ func longhornChart() *chart.Chart {
 	}
 }
 
-// TestCharts: missing versions, and values that a chart ignores or rejects, from an http repository and from a registry.
-// Charts that cannot be checked are listed.
+// TestCharts: missing versions, and values that a chart ignores or rejects, from an http repository and from a
+// registry. Charts that cannot be checked are listed.
 func TestCharts(t *testing.T) {
 	t.Parallel()
 

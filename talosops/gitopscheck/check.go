@@ -23,8 +23,8 @@ type report struct {
 	problems   []string
 }
 
-// checkTree checks every cluster in a repository's folder (gitops), and every component that no cluster lists as part of
-// a trial cluster. withCharts also downloads and checks the charts of releases.
+// checkTree checks every cluster in a repository's folder (gitops), and every component that no cluster lists as part
+// of a trial cluster. withCharts also downloads and checks the charts of releases.
 func checkTree(ctx context.Context, repository, folder string, withCharts bool) (report, error) {
 	known, err := loadSchemas(ctx, schemaModules)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
-// What the program creates in Flux' namespace for manifests: the ConfigMap of facts, and the Secret with Cilium's values.
+// What the program creates in Flux' namespace for manifests: the ConfigMap of facts, and the Secret with Cilium's
+// values.
 const (
 	factsName  = "cluster-facts"
 	valuesName = "cilium-values"

@@ -121,8 +121,8 @@ func (m machine) taints() map[string]string {
 	return taints
 }
 
-// toleratedBy reports whether pods with these tolerations can run on a machine. A value that is not a list is a template
-// of its chart, and is assumed to tolerate everything.
+// toleratedBy reports whether pods with these tolerations can run on a machine. A value that is not a list is a
+// template of its chart, and is assumed to tolerate everything.
 func (m machine) toleratedBy(tolerations any) bool {
 	list, ok := tolerations.([]any)
 	if tolerations != nil && !ok {

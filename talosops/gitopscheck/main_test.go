@@ -54,8 +54,8 @@ func stackFile(t *testing.T, stack string) string {
 	return string(content)
 }
 
-// TestStacks: the repository's own stacks meet the requirements of their clusters in gitops/. The lab's has no CNI, which
-// its model of Kubernetes cannot run.
+// TestStacks: the repository's own stacks meet the requirements of their clusters in gitops/. The lab's has no CNI,
+// which its model of Kubernetes cannot run.
 func TestStacks(t *testing.T) {
 	t.Parallel()
 

@@ -34,8 +34,8 @@ type machineNeeds struct {
 	On string `yaml:"on"`
 	// Extensions of Talos, in full: siderolabs/iscsi-tools.
 	Extensions []string `yaml:"extensions"`
-	// Tolerates are the keys of the taints that its pods tolerate: they do not run on a machine with another taint. Empty =
-	// they need not run on every machine.
+	// Tolerates are the keys of the taints that its pods tolerate: they do not run on a machine with another taint. Empty
+	// = they need not run on every machine.
 	Tolerates []string `yaml:"tolerates"`
 	// UserVolumes are the names of Talos' user volumes, which are mounted in /var/mnt.
 	UserVolumes []string `yaml:"userVolumes"`

@@ -14,8 +14,8 @@ import (
 
 const gatewayGroup = "gateway.networking.k8s.io"
 
-// checkRoutes checks that the Gateways, listeners and Services of routes exist, including those in values of charts, and
-// finds wildcard names that external-dns would publish.
+// checkRoutes checks that the Gateways, listeners and Services of routes exist, including those in values of charts,
+// and finds wildcard names that external-dns would publish.
 func (c *cluster) checkRoutes() {
 	for comp, o := range c.objects() {
 		at := comp.at(o)

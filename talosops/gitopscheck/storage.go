@@ -92,8 +92,8 @@ func intField(o object, fields ...string) int {
 	return n
 }
 
-// checkVault checks that there is a machine for each pod of Vault: its chart has an anti-affinity unless the release sets
-// another affinity.
+// checkVault checks that there is a machine for each pod of Vault: its chart has an anti-affinity unless the release
+// sets another affinity.
 func (c *cluster) checkVault(planned spec.Cluster) {
 	for _, o := range c.objects() {
 		server := fields(o, "spec", "values", "server")

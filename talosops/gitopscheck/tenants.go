@@ -6,8 +6,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// checkTenants finds objects of Flux outside of its namespace that Flux refuses unless the cluster has one tenant: those
-// that use a source in another namespace, and those that name no service account.
+// checkTenants finds objects of Flux outside of its namespace that Flux refuses unless the cluster has one tenant:
+// those that use a source in another namespace, and those that name no service account.
 func (c *cluster) checkTenants(planned spec.Cluster) {
 	if planned.GitOps.SingleTenant {
 		return

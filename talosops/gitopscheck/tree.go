@@ -178,8 +178,8 @@ func asObjects(list []any) []object {
 	return found
 }
 
-// resolve builds a cluster's folder, and the folders of all Flux Kustomizations in it that use this repository, as Flux'
-// kustomize-controller does.
+// resolve builds a cluster's folder, and the folders of all Flux Kustomizations in it that use this repository, as
+// Flux' kustomize-controller does.
 func (t *tree) resolve(folder string) *cluster {
 	c := &cluster{folder: folder}
 	root := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
@@ -278,8 +278,8 @@ func (t *tree) build(flux object, folder string) ([]*resource.Resource, error) {
 	return built.Resources(), nil
 }
 
-// kustomize builds a folder like Flux' [kustomize.SecureBuild], which would also reset the schema of Kubernetes for each
-// folder: most of a check's time. Without the reset, a folder's openapi.path may affect the next one.
+// kustomize builds a folder like Flux' [kustomize.SecureBuild], which would also reset the schema of Kubernetes for
+// each folder: most of a check's time. Without the reset, a folder's openapi.path may affect the next one.
 func (t *tree) kustomize(folder string) (built resmap.ResMap, err error) {
 	files, err := filesys.MakeFsOnDiskSecure(t.root)
 	if err != nil {

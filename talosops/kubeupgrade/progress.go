@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// progress turns the messages of Talos' library into lines with the node, the step, the message and the elapsed time. The
-// library writes to it.
+// progress turns the messages of Talos' library into lines with the node, the step, the message and the elapsed time.
+// The library writes to it.
 type progress struct {
 	out       io.Writer
 	nodes     *strings.Replacer // quoted addresses → names

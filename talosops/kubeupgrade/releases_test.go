@@ -16,9 +16,9 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// TestLibrarySupportsEveryStep: the library can upgrade to every minor version of Kubernetes that a supported Talos runs
-// from the previous one, on nodes with that Talos, and on nodes with it and with the next one. So it supports everything
-// that a stack may request.
+// TestLibrarySupportsEveryStep: the library can upgrade to every minor version of Kubernetes that a supported Talos
+// runs from the previous one, on nodes with that Talos, and on nodes with it and with the next one. So it supports
+// everything that a stack may request.
 func TestLibrarySupportsEveryStep(t *testing.T) {
 	t.Parallel()
 

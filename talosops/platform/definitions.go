@@ -66,8 +66,8 @@ func (r *releaser) runningVersion(context.Context) (string, error) {
 	return record.Chart.Metadata.Version, nil
 }
 
-// checkVersionStep refuses an unsupported change of versions: one that skips a minor, or a downgrade to definitions that
-// are older than those that stored objects use.
+// checkVersionStep refuses an unsupported change of versions: one that skips a minor, or a downgrade to definitions
+// that are older than those that stored objects use.
 func (r *releaser) checkVersionStep(running string) error {
 	from, err := semver.NewVersion(running)
 	to, toErr := semver.NewVersion(r.req.Version)
@@ -92,8 +92,8 @@ func (r *releaser) checkVersionStep(running string) error {
 	return nil
 }
 
-// servingAllVersions returns a copy of a definition that serves every version, which pods of an older release can use as
-// well. Cilium's operator before 1.20 stops if TLSRoute has v1alpha2 and does not serve it (cilium issues 44920 and
+// servingAllVersions returns a copy of a definition that serves every version, which pods of an older release can use
+// as well. Cilium's operator before 1.20 stops if TLSRoute has v1alpha2 and does not serve it (cilium issues 44920 and
 // 45139), and that of 1.20 serves no Gateway unless v1 exists when it starts.
 func servingAllVersions(definition *unstructured.Unstructured) *unstructured.Unstructured {
 	served := definition.DeepCopy()

@@ -163,7 +163,8 @@ func fluxSecrets(req request.GitOps) []secret {
 	return list
 }
 
-// publicKeys returns the data of a Secret with public keys. Flux recognizes the kind of a key by the suffix of its name.
+// publicKeys returns the data of a Secret with public keys. Flux recognizes the kind of a key by the suffix of its
+// name.
 func publicKeys(keys []string) map[string]string {
 	var pairs []string
 
@@ -222,8 +223,8 @@ func instanceSpec(req request.GitOps) map[string]any {
 	}
 
 	if !req.SingleTenant {
-		// Objects in flux-system, which are the tree's own, act as the controllers' account. Other namespaces do not have that
-		// account: objects there must name their own.
+		// Objects in flux-system, which are the tree's own, act as the controllers' account. Other namespaces do not have
+		// that account: objects there must name their own.
 		cluster["multitenant"], cluster["tenantDefaultServiceAccount"] = true, "kustomize-controller"
 	}
 

@@ -98,8 +98,8 @@ func (r *releaser) installOrUpgrade(ctx context.Context) error {
 	return r.upgrade(ctx, cfg, newest)
 }
 
-// resume marks a pending revision of an interrupted run as failed, so that an upgrade can continue it. Helm has no other
-// way that removes nothing.
+// resume marks a pending revision of an interrupted run as failed, so that an upgrade can continue it. Helm has no
+// other way that removes nothing.
 func (r *releaser) resume(cfg *action.Configuration, pending *release.Release) error {
 	status := pending.Info.Status
 	if pending.Labels[revisionLabel] != strconv.Itoa(pending.Version) {

@@ -75,8 +75,8 @@ func objectName(kind, namespace, name string) string {
 	return kind + " " + name
 }
 
-// resource returns a client for objects of a kind. It repeats the discovery for an unknown kind, whose definition may be
-// new.
+// resource returns a client for objects of a kind. It repeats the discovery for an unknown kind, whose definition may
+// be new.
 func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {

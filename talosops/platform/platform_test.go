@@ -30,8 +30,8 @@ func testChart() *chart.Chart {
 	}
 }
 
-// TestChartOfARegistry: without a digest, the actual one is printed, for the stack file. Another digest, and values that
-// the chart does not have, are refused before anything is changed.
+// TestChartOfARegistry: without a digest, the actual one is printed, for the stack file. Another digest, and values
+// that the chart does not have, are refused before anything is changed.
 func TestChartOfARegistry(t *testing.T) {
 	t.Parallel()
 

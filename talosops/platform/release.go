@@ -46,8 +46,8 @@ type Release struct {
 	request.HelmRelease
 
 	Kubeconfig string // secret
-	// Endpoints are the control planes' own addresses, of which the first that responds is used. The shared address may not
-	// be up yet. Empty = the server of the kubeconfig.
+	// Endpoints are the control planes' own addresses, of which the first that responds is used. The shared address may
+	// not be up yet. Empty = the server of the kubeconfig.
 	Endpoints []string
 	Timeout   time.Duration // of the whole installation
 	// Sequential says that minor versions cannot be skipped.
