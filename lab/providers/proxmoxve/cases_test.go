@@ -308,9 +308,9 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(
-				t, test.want, r.diff(test.token, with(inputs[test.token], test.change), states[test.token].Properties, ignoredSpeed),
-			)
+
+			in := with(inputs[test.token], test.change)
+			assert.Equal(t, test.want, r.diff(test.token, in, states[test.token].Properties, ignoredSpeed))
 		})
 	}
 }

@@ -105,7 +105,9 @@ func exitError(upid, status string, o waitOptions, canceled bool) error {
 
 // retry calls do at most n times, until it succeeds or shouldRetry returns false. The pauses double; the first one
 // has the given number of intervals.
-func (a *api) retry(ctx context.Context, n int, intervals float64, shouldRetry func(error) bool, do func() error) error {
+func (a *api) retry(
+	ctx context.Context, n int, intervals float64, shouldRetry func(error) bool, do func() error,
+) error {
 	pause := time.Duration(intervals * float64(a.o.poll))
 
 	for try := 1; ; try++ {

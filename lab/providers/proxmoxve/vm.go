@@ -275,7 +275,9 @@ func cloneSource(ctx context.Context, m machine, plan object) error {
 	f.setNonEmpty("pool", str(plan, "poolId"))
 
 	err := m.api.retry(ctx, max(num(clone, "retries"), 1), 10, anyError, func() error {
-		return m.api.runTask(ctx, http.MethodPost, source.path("clone"), f, waitOptions{warnings: true, stopOnInterrupt: true})
+		o := waitOptions{warnings: true, stopOnInterrupt: true}
+
+		return m.api.runTask(ctx, http.MethodPost, source.path("clone"), f, o)
 	})
 	if err != nil {
 		return fmt.Errorf("error waiting for VM clone: %w", err)
