@@ -43,7 +43,7 @@ type Fake struct {
 	GPUsErr       error
 	Network       kube.PodNetwork
 	Asked         int
-	OnAsk         func(c *Fake, asked int) // called before each answer of the first control plane's services
+	OnAsk         func(c *Fake, asked int) // called before each response of the first control plane's Services
 
 	Statuses map[string]talosapi.EtcdStatus // by address; missing = healthy
 	Alarms   []string

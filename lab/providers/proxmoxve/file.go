@@ -190,6 +190,7 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 
 	// A download must not continue after its timeout, and a failed one is cleaned up.
 	path := "/nodes/" + str(plan, "nodeName") + "/tasks/" + url.PathEscape(upid)
+
 	stopErr := a.call(context.WithoutCancel(ctx), http.MethodDelete, path, nil, nil)
 	if stopErr != nil && !isNotFound(stopErr) {
 		err = errors.Join(err, stopErr)
