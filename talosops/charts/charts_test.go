@@ -189,7 +189,7 @@ func TestFluxReleaseOf(t *testing.T) {
 		spec map[string]any
 		want FluxRelease
 	}{
-		"all said": {
+		"all set": {
 			map[string]any{"releaseName": "other", "targetNamespace": "kube-system", "storageNamespace": "records"},
 			FluxRelease{"other", "records", "kube-system"},
 		},
