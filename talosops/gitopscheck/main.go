@@ -100,7 +100,8 @@ func newStackCommand() *cobra.Command {
 					result = "has no gitops in the stack file: nothing was compared"
 				}
 
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "stack %s: cluster %s %s\n", args[0], planned.Name, result); err != nil {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "stack %s: cluster %s %s\n", args[0], planned.Name, result)
+				if err != nil {
 					return err
 				}
 			}

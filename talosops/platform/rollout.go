@@ -100,7 +100,8 @@ func (r *releaser) rolloutProblems(ctx context.Context, objects []*unstructured.
 			return nil, err
 		}
 
-		problems = append(problems, strings.Join(append([]string{kube.ObjectName(live) + ": " + found.Message}, pods...), "; "))
+		reasons := append([]string{found.Message}, pods...)
+		problems = append(problems, kube.ObjectName(live)+": "+strings.Join(reasons, "; "))
 	}
 
 	return problems, nil
