@@ -152,7 +152,7 @@ func TestPlatformCNI(t *testing.T) {
 	c.requireNetwork("")
 
 	output := w.outputOf(func() { w.up(c.stack("values", values(1400))) })
-	assert.Contains(t, output, "was pending-upgrade when a run was interrupted: it is continued")
+	assert.Contains(t, output, "was pending-upgrade when a run was interrupted: it resumes")
 	assert.Equal(t, 1, releaseRevisions(client)["deployed"])
 	assert.Zero(t, releaseRevisions(client)["pending-upgrade"])
 	c.requireNetwork("1400")
@@ -164,7 +164,7 @@ func TestPlatformCNI(t *testing.T) {
 			c.stack("digest", "sha256:"+strings.Repeat("0", 64)), "state the digest of what you trust; nothing was changed",
 		},
 		"chart unreachable": {
-			c.stack("chart", "https://127.0.0.1:9/cilium.tgz"), "connection refused: see that this machine reaches it, or name a copy",
+			c.stack("chart", "https://127.0.0.1:9/cilium.tgz"), "connection refused: make sure that this machine can reach it, or set a copy",
 		},
 		"a value that the chart does not have": {
 			c.stack("values", map[string]any{"debug": map[string]any{"enabeld": true}}), "debug.enabeld: write debug.enabled",

@@ -42,7 +42,7 @@ func platformFaults() []platformFault {
 	return []platformFault{
 		{
 			name:     "the password is wrong",
-			messages: []string{"Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: "},
+			messages: []string{"Flux cannot fetch its source: GitRepository flux-system/flux-system: "},
 			inject: func(p *platform) func() {
 				p.secrets[passwordPath] = "another"
 
@@ -51,7 +51,7 @@ func platformFaults() []platformFault {
 		},
 		{
 			name:     "the Git server refuses connections",
-			messages: []string{"Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: ", "connection refused"},
+			messages: []string{"Flux cannot fetch its source: GitRepository flux-system/flux-system: ", "connection refused"},
 			inject: func(p *platform) func() {
 				url := p.gitops["url"]
 				p.gitops["url"] = "https://127.0.0.1:9/fleet.git"
@@ -61,7 +61,7 @@ func platformFaults() []platformFault {
 		},
 		{
 			name:     "the key of SOPS is wrong",
-			messages: []string{"Flux does not reconcile what it got: Kustomization flux-system/flux-system: "},
+			messages: []string{"Flux cannot reconcile its source: Kustomization flux-system/flux-system: "},
 			inject: func(p *platform) func() {
 				other, err := age.GenerateX25519Identity()
 				require.NoError(p, err)
@@ -90,7 +90,7 @@ func powerCuts() []platformFault {
 			inject: func(p *platform) func() { return p.cutPower("one-cp-1", "6s") },
 		},
 		{
-			name: "a node is not ready", messages: []string{"Flux' operator has not brought Flux to work: ", "node one-general-1 is not ready: "},
+			name: "a node is not ready", messages: []string{"Flux' operator has not installed Flux: ", "node one-general-1 is not ready: "},
 			inject: func(p *platform) func() { return p.cutPower("one-general-1", "7s") },
 		},
 	}

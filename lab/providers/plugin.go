@@ -1,4 +1,4 @@
-// Package providers has the stand-ins for the published provider plugins, which engines start as they start those.
+// Package providers has stand-ins for the published provider plugins, which engines start like those.
 package providers
 
 import (
@@ -17,26 +17,26 @@ import (
 	"talos-proxmox/lab/providers/talos"
 )
 
-// Environment variables in which stand-ins find their options.
+// Environment variables with the options of stand-ins.
 const (
 	pollVariable  = "LAB_POLL"
 	keyVariable   = "LAB_SERVICE_ACCOUNT_KEY"
 	crashVariable = "LAB_PLUGINS_CRASH"
 )
 
-// Options change what the stand-ins do.
+// Options configure the stand-ins.
 type Options struct {
-	// Poll is how often Proxmox is asked for a task's state; 0 = proxmoxve.DefaultPoll.
+	// Poll is the interval at which the status of a task is read; 0 = proxmoxve.DefaultPoll.
 	Poll time.Duration
-	// ServiceAccountKey is an RSA key in PEM that new clusters get for their service accounts; without it each gets one of
-	// its own, which takes seconds of processor time.
+	// ServiceAccountKey is the RSA key in PEM of new clusters' service accounts. Empty = each cluster generates its
+	// own, which takes seconds of processor time.
 	ServiceAccountKey []byte
-	// Crash has plugins exit when an engine is done with them, before they have answered: the CLI says of published
-	// plugins to which it gives too little time that they did.
+	// Crash makes plugins exit before they respond to the engine's last call: the CLI reports that of published plugins
+	// to which it gives too little time.
 	Crash bool
 }
 
-// Environment is what engines hand to the stand-ins that they start.
+// Environment returns the environment variables for engines, which pass them to stand-ins.
 func (o Options) Environment() map[string]string {
 	env := map[string]string{pollVariable: o.Poll.String(), keyVariable: string(o.ServiceAccountKey)}
 	if o.Crash {
@@ -46,8 +46,8 @@ func (o Options) Environment() map[string]string {
 	return env
 }
 
-// RunAsPlugin serves a stand-in if this program was started under the name of its plugin, and then ends the program.
-// Like a published plugin it outlives an engine that is killed, and finishes what it has begun.
+// RunAsPlugin serves a stand-in and exits if this program was started under the name of its plugin. Like a published
+// plugin, it survives a killed engine and finishes what it has begun.
 func RunAsPlugin() {
 	name := filepath.Base(os.Args[0])
 
@@ -58,7 +58,7 @@ func RunAsPlugin() {
 
 	plugin := Plugins()[i]
 
-	provider, err := standIn(plugin.Name)
+	provider, err := newStandIn(plugin.Name)
 	if err == nil {
 		err = p.RunProvider(context.Background(), plugin.Name, plugin.Version, provider)
 	}
@@ -71,8 +71,8 @@ func RunAsPlugin() {
 	os.Exit(0)
 }
 
-// standIn makes the provider with the options of the environment.
-func standIn(name string) (provider p.Provider, err error) {
+// newStandIn returns a provider with the options of the environment.
+func newStandIn(name string) (provider p.Provider, err error) {
 	switch name {
 	case "proxmoxve":
 		poll, _ := time.ParseDuration(os.Getenv(pollVariable)) //nolint:errcheck // nothing set
@@ -83,7 +83,7 @@ func standIn(name string) (provider p.Provider, err error) {
 		provider, err = command.Provider()
 	}
 
-	// The published proxmoxve and talos are bridges, whose calls do not end with their connection.
+	// The published proxmoxve and talos are bridges: their calls continue when the connection closes.
 	if name != "command" {
 		provider = pcontext.Wrap(provider, context.WithoutCancel)
 	}

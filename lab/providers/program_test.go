@@ -14,12 +14,12 @@ import (
 	"talos-proxmox/lab/providers/providertest"
 )
 
-// TestTheProgramUsesOnlyWhatIsKnown has the stand-ins check everything that stacks register. What they call, the
-// engine's tests call.
+// TestTheProgramUsesOnlyWhatIsKnown passes everything that stacks register to the stand-ins' Check. The engine's
+// tests cover the other calls.
 func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 
-	servers, seen := standIns(t), map[string]bool{}
+	servers, registered := standIns(t), map[string]bool{}
 
 	files, err := filepath.Glob("../../stacks/testdata/registered/*.json")
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 			name, _, _ := strings.Cut(token, ":")
 
 			if server := servers[name]; server != nil {
-				seen[token] = true
+				registered[token] = true
 				checked, err := server.Check(p.CheckRequest{Urn: providertest.URN(tokens.Type(token)), Inputs: inputs})
 				require.NoError(t, err)
 				assert.Empty(t, checked.Failures, "%s: %s", file, resource)
@@ -43,6 +43,6 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 		known.VirtualMachine, known.File, known.PCIMapping, known.User, known.UserToken, known.ACL,
 		known.Schematic, known.Secrets, known.ConfigurationApply, known.Kubeconfig, known.LocalCommand, known.RemoteCommand,
 	} {
-		assert.True(t, seen[token], "%s was not seen", token)
+		assert.True(t, registered[token], "%s is not registered", token)
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// Plugin is a published provider plugin of this computer.
+// Plugin is a published provider plugin.
 type Plugin tokens.Plugin
 
-// Plugins are those that the program needs, and that the stand-ins stand in for.
+// Plugins returns the plugins that the program needs and that the stand-ins replace.
 func Plugins() []Plugin {
 	return []Plugin{Plugin(tokens.ProxmoxPlugin), Plugin(tokens.TalosPlugin), Plugin(tokens.CommandPlugin)}
 }
 
-// String is name and version.
+// String returns name and version.
 func (p Plugin) String() string { return p.Name + " " + p.Version }
 
-// Program is the file name of the plugin's program.
+// Program returns the file name of the plugin's program.
 func (p Plugin) Program() string { return "pulumi-resource-" + p.Name }
 
-// Install is the command that installs the plugin.
+// Install returns the command that installs the plugin.
 func (p Plugin) Install() string {
 	command := fmt.Sprintf("pulumi plugin install resource %s v%s", p.Name, p.Version)
 	if p.Server != "" {
@@ -35,7 +35,7 @@ func (p Plugin) Install() string {
 	return command
 }
 
-// Folder is where the plugin lies when it is installed for this user: in PULUMI_HOME, by default ~/.pulumi.
+// Folder returns where the plugin is installed for this user: in PULUMI_HOME, by default ~/.pulumi.
 func (p Plugin) Folder() (string, error) {
 	folder, err := p.descriptor().DirPath()
 	if err != nil {
@@ -53,7 +53,7 @@ func (p Plugin) descriptor() workspace.PluginDescriptor {
 	}
 }
 
-// Missing are the plugins that are not installed in exactly the version that is needed.
+// Missing returns the plugins that are not installed in exactly the required version.
 func Missing() []Plugin {
 	var missing []Plugin
 
@@ -66,7 +66,7 @@ func Missing() []Plugin {
 	return missing
 }
 
-// List names plugins in a sentence.
+// List joins the names of plugins for a message.
 func List(plugins []Plugin) string {
 	names := make([]string, 0, len(plugins))
 	for _, plugin := range plugins {

@@ -26,7 +26,8 @@ import (
 	"talos-proxmox/lab/providers/talos"
 )
 
-// sdkType is what the published SDK has for a resource or a function: structs whose fields carry the properties' names.
+// sdkType has the published SDK's structs of a resource or a function, whose fields have the properties' names in
+// tags.
 type sdkType struct{ inputs, outputs reflect.Type }
 
 func sdkResource[Args interface{ ElementType() reflect.Type }, Resource any]() sdkType {
@@ -35,7 +36,8 @@ func sdkResource[Args interface{ ElementType() reflect.Type }, Resource any]() s
 	return sdkType{args.ElementType(), reflect.TypeFor[Resource]()}
 }
 
-// sdkTypes are what the inferred stand-ins offer, by token. That of Proxmox has tables, which its own tests compare.
+// sdkTypes returns the types of the inferred stand-ins by token. The tables of the one for Proxmox have their own
+// test.
 func sdkTypes() map[string]sdkType {
 	return map[string]sdkType{
 		tokens.Schematic:          sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
@@ -55,14 +57,14 @@ func sdkTypes() map[string]sdkType {
 	}
 }
 
-// shape is a property's type as both sides can state it: string, boolean, integer, number, any, array, map, object.
+// shape is the type of a property in both forms: string, boolean, integer, number, any, array, map, object.
 type shape struct {
 	kind    string
 	element *shape
 	fields  map[string]shape
 }
 
-// sdkShape reads a type of the SDK.
+// sdkShape returns the shape of a type of the SDK.
 func sdkShape(t reflect.Type) shape {
 	if output, ok := reflect.Zero(t).Interface().(pulumi.Output); ok && t.Kind() == reflect.Struct {
 		return sdkShape(output.ElementType())
@@ -106,7 +108,7 @@ func sdkFields(t reflect.Type) map[string]shape {
 	return fields
 }
 
-// packageSchema is a stand-in's own description, as far as it is compared.
+// packageSchema is the part of a stand-in's schema that is compared.
 type packageSchema struct {
 	Types     map[string]property
 	Resources map[string]struct {
@@ -122,7 +124,7 @@ type property struct {
 	Properties           map[string]property
 }
 
-// UnmarshalJSON knows $ref, which is not a name of a field.
+// UnmarshalJSON reads $ref as well, which is not a valid field name.
 func (p *property) UnmarshalJSON(b []byte) error {
 	type plain property
 
@@ -168,7 +170,7 @@ func (s packageSchema) fields(properties map[string]property) map[string]shape {
 	return fields
 }
 
-// standIns are the stand-ins by the names of their packages.
+// standIns returns the stand-ins by package name.
 func standIns(t *testing.T) map[string]integration.Server {
 	t.Helper()
 
@@ -189,7 +191,7 @@ func standIns(t *testing.T) map[string]integration.Server {
 	return servers
 }
 
-// standInTypes reads the schemas of the inferred stand-ins.
+// standInTypes returns the types in the schemas of the inferred stand-ins.
 func standInTypes(t *testing.T) map[string][2]map[string]shape {
 	t.Helper()
 
@@ -214,7 +216,7 @@ func standInTypes(t *testing.T) map[string][2]map[string]shape {
 	return types
 }
 
-// differences lists what of one side the other does not have in the same form.
+// differences lists what one side has and the other has not, or in another shape.
 func differences(path string, have, known shape) []string {
 	if have.kind != known.kind {
 		return []string{fmt.Sprintf("%s is %s, in the published SDK %s", path, have.kind, known.kind)}

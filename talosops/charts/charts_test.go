@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/talosops/charts/chartstest"
 )
 
-// once does not try again: what tests serve is there or not.
+// once does not retry: a test's server responds or does not.
 var once = Fetcher{Timeout: time.Minute, Attempts: 1} //nolint:gochecknoglobals // a constant
 
 func testChart() *chart.Chart {
@@ -45,13 +45,13 @@ func testChart() *chart.Chart {
 	}
 }
 
-// TestValuesThatTheChartDoesNotHave are named with what was probably meant; maps for anything take anything, and what a
-// template names is the chart's, whether its defaults have it or not.
-func TestValuesThatTheChartDoesNotHave(t *testing.T) {
+// TestUnknownValues: unknown values are reported with a suggestion. Maps with arbitrary keys accept any, and values
+// that a template reads are known even without a default.
+func TestUnknownValues(t *testing.T) {
 	t.Parallel()
 
-	of := testChart()
-	assert.Empty(t, UnknownValues(of, map[string]any{
+	c := testChart()
+	assert.Empty(t, UnknownValues(c, map[string]any{
 		"annotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"gpu": "yes"}, "unset": 1,
 		"undeclared": map[string]any{"b": 1}, "global": map[string]any{}, "part": map[string]any{}, "other": map[string]any{},
 		"cgroup": map[string]any{"hostRoot": "/sys/fs/cgroup", "automounts": 1}, "replica": 2,
@@ -59,25 +59,25 @@ func TestValuesThatTheChartDoesNotHave(t *testing.T) {
 
 	assert.Equal(t, []string{
 		"cgroup.automount: write cgroup.autoMount", "cgruop: write cgroup", "nonsense: remove it",
-	}, UnknownValues(of, map[string]any{
+	}, UnknownValues(c, map[string]any{
 		"cgroup": map[string]any{"automount": map[string]any{"enabled": false}}, "cgruop": 1, "nonsense": 1,
 	}))
 
-	of.SetDependencies(&chart.Chart{
+	c.SetDependencies(&chart.Chart{
 		Metadata: &chart.Metadata{APIVersion: "v2", Name: "part", Version: "1.0.0"},
 		Values:   map[string]any{"persistence": map[string]any{"size": "1Gi"}},
 	})
 	assert.Equal(t, []string{"other.nonsense: remove it", "other.persistenec: write other.persistence"},
-		UnknownValues(of, map[string]any{"other": map[string]any{
+		UnknownValues(c, map[string]any{"other": map[string]any{
 			"metrics": false, "nonsense": 1, "persistenec": map[string]any{}, "global": map[string]any{"a": 1},
 		}}))
 
-	of.Templates = append(of.Templates, &common.File{Name: "templates/b.yaml", Data: []byte("{{ toYaml .Values | nindent 2 }}")})
-	assert.Equal(t, []string{"cgruop: write cgroup"}, UnknownValues(of, map[string]any{"cgruop": 1, "nonsense": 1}),
+	c.Templates = append(c.Templates, &common.File{Name: "templates/b.yaml", Data: []byte("{{ toYaml .Values | nindent 2 }}")})
+	assert.Equal(t, []string{"cgruop: write cgroup"}, UnknownValues(c, map[string]any{"cgruop": 1, "nonsense": 1}),
 		"a chart that reads any value")
 }
 
-// TestFetchChart reads a chart from a file, over HTTP and from a registry, and refuses one that is not what was meant.
+// TestFetchChart reads a chart from a file, over HTTP and from a registry, and refuses another version or digest.
 func TestFetchChart(t *testing.T) {
 	t.Parallel()
 
@@ -97,7 +97,7 @@ func TestFetchChart(t *testing.T) {
 	registry, manifests := chartstest.Registry(t, testChart())
 	oci := registry + "/network"
 
-	for _, test := range [][4]string{ // source, version, digest that is wanted, digest that is told
+	for _, test := range [][4]string{ // source, version, wanted digest, returned digest
 		{archive, "1.2.3", digest, digest},
 		{"file://" + archive, "v1.2.3", digest, digest},
 		{server.URL + "/" + filepath.Base(archive), "1.2.3", digest, digest},
@@ -105,13 +105,13 @@ func TestFetchChart(t *testing.T) {
 		{oci, "1.2.3", "", manifests[0]},
 		{oci, manifests[0], "", manifests[0]},
 	} {
-		found, told, err := once.Chart(t.Context(), test[0], test[1], test[2])
+		found, digest, err := once.Chart(t.Context(), test[0], test[1], test[2])
 		require.NoError(t, err, test)
 		assert.Equal(t, "network", found.Name())
-		assert.Equal(t, test[3], told)
+		assert.Equal(t, test[3], digest)
 	}
 
-	for name, test := range map[string]struct{ source, version, digest, says string }{
+	for name, test := range map[string]struct{ source, version, digest, want string }{
 		"another digest": {archive, "1.2.3", "sha256:00", "has the digest " + digest + ", not sha256:00"},
 		"another digest in a registry": {
 			oci, "1.2.3", "sha256:00",
@@ -123,11 +123,11 @@ func TestFetchChart(t *testing.T) {
 		"no scheme":       {"ftp://a", "1", "", "use oci://, https://, file:// or a path"},
 	} {
 		_, _, err := once.Chart(t.Context(), test.source, test.version, test.digest)
-		require.ErrorContains(t, err, test.says, name)
+		require.ErrorContains(t, err, test.want, name)
 	}
 }
 
-// TestIndex finds a version in an http repository, and names what there is instead.
+// TestIndex finds a version in an http repository; the error of a missing one names the available ones.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 
@@ -150,27 +150,27 @@ func TestIndex(t *testing.T) {
 	require.EqualError(t, err, address+" does not have it: did you mean network?")
 
 	_, err = once.Index(t.Context(), address+"/nowhere")
-	require.ErrorContains(t, err, "unable to read what "+address+"/nowhere has")
+	require.ErrorContains(t, err, "unable to read the index of "+address+"/nowhere")
 	require.NotErrorIs(t, err, ErrNoVersion)
 }
 
-// TestWhoInterruptsDoesNotWait: a server that never answers keeps nobody who has given up.
-func TestWhoInterruptsDoesNotWait(t *testing.T) {
+// TestIndexIsInterruptible: a server that never responds does not block a canceled context.
+func TestIndexIsInterruptible(t *testing.T) {
 	t.Parallel()
 
-	asked, ended := make(chan struct{}), make(chan struct{})
+	requested, done := make(chan struct{}), make(chan struct{})
 
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(asked)
-		<-ended
+		close(requested)
+		<-done
 	}))
 	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(ended) })
+	t.Cleanup(func() { close(done) })
 
 	ctx, cancel := context.WithCancel(t.Context())
 
 	go func() {
-		<-asked
+		<-requested
 		cancel()
 	}()
 
@@ -178,8 +178,8 @@ func TestWhoInterruptsDoesNotWait(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestFluxReleaseOf has helm-controller's defaults: records stay beside the HelmRelease, whatever its target, and a
-// name that Helm would refuse ends with the first digits of its SHA-256.
+// TestFluxReleaseOf has helm-controller's defaults: the records are in the HelmRelease's namespace, whatever its
+// target, and a name that is too long for Helm ends with the first digits of its SHA-256.
 func TestFluxReleaseOf(t *testing.T) {
 	t.Parallel()
 
@@ -189,7 +189,7 @@ func TestFluxReleaseOf(t *testing.T) {
 		spec map[string]any
 		want FluxRelease
 	}{
-		"all said": {
+		"all set": {
 			map[string]any{"releaseName": "other", "targetNamespace": "kube-system", "storageNamespace": "records"},
 			FluxRelease{"other", "records", "kube-system"},
 		},

@@ -1,4 +1,4 @@
-// Package charts gets Helm charts from wherever they are, and compares them with what is asked of them.
+// Package charts downloads Helm charts, and checks versions, digests and values against them.
 package charts
 
 import (
@@ -29,15 +29,15 @@ import (
 
 const pause = 3 * time.Second // between two attempts
 
-// Fetcher downloads as often and as long as it is told to.
+// Fetcher downloads charts and files.
 type Fetcher struct {
 	Timeout  time.Duration // of one request
 	Attempts int
 }
 
-// Chart returns a chart of a version, or of the digest of a manifest in its place. digest is that of its archive or
-// manifest (sha256:…; empty = any); the one that is returned is what the same can be had by again. [ErrNoVersion] = a
-// registry has others.
+// Chart returns a chart and its digest, by which it can be pinned. version may be the digest of a manifest. digest
+// (sha256:…) is that of its archive or manifest; empty accepts any. The error is an [ErrNoVersion] if the repository
+// does not have the version.
 func (f Fetcher) Chart(ctx context.Context, source, version, digest string) (*chart.Chart, string, error) {
 	archive, digests, err := f.get(ctx, source, version)
 	if errors.Is(err, ErrNoVersion) {
@@ -45,8 +45,8 @@ func (f Fetcher) Chart(ctx context.Context, source, version, digest string) (*ch
 	}
 
 	if err != nil {
-		return nil, "", fmt.Errorf("unable to get the chart %s %s: %w: see that this machine reaches it, or name a copy of "+
-			"it that it reaches (an oci:// or https:// address, or a file)", source, version, err)
+		return nil, "", fmt.Errorf("unable to get the chart %s %s: %w: make sure that this machine can reach it, or set a copy "+
+			"that it can reach (an oci:// or https:// address, or a file)", source, version, err)
 	}
 
 	if err := checkDigest("the chart "+source, digest, digests); err != nil {
@@ -58,10 +58,10 @@ func (f Fetcher) Chart(ctx context.Context, source, version, digest string) (*ch
 		return nil, "", fmt.Errorf("%s is not a chart: %w", source, err)
 	}
 
-	is := loaded.Metadata.Version
-	if !isDigest(version) && strings.TrimPrefix(is, "v") != strings.TrimPrefix(version, "v") {
-		return nil, "", fmt.Errorf("the chart %s is %s %s, not %s: name the version that it is, or another chart",
-			source, loaded.Name(), is, version)
+	actual := loaded.Metadata.Version
+	if !isDigest(version) && strings.TrimPrefix(actual, "v") != strings.TrimPrefix(version, "v") {
+		return nil, "", fmt.Errorf("the chart %s is %s %s, not %s: set its actual version, or another chart",
+			source, loaded.Name(), actual, version)
 	}
 
 	return loaded, digests[len(digests)-1], nil
@@ -69,31 +69,31 @@ func (f Fetcher) Chart(ctx context.Context, source, version, digest string) (*ch
 
 func isDigest(version string) bool { return strings.HasPrefix(version, "sha256:") }
 
-// File returns a file, by its digest.
+// File returns the content of a file after it has checked the digest.
 func (f Fetcher) File(ctx context.Context, source, digest string) ([]byte, error) {
 	text, digests, err := f.get(ctx, source, "")
 	if err != nil {
-		return nil, fmt.Errorf("unable to get %s: %w: see that this machine reaches it, or name a copy", source, err)
+		return nil, fmt.Errorf("unable to get %s: %w: make sure that this machine can reach it, or set a copy", source, err)
 	}
 
 	return text, checkDigest(source, digest, digests)
 }
 
-func checkDigest(what, want string, have []string) error {
-	if want == "" || slices.Contains(have, "sha256:"+strings.TrimPrefix(want, "sha256:")) {
+func checkDigest(label, want string, digests []string) error {
+	if want == "" || slices.Contains(digests, "sha256:"+strings.TrimPrefix(want, "sha256:")) {
 		return nil
 	}
 
-	return fmt.Errorf("%s has the digest %s, not %s: it is not what was meant: find out why, and state the digest of "+
-		"what you trust", what, have[len(have)-1], want)
+	return fmt.Errorf("%s has the digest %s, not %s: it is not what was meant: find out why, then set the digest of what "+
+		"you trust", label, digests[len(digests)-1], want)
 }
 
-// get returns a file and its digests: its own, and then that of its manifest in a registry.
+// get returns a file and its digests: its own, followed by that of its manifest if it comes from a registry.
 func (f Fetcher) get(ctx context.Context, source, version string) (content []byte, digests []string, err error) {
-	scheme, rest, has := strings.Cut(source, "://")
+	scheme, rest, isURL := strings.Cut(source, "://")
 
 	switch {
-	case !has:
+	case !isURL:
 		content, err = os.ReadFile(source) //nolint:gosec // a file that the stack names
 	case scheme == "file":
 		var path string
@@ -101,7 +101,7 @@ func (f Fetcher) get(ctx context.Context, source, version string) (content []byt
 			content, err = os.ReadFile(path) //nolint:gosec // a file that the stack names
 		}
 	default:
-		content, digests, err = f.patiently(ctx, func() ([]byte, []string, error) {
+		content, digests, err = f.retry(ctx, func() ([]byte, []string, error) {
 			return f.download(scheme, source, version)
 		})
 	}
@@ -115,8 +115,8 @@ func (f Fetcher) get(ctx context.Context, source, version string) (content []byt
 	return content, append([]string{"sha256:" + hex.EncodeToString(sum[:])}, digests...), nil
 }
 
-// patiently downloads again what a network lost.
-func (f Fetcher) patiently(
+// retry makes all attempts of a download.
+func (f Fetcher) retry(
 	ctx context.Context, get func() ([]byte, []string, error),
 ) (content []byte, digests []string, err error) {
 	for attempt := range f.Attempts {
@@ -134,23 +134,24 @@ func (f Fetcher) patiently(
 	return content, digests, err
 }
 
-// interruptible ends with the context: Helm's clients know none, and are left to their timeout.
+// interruptible returns when the context ends. Helm's clients take no context, so the download goes on until its
+// timeout.
 func interruptible(ctx context.Context, get func() ([]byte, []string, error)) ([]byte, []string, error) {
-	type answer struct {
+	type result struct {
 		content []byte
 		digests []string
 		err     error
 	}
 
-	got := make(chan answer, 1)
+	results := make(chan result, 1)
 
 	go func() {
 		content, digests, err := get()
-		got <- answer{content, digests, err}
+		results <- result{content, digests, err}
 	}()
 
 	select {
-	case a := <-got:
+	case a := <-results:
 		return a.content, a.digests, a.err
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
@@ -161,20 +162,20 @@ func interruptible(ctx context.Context, get func() ([]byte, []string, error)) ([
 func (f Fetcher) download(scheme, source, version string) (content []byte, digests []string, err error) {
 	switch scheme {
 	case registry.OCIScheme:
-		joint := ":"
+		separator := ":"
 		if isDigest(version) {
-			joint = "@"
+			separator = "@"
 		}
 
-		client, pulled, err := f.pull(source + joint + version)
+		client, pulled, err := f.pull(source + separator + version)
 		if errors.Is(err, http.ErrSchemeMismatch) && onLoopback(source) {
-			client, pulled, err = f.pull(source+joint+version, registry.ClientOptPlainHTTP())
+			client, pulled, err = f.pull(source+separator+version, registry.ClientOptPlainHTTP())
 		}
 
 		if errors.Is(err, errdef.ErrNotFound) {
-			tags, _ := client.Tags(strings.TrimPrefix(source, registry.OCIScheme+"://")) // more than need be
+			tags, _ := client.Tags(strings.TrimPrefix(source, registry.OCIScheme+"://")) // only for the message
 
-			return nil, nil, noVersion(source, tags)
+			return nil, nil, versionError(source, tags)
 		}
 
 		if err != nil {
@@ -195,11 +196,11 @@ func (f Fetcher) download(scheme, source, version string) (content []byte, diges
 
 		return text.Bytes(), nil, nil
 	default:
-		return nil, nil, fmt.Errorf("%s:// is not a scheme that is known: use oci://, https://, file:// or a path", scheme)
+		return nil, nil, fmt.Errorf("%s:// is not a supported scheme: use oci://, https://, file:// or a path", scheme)
 	}
 }
 
-// pull asks the registry of a reference.
+// pull pulls a chart, and returns the client for further requests to its registry.
 func (f Fetcher) pull(
 	reference string, options ...registry.ClientOption,
 ) (*registry.Client, *registry.PullResult, error) {
@@ -216,14 +217,14 @@ func (f Fetcher) pull(
 	return client, pulled, err
 }
 
-// onLoopback says whether a registry is this machine's own, which need not encrypt, as for container engines.
+// onLoopback reports whether a registry is on loopback, where it may use plain HTTP, as for container engines.
 func onLoopback(source string) bool {
-	at, err := url.Parse(source)
+	parsed, err := url.Parse(source)
 	if err != nil {
 		return false
 	}
 
-	address, err := netip.ParseAddr(at.Hostname())
+	address, err := netip.ParseAddr(parsed.Hostname())
 
 	return err == nil && address.IsLoopback()
 }

@@ -8,29 +8,29 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// FluxRelease is the Helm release that a HelmRelease of Flux makes. Its name and the namespace of its records tell it
-// from others; its objects are in a namespace that may be another one.
+// FluxRelease is the Helm release of a HelmRelease of Flux. Its name and the namespace of its records identify it; its
+// objects may be in another namespace.
 type FluxRelease struct{ Name, Records, Namespace string }
 
 // FluxReleaseOf returns the release of a HelmRelease, by the rules of Flux' helm-controller.
 func FluxReleaseOf(o *unstructured.Unstructured) FluxRelease {
-	var stated helmv2.HelmRelease
+	var release helmv2.HelmRelease
 
-	stated.Name, stated.Namespace = o.GetName(), o.GetNamespace()
+	release.Name, release.Namespace = o.GetName(), o.GetNamespace()
 
 	for name, field := range map[string]*string{
-		"releaseName": &stated.Spec.ReleaseName, "targetNamespace": &stated.Spec.TargetNamespace,
-		"storageNamespace": &stated.Spec.StorageNamespace,
+		"releaseName": &release.Spec.ReleaseName, "targetNamespace": &release.Spec.TargetNamespace,
+		"storageNamespace": &release.Spec.StorageNamespace,
 	} {
 		*field, _, _ = unstructured.NestedString(o.Object, "spec", name)
 	}
 
-	return FluxRelease{shortened(stated.GetReleaseName()), stated.GetStorageNamespace(), stated.GetReleaseNamespace()}
+	return FluxRelease{shortenName(release.GetReleaseName()), release.GetStorageNamespace(), release.GetReleaseNamespace()}
 }
 
-// shortened ends a name that is too long for Helm with digits of its digest, as helm-controller does (source: its
-// internal/release/name.go).
-func shortened(name string) string {
+// shortenName replaces the end of a name that is too long for Helm by digits of its digest, as helm-controller does
+// (source: its internal/release/name.go).
+func shortenName(name string) string {
 	const longest, digits = 53, 12
 
 	if len(name) <= longest {

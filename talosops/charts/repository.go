@@ -15,29 +15,29 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// ErrNoVersion says that a repository answers, and has something else.
+// ErrNoVersion says that a repository does not have a chart or a version of it.
 var ErrNoVersion = errors.New("does not have it")
 
-// Index is what an http repository has.
+// Index is the index of an http repository.
 type Index struct {
 	address string
 	file    *repo.IndexFile
 }
 
-// Index reads what an http repository has.
+// Index downloads the index of an http repository.
 func (f Fetcher) Index(ctx context.Context, address string) (*Index, error) {
-	text, _, err := f.patiently(ctx, func() ([]byte, []string, error) {
+	text, _, err := f.retry(ctx, func() ([]byte, []string, error) {
 		client, err := getter.NewHTTPGetter(getter.WithTimeout(f.Timeout))
 		if err != nil {
 			return nil, nil, err
 		}
 
-		at, err := repo.ResolveReferenceURL(address, "index.yaml")
+		indexURL, err := repo.ResolveReferenceURL(address, "index.yaml")
 		if err != nil {
 			return nil, nil, err
 		}
 
-		text, err := client.Get(at)
+		text, err := client.Get(indexURL)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -45,18 +45,18 @@ func (f Fetcher) Index(ctx context.Context, address string) (*Index, error) {
 		return text.Bytes(), nil, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("unable to read what %s has: %w", address, err)
+		return nil, fmt.Errorf("unable to read the index of %s: %w", address, err)
 	}
 
 	file, err := loadIndex(text)
 	if err != nil {
-		return nil, fmt.Errorf("unable to read what %s has: %w", address, err)
+		return nil, fmt.Errorf("unable to read the index of %s: %w", address, err)
 	}
 
 	return &Index{address: address, file: file}, nil
 }
 
-// loadIndex has Helm read an index, which it does from files alone.
+// loadIndex parses an index. Helm's parser reads only files.
 func loadIndex(text []byte) (*repo.IndexFile, error) {
 	file, err := os.CreateTemp("", "index-*.yaml")
 	if err != nil {
@@ -75,10 +75,10 @@ func loadIndex(text []byte) (*repo.IndexFile, error) {
 	return repo.LoadIndexFile(file.Name())
 }
 
-// Source is where a version of a chart is; [ErrNoVersion] = nowhere.
+// Source returns the URL of a version of a chart, or an [ErrNoVersion].
 func (i *Index) Source(name, version string) (string, error) {
-	versions, has := i.file.Entries[name]
-	if !has {
+	versions, ok := i.file.Entries[name]
+	if !ok {
 		names := slices.Collect(maps.Keys(i.file.Entries))
 
 		return "", fmt.Errorf("%s %w: %s", i.address, ErrNoVersion, spec.Suggest(name, names))
@@ -90,25 +90,25 @@ func (i *Index) Source(name, version string) (string, error) {
 		return strings.TrimPrefix(v.Version, "v") == wanted
 	})
 	if found < 0 {
-		var there []string
+		var available []string
 		for _, v := range versions {
-			there = append(there, v.Version)
+			available = append(available, v.Version)
 		}
 
-		return "", noVersion(i.address, there)
+		return "", versionError(i.address, available)
 	}
 
 	if len(versions[found].URLs) == 0 {
-		return "", fmt.Errorf("%s does not say where it is", i.address)
+		return "", fmt.Errorf("%s has no URL for it", i.address)
 	}
 
 	return repo.ResolveReferenceURL(i.address, versions[found].URLs[0])
 }
 
-// noVersion names the newest versions that there are.
-func noVersion(source string, there []string) error {
+// versionError returns an ErrNoVersion that names the newest available versions.
+func versionError(source string, available []string) error {
 	const most = 3
 
 	return fmt.Errorf("%s %w: the newest are %s; correct the version", source, ErrNoVersion,
-		strings.Join(there[:min(most, len(there))], ", "))
+		strings.Join(available[:min(most, len(available))], ", "))
 }

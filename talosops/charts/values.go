@@ -15,22 +15,22 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// UnknownValues names values that a chart does not know, which Helm passes over: at the top of the chart, and of each
-// chart in it, what neither defaults nor templates name; below that what differs from a default's name by case or a
-// letter or two. Other names are passed on: many maps of charts are for anything.
-func UnknownValues(of *chart.Chart, values map[string]any) []string {
-	r := reader{files: templates(of)}
-	r.compare("", of, of.Values, values)
+// UnknownValues returns values that a chart does not know, which Helm would ignore: at the top level of the chart and
+// of its subcharts, keys that neither the defaults nor the templates have; below that, only keys that differ from a
+// default by case or a letter or two, because many maps of charts accept arbitrary keys.
+func UnknownValues(c *chart.Chart, values map[string]any) []string {
+	r := valueChecker{files: allTemplates(c)}
+	r.checkChart("", c, c.Values, values)
 
 	return r.problems
 }
 
-// Merge adds values of one map to another, which wins where both have one.
-func Merge(into, more map[string]any) { util.MergeTables(into, copied(more)) }
+// Merge adds values to a map, whose own values take precedence.
+func Merge(into, more map[string]any) { util.MergeTables(into, deepCopy(more)) }
 
-// CheckSchema says what a chart, and those in it, do not take of values, by their own schemas.
-func CheckSchema(of *chart.Chart, values map[string]any) error {
-	own := copyOf(of) // which parts it has depends on values
+// CheckSchema validates values against the schemas of a chart and its subcharts.
+func CheckSchema(c *chart.Chart, values map[string]any) error {
+	own := copyChart(c) // ProcessDependencies removes disabled subcharts
 	if err := chartutil.ProcessDependencies(own, values); err != nil {
 		return err
 	}
@@ -43,38 +43,38 @@ func CheckSchema(of *chart.Chart, values map[string]any) error {
 	return util.ValidateAgainstSchema(own, merged)
 }
 
-func copyOf(of *chart.Chart) *chart.Chart {
-	own, metadata := *of, *of.Metadata
+func copyChart(c *chart.Chart) *chart.Chart {
+	own, metadata := *c, *c.Metadata
 	own.Metadata = &metadata
 
-	var parts []*chart.Chart
-	for _, part := range of.Dependencies() {
-		parts = append(parts, copyOf(part))
+	var subcharts []*chart.Chart
+	for _, subchart := range c.Dependencies() {
+		subcharts = append(subcharts, copyChart(subchart))
 	}
 
-	own.SetDependencies(parts...)
+	own.SetDependencies(subcharts...)
 
 	return &own
 }
 
-// reader compares values with what a chart reads of them.
-type reader struct {
+// valueChecker compares values with the defaults and templates of a chart.
+type valueChecker struct {
 	files    []*common.File
 	problems []string
 }
 
-// templates are those of a chart and of the charts in it, which read values by each other's names.
-func templates(of *chart.Chart) []*common.File {
-	files := slices.Clone(of.Templates)
-	for _, part := range of.Dependencies() {
-		files = append(files, templates(part)...)
+// allTemplates returns the templates of a chart and its subcharts, which use each other's helpers.
+func allTemplates(c *chart.Chart) []*common.File {
+	files := slices.Clone(c.Templates)
+	for _, subchart := range c.Dependencies() {
+		files = append(files, allTemplates(subchart)...)
 	}
 
 	return files
 }
 
-// compare looks at the values of a chart, and of those in it, whose defaults are also the outer one's.
-func (r *reader) compare(path string, of *chart.Chart, defaults, values map[string]any) {
+// checkChart checks the values of a chart and its subcharts. The defaults of a chart include those for its subcharts.
+func (r *valueChecker) checkChart(path string, c *chart.Chart, defaults, values map[string]any) {
 	known := maps.Clone(defaults)
 	if known == nil {
 		known = map[string]any{}
@@ -88,32 +88,32 @@ func (r *reader) compare(path string, of *chart.Chart, defaults, values map[stri
 
 	own := maps.Clone(values)
 
-	for _, dependency := range of.Metadata.Dependencies {
+	for _, dependency := range c.Metadata.Dependencies {
 		key := dependency.Name
 		if dependency.Alias != "" {
-			known[key], key = map[string]any{}, dependency.Alias // Helm refuses neither
+			known[key], key = map[string]any{}, dependency.Alias // Helm accepts both
 		}
 
 		outer, _ := defaults[key].(map[string]any)
 		below, isMap := values[key].(map[string]any)
 		known[key] = outer
 
-		part := slices.IndexFunc(of.Dependencies(), func(c *chart.Chart) bool { return c.Name() == dependency.Name })
-		if part < 0 || !isMap {
+		i := slices.IndexFunc(c.Dependencies(), func(sub *chart.Chart) bool { return sub.Name() == dependency.Name })
+		if i < 0 || !isMap {
 			continue
 		}
 
-		inner := of.Dependencies()[part]
-		merged := util.MergeTables(copied(outer), copied(inner.Values))
-		r.compare(path+key+".", inner, merged, below)
+		inner := c.Dependencies()[i]
+		merged := util.MergeTables(deepCopy(outer), deepCopy(inner.Values))
+		r.checkChart(path+key+".", inner, merged, below)
 		delete(own, key)
 	}
 
-	r.unknown(path, known, own, r.readAny())
+	r.checkKeys(path, known, own, r.readsAnyName())
 }
 
-// copied is a map that can be merged into.
-func copied(values map[string]any) map[string]any {
+// deepCopy copies the nested maps of values, so that others can be merged into the copy.
+func deepCopy(values map[string]any) map[string]any {
 	own := maps.Clone(values)
 	if own == nil {
 		return map[string]any{}
@@ -121,58 +121,58 @@ func copied(values map[string]any) map[string]any {
 
 	for key, value := range own {
 		if below, ok := value.(map[string]any); ok {
-			own[key] = copied(below)
+			own[key] = deepCopy(below)
 		}
 	}
 
 	return own
 }
 
-// unknown names values that are none of the chart's, with those that may be meant. passed says that other names go on
-// to what the chart makes.
-func (r *reader) unknown(path string, known, values map[string]any, passed bool) {
+// checkKeys reports unknown keys with a suggestion. passedOn says that the map may have arbitrary keys: then only
+// misspelled ones are reported.
+func (r *valueChecker) checkKeys(path string, known, values map[string]any, passedOn bool) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if has, is := known[key]; is {
-			below, isMap := has.(map[string]any)
+		if value, ok := known[key]; ok {
+			below, isMap := value.(map[string]any)
 			if own, ok := values[key].(map[string]any); ok && isMap {
-				r.unknown(path+key+".", below, own, true)
+				r.checkKeys(path+key+".", below, own, true)
 			}
 
 			continue
 		}
 
-		meant := nearest(key, slices.Sorted(maps.Keys(known)))
+		suggested := suggestion(key, slices.Sorted(maps.Keys(known)))
 
 		switch {
-		case r.reads(key):
-		case meant != "":
-			r.problems = append(r.problems, fmt.Sprintf("%s%s: write %s%s", path, key, path, meant))
-		case !passed:
+		case r.readsName(key):
+		case suggested != "":
+			r.problems = append(r.problems, fmt.Sprintf("%s%s: write %s%s", path, key, path, suggested))
+		case !passedOn:
 			r.problems = append(r.problems, fmt.Sprintf("%s%s: remove it", path, key))
 		}
 	}
 }
 
-// reads says whether a template has a value's name: .Values.….name, or in quotes, as functions take it.
-func (r *reader) reads(key string) bool {
+// readsName reports whether a template has a value's name: .Values.….name, or in quotes, as an argument of a function.
+func (r *valueChecker) readsName(key string) bool {
 	name := regexp.QuoteMeta(key)
 
-	return r.has(regexp.MustCompile(`\.Values\.(?:\w+\.)*` + name + `\b|"` + name + `"`))
+	return r.matches(regexp.MustCompile(`\.Values\.(?:\w+\.)*` + name + `\b|"` + name + `"`))
 }
 
-// wholly is a use of all values at once.
-var wholly = regexp.MustCompile(`\.Values(?:\s*[)}|]|\s+[^\s"])`)
+// allValues matches a use of .Values as a whole.
+var allValues = regexp.MustCompile(`\.Values(?:\s*[)}|]|\s+[^\s"])`)
 
-// readAny says whether templates read values by names that they make: which, cannot be said.
-func (r *reader) readAny() bool { return r.has(wholly) }
+// readsAnyName reports whether a template uses .Values as a whole, so that it may read any key.
+func (r *valueChecker) readsAnyName() bool { return r.matches(allValues) }
 
-func (r *reader) has(text *regexp.Regexp) bool {
+func (r *valueChecker) matches(text *regexp.Regexp) bool {
 	return slices.ContainsFunc(r.files, func(file *common.File) bool { return text.Match(file.Data) })
 }
 
-// nearest is the name that a misspelt one is of; empty = none.
-func nearest(key string, names []string) string {
-	const shortest = 5 // below that, names differ by a letter on purpose
+// suggestion returns the name that a key is a misspelling of; empty = none.
+func suggestion(key string, names []string) string {
+	const shortest = 5 // shorter names often differ by one letter
 
 	best, least := "", 3
 

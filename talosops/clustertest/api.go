@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// API is a Kubernetes API that keeps objects by their paths, as far as clients of this program ask one.
+// API is a fake Kubernetes API that stores objects by path and serves what this program's clients request.
 type API struct {
 	Objects map[string]map[string]any
-	Writes  []Write // in order, those that were refused as well
-	// Refuse is what is not done, of each request; nil = what the API itself refuses.
+	Writes  []Write // in order, including refused ones
+	// Refuse returns the status of a request to refuse, or nil. It is called for every request.
 	Refuse func(r *http.Request, w Write) *metav1.Status
-	// Answers are those to other questions, by path.
+	// Answers are fixed responses by path.
 	Answers map[string]any
 
 	mu      sync.Mutex
@@ -34,7 +34,7 @@ type API struct {
 // Write is a request that changes something.
 type Write struct{ Method, Path, Type, Body string }
 
-// NewAPI has objects, in JSON by their paths.
+// NewAPI returns an API with these objects: JSON by path.
 func NewAPI(objects map[string]string) *API {
 	a := &API{Objects: map[string]map[string]any{}, Answers: map[string]any{
 		"/readyz": "ok", "/version": map[string]any{"major": "1", "minor": "35", "gitVersion": "v1.35.1"},
@@ -59,7 +59,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", "application/json")
 
-	answer := a.answer(r)
+	answer := a.respond(r)
 	if status, refused := answer.(*metav1.Status); refused {
 		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		status.Status = metav1.StatusFailure
@@ -70,16 +70,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (a *API) answer(r *http.Request) any {
+func (a *API) respond(r *http.Request) any {
 	body, _ := io.ReadAll(r.Body)
-	if r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf { // what Helm keeps records with
+	if r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf { // Helm's release records
 		if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
 			body, _ = json.Marshal(object)
 		}
 	}
 
 	write := Write{r.Method, r.URL.Path, r.Header.Get("Content-Type"), strings.TrimSpace(string(body))}
-	have := &unstructured.Unstructured{Object: a.Objects[r.URL.Path]}
+	existing := &unstructured.Unstructured{Object: a.Objects[r.URL.Path]}
 
 	if r.Method != http.MethodGet {
 		a.Writes = append(a.Writes, write)
@@ -99,10 +99,10 @@ func (a *API) answer(r *http.Request) any {
 
 		return metav1.Status{Status: metav1.StatusSuccess}
 	case r.Method == http.MethodPost, write.Type == "application/apply-patch+yaml":
-		return a.put(write, have)
-	case r.Method == http.MethodGet && kinds[path.Base(r.URL.Path)] != "":
+		return a.put(write, existing)
+	case r.Method == http.MethodGet && listKinds[path.Base(r.URL.Path)] != "":
 		return a.list(r.URL.Path, r.URL.Query().Get("labelSelector"))
-	case have.Object == nil:
+	case existing.Object == nil:
 		return &metav1.Status{
 			Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "not found",
 			Details: &metav1.StatusDetails{Name: path.Base(r.URL.Path)},
@@ -116,23 +116,23 @@ func (a *API) answer(r *http.Request) any {
 
 	_ = json.Unmarshal(body, &given)
 
-	if uid := given.Preconditions.UID; uid != nil && *uid != have.GetUID() ||
-		given.Metadata.ResourceVersion != "" && given.Metadata.ResourceVersion != have.GetResourceVersion() {
+	if uid := given.Preconditions.UID; uid != nil && *uid != existing.GetUID() ||
+		given.Metadata.ResourceVersion != "" && given.Metadata.ResourceVersion != existing.GetResourceVersion() {
 		return &metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "Precondition failed"}
 	}
 
 	switch r.Method {
 	case http.MethodPut:
-		return a.put(write, have)
+		return a.put(write, existing)
 	case http.MethodDelete:
 		delete(a.Objects, r.URL.Path)
 	}
 
-	return have.Object
+	return existing.Object
 }
 
-// put keeps an object; one that is as it was applied before stays of its version.
-func (a *API) put(w Write, have *unstructured.Unstructured) any {
+// put stores an object. Applying the same object again does not change its resource version.
+func (a *API) put(w Write, existing *unstructured.Unstructured) any {
 	const applied = "applied"
 
 	o := &unstructured.Unstructured{}
@@ -143,8 +143,8 @@ func (a *API) put(w Write, have *unstructured.Unstructured) any {
 		a.Writes[len(a.Writes)-1].Path = w.Path
 	}
 
-	if have.Object != nil && have.Object[applied] == w.Body {
-		return have.Object
+	if existing.Object != nil && existing.Object[applied] == w.Body {
+		return existing.Object
 	}
 
 	a.version++
@@ -157,12 +157,12 @@ func (a *API) put(w Write, have *unstructured.Unstructured) any {
 	return o.Object
 }
 
-// kinds are those that are listed.
-var kinds = map[string]string{ //nolint:gochecknoglobals // a table
+// listKinds maps resources that can be listed to their kinds.
+var listKinds = map[string]string{ //nolint:gochecknoglobals // a table
 	"nodes": "Node", "pods": "Pod", "secrets": "Secret", "storageclasses": "StorageClass", "helmreleases": "HelmRelease",
 }
 
-// list are the objects of a kind, in any namespace where the path has none.
+// list returns the objects of a resource, in all namespaces if the path names none.
 func (a *API) list(at, selector string) any {
 	wanted, _ := labels.Parse(selector)
 	group, _, _ := strings.Cut(path.Dir(at), "/namespaces/")
@@ -170,7 +170,7 @@ func (a *API) list(at, selector string) any {
 
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(version)
-	list.SetKind(kinds[path.Base(at)] + "List")
+	list.SetKind(listKinds[path.Base(at)] + "List")
 
 	for _, name := range slices.Sorted(maps.Keys(a.Objects)) {
 		o := unstructured.Unstructured{Object: a.Objects[name]}

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority signs certificates for servers and clients of a test.
+// Authority is a certificate authority for the servers and clients of a test.
 type Authority struct{ *x509.CertificateAuthority }
 
-// NewAuthority makes the authority of an API.
+// NewAuthority returns a new self-signed authority.
 func NewAuthority(t *testing.T) *Authority {
 	t.Helper()
 
@@ -25,7 +25,7 @@ func NewAuthority(t *testing.T) *Authority {
 	return &Authority{ca}
 }
 
-// issue returns a certificate that serves at the addresses and authenticates clients.
+// issue returns a certificate for servers at these addresses and for clients.
 func (a *Authority) issue(t *testing.T, addresses ...string) *x509.KeyPair {
 	t.Helper()
 
@@ -41,7 +41,7 @@ func (a *Authority) issue(t *testing.T, addresses ...string) *x509.KeyPair {
 	return pair
 }
 
-// ServerTLS demands a client certificate of the same authority.
+// ServerTLS returns the configuration of a server that requires a client certificate of the same authority.
 func (a *Authority) ServerTLS(t *testing.T, addresses ...string) *tls.Config {
 	t.Helper()
 
@@ -54,19 +54,19 @@ func (a *Authority) ServerTLS(t *testing.T, addresses ...string) *tls.Config {
 	}
 }
 
-// Talosconfig is that of an administrator.
+// Talosconfig returns an administrator's talosconfig.
 func (a *Authority) Talosconfig(t *testing.T) string {
 	t.Helper()
 
 	pair := a.issue(t)
-	// Talos puts another label on its keys; the standard library reads this one too.
+	// Talos' own keys have a different PEM label; the standard library reads this one as well.
 	return fmt.Sprintf(
 		"context: test\ncontexts:\n  test:\n    endpoints: [127.0.0.1]\n    ca: %s\n    crt: %s\n    key: %s\n", b64(a.CrtPEM),
 		b64(pair.CrtPEM), b64(pair.KeyPEM),
 	)
 }
 
-// Kubeconfig is that of an administrator.
+// Kubeconfig returns an administrator's kubeconfig for this server.
 func (a *Authority) Kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 

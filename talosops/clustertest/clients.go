@@ -1,5 +1,4 @@
-// Package clustertest has clusters for tests: fakes of the clients of their APIs, and servers of these APIs on
-// loopback.
+// Package clustertest provides clusters for tests: fakes of the API clients, and API servers on loopback.
 package clustertest
 
 import (
@@ -14,17 +13,17 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// Of is a cluster of these APIs.
+// Of returns a cluster with these APIs, and the buffer of its progress.
 func Of(talos talosapi.API, kubernetes kube.Interface) (*cluster.Cluster, *bytes.Buffer) {
-	said := &bytes.Buffer{}
+	progress := &bytes.Buffer{}
 
 	return &cluster.Cluster{
-		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
+		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: progress},
 		ControlPlanes: ControlPlanes().ControlPlanes, Talos: talos, Kubernetes: kubernetes,
-	}, said
+	}, progress
 }
 
-// NewRunning has nodes that are Ready.
+// NewRunning returns a healthy cluster: all nodes are Ready and all members of etcd have a leader.
 func NewRunning() (*cluster.Cluster, *Fake, *bytes.Buffer) {
 	controlPlanes, workers := ControlPlanes().ControlPlanes, Workers()
 	f := NewFake(controlPlanes, workers)
@@ -39,22 +38,22 @@ func NewRunning() (*cluster.Cluster, *Fake, *bytes.Buffer) {
 		}
 	}
 
-	c, said := Of(f, f)
+	c, progress := Of(f, f)
 	c.Interval = time.Second
 
-	return c, f, said
+	return c, f, progress
 }
 
-// NewLeased is a running cluster with its Lease.
+// NewLeased returns a running cluster and its Lease, which change may modify first.
 func NewLeased(t *testing.T, change func(*Leases)) (*cluster.Cluster, *Leases, *bytes.Buffer) {
 	t.Helper()
 
-	c, f, said := NewRunning()
+	c, f, progress := NewRunning()
 	c.Timeout, c.Interval = 5*time.Minute, 2*time.Second
 
 	if change != nil {
 		change(&f.Leases)
 	}
 
-	return c, &f.Leases, said
+	return c, &f.Leases, progress
 }

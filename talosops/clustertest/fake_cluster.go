@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// Unimplemented ends a test with what it does not expect.
+// Unimplemented panics on every call that the embedding fake does not implement.
 type Unimplemented struct {
 	talosapi.API
 	kube.Interface
@@ -23,8 +23,8 @@ type Unimplemented struct {
 // Close implements talosapi.API.
 func (Unimplemented) Close() {}
 
-// Fake answers for every node by its address; before each round of answers it may be changed by a step. Those who
-// change it while it runs do so with its lock.
+// Fake implements the Talos and Kubernetes APIs of a cluster in memory. A test may change it in OnAsk, or at any time
+// while holding Mu.
 type Fake struct {
 	Unimplemented
 	Leases
@@ -33,8 +33,8 @@ type Fake struct {
 	NodeServices  map[string][]talosapi.Service
 	MemberList    []talosapi.Member
 	TalosVersions map[string]string
-	Images        map[string]string // schematic by address
-	Down          map[string]error  // Talos API by address
+	Images        map[string]string // schematic ids by address
+	Down          map[string]error  // errors of the Talos API by address, or by a call's prefix and the address
 	APIDown       map[string]error
 	NodeList      []kube.Node
 	NodesErr      error
@@ -43,38 +43,38 @@ type Fake struct {
 	GPUsErr       error
 	Network       kube.PodNetwork
 	Asked         int
-	OnAsk         func(c *Fake, asked int) // called before each answer of the first control plane's services
+	OnAsk         func(c *Fake, asked int) // called before each response of the first control plane's Services
 
-	Statuses map[string]talosapi.EtcdStatus // by address; none = its member is well
+	Statuses map[string]talosapi.EtcdStatus // by address; missing = healthy
 	Alarms   []string
 	Boots    map[string]string // boot ids by address
 	Pods     map[string][]kube.Pod
-	Budget   map[string]string          // why a pod may not leave, by its name
-	Did      []string                   // what was done to nodes, machines and members, in order
+	Budget   map[string]string          // eviction errors by the pod's name
+	Did      []string                   // changes of nodes, machines and members, in order
 	Effects  map[string]talosapi.Effect // of applying a configuration, by address
-	Left     []string                   // what a configuration would leave to a restart
-	Answer   error                      // to a restart, which takes place
-	Empty    bool                       // no control plane holds data of etcd
-	NoData   map[string]bool            // this control plane holds none, by address
-	Conflict int                        // how many changes of nodes meet one of someone else
-	Refused  error                      // every change of nodes
-	Refuses  map[string]error           // what is done, by its first word in Did
-	Stays    bool                       // a machine that was reset goes on answering
+	Left     []string                   // parts of a configuration that take effect after a restart
+	Answer   error                      // of a restart, which happens nevertheless
+	Empty    bool                       // no control plane has etcd data
+	NoData   map[string]bool            // control planes without etcd data, by address
+	Conflict int                        // number of node patches that fail with a conflict
+	Refused  error                      // of every node patch
+	Refuses  map[string]error           // errors of changes, by the first word in Did
+	Stays    bool                       // a machine still responds after its reset
 
 	Active, Persistent map[string]string                                 // configurations by address
-	Gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one
-	Snapshots          []string                                          // addresses that were asked for one
+	Gives              map[string]func(context.Context, io.Writer) error // snapshots by address; missing = an intact one
+	Snapshots          []string                                          // addresses of requested snapshots
 }
 
-// At is what a map has of an address, and the error of what was asked.
-func At[T any](c *Fake, of map[string]T, address, asked string) (T, error) {
+// At returns the value of an address, and the error in Down of a call with this prefix.
+func At[T any](c *Fake, values map[string]T, address, prefix string) (T, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return of[address], c.Down[asked+address]
+	return values[address], c.Down[prefix+address]
 }
 
-// After changes the cluster in a while.
+// After changes the cluster after d.
 func (c *Fake) After(d time.Duration, change func()) {
 	time.AfterFunc(d, func() {
 		c.Mu.Lock()
@@ -84,7 +84,7 @@ func (c *Fake) After(d time.Duration, change func()) {
 	})
 }
 
-// ControlPlanes are those of the cluster of the tests.
+// ControlPlanes returns a request with the test cluster's control planes.
 func ControlPlanes() request.Common {
 	return request.Common{
 		ControlPlanes: []request.Node{
@@ -93,7 +93,7 @@ func ControlPlanes() request.Common {
 	}
 }
 
-// NewFake is one of these nodes.
+// NewFake returns a fake cluster with these nodes.
 func NewFake(controlPlanes, workers []request.Node) *Fake {
 	c := &Fake{
 		NodeServices:  map[string][]talosapi.Service{},
@@ -161,8 +161,8 @@ func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatu
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	status, stated := c.Statuses[address]
-	if !stated {
+	status, ok := c.Statuses[address]
+	if !ok {
 		status.HasLeader = true
 	}
 
@@ -235,7 +235,7 @@ func (c *Fake) Nodes(_ context.Context, address string) ([]kube.Node, error) {
 	return slices.Clone(c.NodeList), c.NodesErr
 }
 
-// Workers are those of the cluster of the tests.
+// Workers returns the test cluster's workers.
 func Workers() []request.Node {
 	return []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
 }

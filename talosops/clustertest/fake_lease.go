@@ -13,25 +13,25 @@ import (
 
 // Leases is the Lease object of a fake cluster.
 type Leases struct {
-	guard sync.Mutex
+	mu    sync.Mutex
 	Held  kube.Lease
-	NoAPI error // no API server answers
-	Lost  int   // how many changes are made without an answer
+	NoAPI error // of an API that does not respond
+	Lost  int   // number of updates that succeed, but whose response is lost
 	Puts  int
 }
 
 // Lease implements kube.Interface.
 func (f *Leases) Lease(context.Context, string, string) (kube.Lease, error) {
-	f.guard.Lock()
-	defer f.guard.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
 	return f.Held, f.NoAPI
 }
 
 // PutLease implements kube.Interface.
 func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
-	f.guard.Lock()
-	defer f.guard.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
 	switch {
 	case f.NoAPI != nil:
@@ -53,15 +53,15 @@ func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
 	return nil
 }
 
-// Set changes the lease as someone else does.
+// Set changes the lease as another client would.
 func (f *Leases) Set(change func()) {
-	f.guard.Lock()
-	defer f.guard.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
 	change()
 }
 
-// Take has someone else hold the lease.
+// Take makes another holder acquire the lease.
 func (f *Leases) Take(holder string) {
 	f.Set(func() {
 		f.Puts++

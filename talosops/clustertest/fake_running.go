@@ -91,16 +91,16 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 	maps.Copy(annotations, f.NodeList[i].Annotations)
 
 	for key, value := range patch.Metadata.Annotations {
-		said := map[string]string{cluster.CordonAnnotation: "schedulable", cluster.RestartAnnotation: "waits no more"}[key]
+		action := map[string]string{cluster.CordonAnnotation: "schedulable", cluster.RestartAnnotation: "waits no more"}[key]
 
 		delete(annotations, key)
 
 		if value != nil {
 			annotations[key] = *value
-			said = map[string]string{cluster.CordonAnnotation: "cordoned", cluster.RestartAnnotation: "waits for the end of boot " + *value}[key]
+			action = map[string]string{cluster.CordonAnnotation: "cordoned", cluster.RestartAnnotation: "waits for the end of boot " + *value}[key]
 		}
 
-		f.Did = append(f.Did, node+" "+cmp.Or(said, "changed"))
+		f.Did = append(f.Did, node+" "+cmp.Or(action, "changed"))
 	}
 
 	f.NodeList[i].Annotations = annotations
@@ -112,7 +112,7 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 	return nil
 }
 
-// Reboot has a machine boot again in a while.
+// Reboot implements talosapi.API: the boot id changes after ten seconds.
 func (f *Fake) Reboot(_ context.Context, address string, _ bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -132,7 +132,7 @@ func (f *Fake) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) {
 	return slices.Clone(f.Pods[node]), nil
 }
 
-// Evict lets a pod go at the next look.
+// Evict implements kube.Interface: the pod is gone in the next list.
 func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -148,19 +148,19 @@ func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
 	return nil
 }
 
-// Do notes what is done to the cluster, and does it, unless that is refused.
-func (f *Fake) Do(what string, does func()) error {
+// Do records an action in Did and executes it, unless Refuses has an error for its verb.
+func (f *Fake) Do(action string, execute func()) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	verb, _, _ := strings.Cut(what, " ")
+	verb, _, _ := strings.Cut(action, " ")
 	if err := f.Refuses[verb]; err != nil {
 		return err
 	}
 
-	f.Did = append(f.Did, what)
+	f.Did = append(f.Did, action)
 
-	does()
+	execute()
 
 	return nil
 }
@@ -193,7 +193,7 @@ func (f *Fake) RemoveMember(_ context.Context, _ string, id uint64) error {
 	return err
 }
 
-// Reset has a machine shut down in a while.
+// Reset implements talosapi.API: the machine shuts down after five seconds.
 func (f *Fake) Reset(_ context.Context, address string) error {
 	return f.Do("reset "+address, func() {
 		if !f.Stays {
@@ -209,7 +209,7 @@ func (f *Fake) DeleteNode(_ context.Context, _ string, n kube.Node) error {
 	})
 }
 
-// EtcdSnapshot is a whole snapshot of etcd, as far as its digest tells.
+// EtcdSnapshot returns a snapshot with a valid digest, but without a database.
 func EtcdSnapshot(text string) []byte {
 	database := bytes.Repeat([]byte(text+"\n"), 512)
 	digest := sha256.Sum256(database)
@@ -217,7 +217,7 @@ func EtcdSnapshot(text string) []byte {
 	return append(database, digest[:]...)
 }
 
-// Origin is that of every cluster of these tests.
+// Origin returns the origin of every test cluster.
 func Origin() backup.Origin {
 	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
 }

@@ -13,25 +13,25 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// VIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
+// VIP is the address in certificates and the kubeconfig. Nothing listens on it, as before a real VIP is up.
 const VIP = "127.250.250.250"
 
-// Served is a control plane whose Talos and Kubernetes APIs are served on a loopback address of its own, and what its
-// administrator has.
+// Served is a control plane whose Talos and Kubernetes APIs are served on its own loopback address, with the
+// administrator's credentials.
 type Served struct {
 	request.Common
 
 	Address, Talosconfig, Kubeconfig string
 }
 
-// Serve serves both APIs of a control plane, cp-1.
+// Serve serves both APIs of the control plane cp-1.
 func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 	t.Helper()
 
 	n.Name = "cp-1"
 	talos, kubernetes := NewAuthority(t), NewAuthority(t)
 	address := ServeTalos(t, talos, n)
-	// Only the shared address is in this certificate: verification must use the kubeconfig's name.
+	// The certificate has only the shared address: clients must verify the name in the kubeconfig.
 	listener, err := tls.Listen("tcp", address+":0", kubernetes.ServerTLS(t, VIP))
 	require.NoError(t, err)
 
@@ -52,18 +52,18 @@ func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 	}
 }
 
-// ServeKubernetes serves the Kubernetes API of a control plane, and returns its clients and its address.
-func ServeKubernetes(t *testing.T, api http.Handler) (clients *kube.Client, address string) {
+// ServeKubernetes serves the Kubernetes API of a control plane, and returns a client and its address.
+func ServeKubernetes(t *testing.T, api http.Handler) (client *kube.Client, address string) {
 	t.Helper()
 
 	served := Serve(t, &TalosNode{}, api)
-	clients, err := kube.New(served.Kubeconfig)
+	client, err := kube.New(served.Kubeconfig)
 	require.NoError(t, err)
 
-	return clients, served.Address
+	return client, served.Address
 }
 
-// HealthyAPI is the Kubernetes API of a cluster of one control plane.
+// HealthyAPI returns the Kubernetes API of a cluster with one control plane.
 func HealthyAPI() *API {
 	return NewAPI(map[string]string{"/api/v1/nodes/cp-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"cp-1"},"status":{
 		"conditions":[{"type":"MemoryPressure","status":"False"},{"type":"Ready","status":"True"}],

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Kubeconfig implements the machine service.
+// Kubeconfig implements machine.MachineServiceServer.
 func (n *TalosNode) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[common.Data]) error {
 	var packed bytes.Buffer
 
@@ -29,7 +29,7 @@ func (n *TalosNode) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[
 
 	if err := errors.Join(
 		archive.WriteHeader(header),
-		second(io.WriteString(archive, n.KubeconfigText)), archive.Close(), zipped.Close(),
+		errOf(io.WriteString(archive, n.KubeconfigText)), archive.Close(), zipped.Close(),
 	); err != nil {
 		return err
 	}
@@ -37,9 +37,9 @@ func (n *TalosNode) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[
 	return out.Send(&common.Data{Bytes: packed.Bytes()})
 }
 
-func second(_ int, err error) error { return err }
+func errOf(_ int, err error) error { return err }
 
-// Read implements the machine service for the boot id only.
+// Read implements machine.MachineServiceServer for the boot id only.
 func (n *TalosNode) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	if in.GetPath() != "/proc/sys/kernel/random/boot_id" {
 		return errors.New("this is not the boot id")
@@ -48,14 +48,14 @@ func (n *TalosNode) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingSer
 	return out.Send(&common.Data{Bytes: []byte("8f14e45f\n")})
 }
 
-// EtcdAlarmList implements the machine service.
+// EtcdAlarmList implements machine.MachineServiceServer.
 func (n *TalosNode) EtcdAlarmList(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
 	alarms := []*machineapi.EtcdMemberAlarm{{MemberId: 42, Alarm: machineapi.EtcdMemberAlarm_NOSPACE}, {MemberId: 43}}
 
 	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{MemberAlarms: alarms}}}, nil
 }
 
-// Upgrade implements the machine service.
+// Upgrade implements machine.MachineServiceServer.
 func (n *TalosNode) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,7 +65,7 @@ func (n *TalosNode) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*
 	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received"}}}, nil
 }
 
-// EtcdForfeitLeadership implements the machine service.
+// EtcdForfeitLeadership implements machine.MachineServiceServer.
 func (*TalosNode) EtcdForfeitLeadership(
 	context.Context, *machineapi.EtcdForfeitLeadershipRequest,
 ) (*machineapi.EtcdForfeitLeadershipResponse, error) {

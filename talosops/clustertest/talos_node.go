@@ -27,24 +27,24 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// TalosNode is a Talos API with a control plane, healthy once etcd is bootstrapped.
+// TalosNode implements the Talos API of a control plane that is healthy once etcd is bootstrapped.
 type TalosNode struct {
 	machineapi.UnimplementedMachineServiceServer
 	Name string
 
 	mu           sync.Mutex
-	Waits        bool // for etcd to be bootstrapped
-	Missing      bool // etcd's data directory
-	Refuses      bool // to bootstrap, although there was no data a moment ago
-	Bootstrapped int  // requests
+	Waits        bool // for the bootstrap of etcd
+	Missing      bool // etcd's data directory does not exist
+	Refuses      bool // to bootstrap, although the data directory is empty
+	Bootstrapped int  // number of bootstrap requests
 
 	KubeconfigText string
 	Asked          *machineapi.UpgradeRequest
-	Etcd           *string // the location of its volume; nil = there is none
-	Wiped          []string
+	Etcd           *string  // location of etcd's volume; nil = no such volume
+	Wiped          []string // labels of partitions
 }
 
-// Reset implements the machine service.
+// Reset implements machine.MachineServiceServer.
 func (n *TalosNode) Reset(_ context.Context, in *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
 	for _, partition := range in.GetSystemPartitionsToWipe() {
 		n.Wiped = append(n.Wiped, partition.GetLabel())
@@ -95,14 +95,14 @@ func (n *TalosNode) Version(context.Context, *emptypb.Empty) (*machineapi.Versio
 	}, nil
 }
 
-// List implements the machine service for etcd's data directory only.
+// List implements machine.MachineServiceServer for etcd's data directory only.
 func (n *TalosNode) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
 	if in.GetRoot() != "/var/lib/etcd" {
 		return errors.New("this is not where etcd keeps its data")
 	}
 
 	if n.isMissing() {
-		// As Talos passes the file system's error on.
+		// Talos returns the file system's error as it is.
 		return errors.New("lstat /var/lib/etcd: no such file or directory")
 	}
 
@@ -114,7 +114,7 @@ func (n *TalosNode) List(in *machineapi.ListRequest, out grpc.ServerStreamingSer
 	return out.Send(&machineapi.FileInfo{Name: "/var/lib/etcd/member", RelativeName: "member", IsDir: true})
 }
 
-// Bootstrap implements the machine service.
+// Bootstrap implements machine.MachineServiceServer.
 func (n *TalosNode) Bootstrap(context.Context, *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -172,7 +172,7 @@ func ServeTalos(t *testing.T, talos *Authority, n *TalosNode) (address string) {
 	return address
 }
 
-// resources are those of a machine that runs an image of the Image Factory.
+// resources returns the resources of a machine that runs an image of the Image Factory.
 func (n *TalosNode) resources(t *testing.T) state.CoreState {
 	t.Helper()
 

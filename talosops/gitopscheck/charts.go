@@ -22,47 +22,47 @@ import (
 	"talos-proxmox/talosops/charts"
 )
 
-// fetcher asks once: who runs the check can run it again, and a pipeline is not to hang.
+// fetcher does not retry: the check can be repeated, and must not block a pipeline.
 var fetcher = charts.Fetcher{Timeout: 30 * time.Second, Attempts: 1} //nolint:gochecknoglobals // a constant
 
 const (
-	atOnce   = 16              // downloads
-	patience = 2 * time.Minute // with all of them
+	maxDownloads = 16              // downloads
+	fetchTimeout = 2 * time.Minute // of all downloads
 )
 
-// chartSource is a chart as a HelmRelease names it.
+// chartSource identifies the chart of a HelmRelease.
 type chartSource struct {
-	repository string // an http repository's URL; empty = the name is all
+	repository string // URL of an http repository; empty = name is an oci:// address
 	name       string // in a repository, or oci://…
 	version    string // or the digest of a manifest
 }
 
-// chartOf is what a release installs; unseen says why that is not looked at.
-func (c *cluster) chartOf(release object) (source chartSource, unseen string) {
-	kind, name, from := c.sourceOf(release)
-	if from == nil {
-		return chartSource{}, "of a source that is not there"
+// chartSource returns the chart that a release installs, or the reason why that cannot be checked.
+func (c *cluster) chartSource(release object) (source chartSource, reason string) {
+	kind, name, origin := c.sourceOf(release)
+	if origin == nil {
+		return chartSource{}, "of a source that does not exist"
 	}
 
-	address := strings.TrimSuffix(text(from, "", "spec", "url"), "/")
+	address := strings.TrimSuffix(text(origin, "", "spec", "url"), "/")
 	version := text(release, "", "spec", "chart", "spec", "version")
 
 	switch {
 	case kind == "OCIRepository":
-		version = text(from, text(from, "", "spec", "ref", "tag"), "spec", "ref", "digest")
+		version = text(origin, text(origin, "", "spec", "ref", "tag"), "spec", "ref", "digest")
 
 		return chartSource{name: address, version: version}, ""
 	case kind == "HelmRepository" && strings.HasPrefix(address, "oci://"):
-		return chartSource{name: address + "/" + chartOf(release), version: version}, ""
+		return chartSource{name: address + "/" + chartName(release), version: version}, ""
 	case kind == "HelmRepository":
-		return chartSource{address, chartOf(release), version}, ""
+		return chartSource{address, chartName(release), version}, ""
 	default:
 		return chartSource{}, "which comes from the " + kind + " " + name
 	}
 }
 
-// sourceOf is where a HelmRelease has its chart from; without an object the cluster does not have that.
-func (c *cluster) sourceOf(release object) (kind, name string, from object) {
+// sourceOf returns the source of a HelmRelease's chart; source is nil if the cluster does not have it.
+func (c *cluster) sourceOf(release object) (kind, name string, source object) {
 	reference := &unstructured.Unstructured{Object: fields(release, "spec", "chartRef")}
 	if reference.Object == nil {
 		reference.Object = fields(release, "spec", "chart", "spec", "sourceRef")
@@ -73,18 +73,18 @@ func (c *cluster) sourceOf(release object) (kind, name string, from object) {
 	return kind, name, c.find(sourceGroup, kind, text(reference, release.GetNamespace(), "namespace"), name)
 }
 
-// gotChart is a chart, or why there is none.
-type gotChart struct {
+// fetchedChart is a downloaded chart, or the error of the download.
+type fetchedChart struct {
 	chart *chart.Chart
 	err   error
 }
 
-// getCharts asks for what the releases of clusters install, each once.
-func getCharts(ctx context.Context, clusters []*cluster) map[chartSource]gotChart {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// fetchCharts downloads the charts that the clusters' releases install, each once.
+func fetchCharts(ctx context.Context, clusters []*cluster) map[chartSource]fetchedChart {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 
-	got := map[chartSource]gotChart{}
+	fetched := map[chartSource]fetchedChart{}
 	indexes := map[string]func() (*charts.Index, error){}
 
 	for _, c := range clusters {
@@ -93,8 +93,8 @@ func getCharts(ctx context.Context, clusters []*cluster) map[chartSource]gotChar
 				continue
 			}
 
-			if source, unseen := c.chartOf(o); unseen == "" {
-				got[source] = gotChart{}
+			if source, reason := c.chartSource(o); reason == "" {
+				fetched[source] = fetchedChart{}
 				indexes[source.repository] = sync.OnceValues(func() (*charts.Index, error) {
 					return fetcher.Index(ctx, source.repository)
 				})
@@ -107,71 +107,72 @@ func getCharts(ctx context.Context, clusters []*cluster) map[chartSource]gotChar
 		mu    sync.Mutex
 	)
 
-	group.SetLimit(atOnce)
+	group.SetLimit(maxDownloads)
 
-	for _, source := range slices.Collect(maps.Keys(got)) {
+	for _, source := range slices.Collect(maps.Keys(fetched)) {
 		group.Go(func() error {
 			found, err := source.get(ctx, indexes[source.repository])
 
 			mu.Lock()
 			defer mu.Unlock()
 
-			got[source] = gotChart{found, err}
+			fetched[source] = fetchedChart{found, err}
 
 			return nil
 		})
 	}
 
-	_ = group.Wait() // each error is its chart's
+	_ = group.Wait() // errors are in fetched
 
-	return got
+	return fetched
 }
 
 func (s chartSource) get(ctx context.Context, index func() (*charts.Index, error)) (*chart.Chart, error) {
-	at := s.name
+	address := s.name
 
 	if s.repository != "" {
-		has, err := index()
+		repository, err := index()
 		if err != nil {
 			return nil, err
 		}
 
-		if at, err = has.Source(s.name, s.version); err != nil {
+		if address, err = repository.Source(s.name, s.version); err != nil {
 			return nil, err
 		}
 	}
 
-	found, _, err := fetcher.Chart(ctx, at, s.version, "")
+	found, _, err := fetcher.Chart(ctx, address, s.version, "")
 
 	return found, err
 }
 
-// judgeCharts compares releases with the charts that they install, and returns what it has not looked at.
-func (c *cluster) judgeCharts(got map[chartSource]gotChart) (unseen []string) {
-	for one, o := range c.objects() {
+// checkCharts compares releases with the charts that they install, and returns those that it cannot check.
+func (c *cluster) checkCharts(fetched map[chartSource]fetchedChart) (unchecked []string) {
+	for comp, o := range c.objects() {
 		if !isRelease(o) {
 			continue
 		}
 
-		source, why := c.chartOf(o)
-		if why == "" && nobodyServes(source, got[source].err) {
-			why = "of " + cmp.Or(source.repository, source.name) + ", which nothing on this machine serves"
+		source, reason := c.chartSource(o)
+		if reason == "" && isRefusedOnLoopback(source, fetched[source].err) {
+			reason = "of " + cmp.Or(source.repository, source.name) + ", which nothing on this machine serves"
 		}
 
-		if why != "" {
-			unseen = append(unseen, one.at(o)+": its chart, "+why)
+		if reason != "" {
+			unchecked = append(unchecked, comp.at(o)+": its chart, "+reason)
 
 			continue
 		}
 
-		c.judgeChart(one.at(o), o, source, got[source])
+		c.checkChart(comp.at(o), o, source, fetched[source])
 	}
 
-	return unseen
+	return unchecked
 }
 
-// nobodyServes says whether a chart would be on loopback, where another machine's check cannot find it.
-func nobodyServes(source chartSource, err error) bool {
+// isRefusedOnLoopback reports whether a chart's server is on loopback and does not run, as on any machine but the
+// lab's.
+func isRefusedOnLoopback(source chartSource, err error) bool {
 	address, parseErr := url.Parse(cmp.Or(source.repository, source.name))
 	if parseErr != nil || !errors.Is(err, syscall.ECONNREFUSED) {
 		return false
@@ -182,52 +183,52 @@ func nobodyServes(source chartSource, err error) bool {
 	return err == nil && host.IsLoopback()
 }
 
-func (c *cluster) judgeChart(at string, release object, source chartSource, got gotChart) {
-	if got.err != nil {
-		c.report("%s: its chart %s %s: %v", at, source.name, source.version, got.err)
+func (c *cluster) checkChart(at string, release object, source chartSource, fetched fetchedChart) {
+	if fetched.err != nil {
+		c.report("%s: its chart %s %s: %v", at, source.name, source.version, fetched.err)
 
 		return
 	}
 
-	values, whole := c.values(release)
-	what := fmt.Sprintf("%s: the chart %s %s", at, got.chart.Name(), got.chart.Metadata.Version)
-	unknown := charts.UnknownValues(got.chart, values)
+	values, complete := c.values(release)
+	label := fmt.Sprintf("%s: the chart %s %s", at, fetched.chart.Name(), fetched.chart.Metadata.Version)
+	unknown := charts.UnknownValues(fetched.chart, values)
 
 	for _, value := range unknown {
-		c.report("%s would ignore the value %s", what, value)
+		c.report("%s would ignore the value %s", label, value)
 	}
 
-	if !whole || len(unknown) > 0 { // a schema would say the same again, or miss what is encrypted
+	if !complete || len(unknown) > 0 { // the schema would repeat the problems, or miss encrypted values
 		return
 	}
 
-	if err := charts.CheckSchema(got.chart, values); err != nil {
-		c.report("%s does not take its values: %s", what, strings.TrimSpace(err.Error()))
+	if err := charts.CheckSchema(fetched.chart, values); err != nil {
+		c.report("%s rejects its values: %s", label, strings.TrimSpace(err.Error()))
 	}
 }
 
-// values are those of a release, as far as they can be read; whole says whether that is all of them.
-func (c *cluster) values(release object) (values map[string]any, whole bool) {
+// values returns the values of a release that can be read, and reports whether these are all.
+func (c *cluster) values(release object) (values map[string]any, complete bool) {
 	values = fields(release, "spec", "values")
 	if values == nil {
 		values = map[string]any{}
 	}
 
-	whole = true
+	complete = true
 
-	// The last wins, and the release's own over all of them.
+	// The release's own values take precedence, then the last source.
 	for _, source := range slices.Backward(items(release, "spec", "valuesFrom")) {
-		more, err := c.valuesOf(source, release.GetNamespace())
-		whole = whole && err == nil
+		referenced, err := c.valuesFrom(source, release.GetNamespace())
+		complete = complete && err == nil
 
-		charts.Merge(values, more)
+		charts.Merge(values, referenced)
 	}
 
-	return values, whole
+	return values, complete
 }
 
-// valuesOf reads the values of a ConfigMap or a Secret.
-func (c *cluster) valuesOf(source object, namespace string) (values map[string]any, err error) {
+// valuesFrom reads the values of a ConfigMap or a Secret.
+func (c *cluster) valuesFrom(source object, namespace string) (values map[string]any, err error) {
 	key := text(source, "values.yaml", "valuesKey")
 
 	o := c.find("", text(source, "", "kind"), namespace, text(source, "", "name"))

@@ -19,8 +19,8 @@ import (
 	"talos-proxmox/talosops/charts/chartstest"
 )
 
-// served is a chart with a schema, whose values a release of the tree may set.
-func served() *chart.Chart {
+// longhornChart returns a chart with a schema.
+func longhornChart() *chart.Chart {
 	return &chart.Chart{
 		Metadata: &chart.Metadata{APIVersion: "v2", Name: "longhorn", Version: "1.13.0"},
 		Raw: []*common.File{{
@@ -31,15 +31,15 @@ func served() *chart.Chart {
 	}
 }
 
-// TestCharts: a version that a repository does not have, and values that a chart passes over or refuses, each from an
-// http repository and from a registry. What cannot be seen is named; nobody waits for what does not answer.
+// TestCharts: missing versions, and values that a chart ignores or rejects, from an http repository and from a
+// registry. Charts that cannot be checked are listed.
 func TestCharts(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
 
-	repository := chartstest.Repository(t, served())
-	registry, digests := chartstest.Registry(t, served())
+	repository := chartstest.Repository(t, longhornChart())
+	registry, digests := chartstest.Registry(t, longhornChart())
 
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
@@ -81,27 +81,27 @@ func TestCharts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			c := clusterOf(t, test.source, test.chart, test.values)
-			unseen := c.judgeCharts(getCharts(t.Context(), []*cluster{c}))
-			golden.Equal(t, name, names.Replace(strings.Join(slices.Concat(unseen, c.problems), "\n")))
+			c := clusterWithRelease(t, test.source, test.chart, test.values)
+			unchecked := c.checkCharts(fetchCharts(t.Context(), []*cluster{c}))
+			golden.Equal(t, name, names.Replace(strings.Join(slices.Concat(unchecked, c.problems), "\n")))
 		})
 	}
 }
 
-// clusterOf has one release; source is kind|fields, and of is the name and the version of the chart.
-func clusterOf(t *testing.T, source, of, values string) *cluster {
+// clusterWithRelease returns a cluster with one release. source is kind|fields; chart is its name and version.
+func clusterWithRelease(t *testing.T, source, chart, values string) *cluster {
 	t.Helper()
 
 	kind, fields, _ := strings.Cut(source, "|")
-	name, version, _ := strings.Cut(of, " ")
+	name, version, _ := strings.Cut(chart, " ")
 	reference := "{kind: " + kind + ", name: source}"
 
 	from := "chart: {spec: {chart: " + name + ", version: " + version + ", sourceRef: " + reference + "}}"
-	if of == "" {
+	if chart == "" {
 		from = "chartRef: " + reference
 	}
 
-	one := &component{name: "a", folder: "gitops/a/manifests"}
+	comp := &component{name: "a", folder: "gitops/a/manifests"}
 
 	for _, text := range []string{
 		"{apiVersion: source.toolkit.fluxcd.io/v1, kind: " + kind + ", metadata: {name: source, namespace: flux-system}, spec: {" + fields + "}}",
@@ -109,30 +109,30 @@ func clusterOf(t *testing.T, source, of, values string) *cluster {
 		"{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: a, namespace: flux-system}, spec: {" + from +
 			", valuesFrom: [{kind: ConfigMap, name: more}], values: {defaultSettings: {defaultReplicaCount: 2}}}}",
 	} {
-		one.objects = append(one.objects, parsed(t, text))
+		comp.objects = append(comp.objects, parseObject(t, text))
 	}
 
-	return &cluster{folder: "gitops/clusters/a", components: []*component{one}}
+	return &cluster{folder: "gitops/clusters/a", components: []*component{comp}}
 }
 
-// TestChartsAreNotAskedFor: offline is the default, and the check says what it has not done.
-func TestChartsAreNotAskedFor(t *testing.T) {
+// TestChartsAreOptional: the check is offline by default, and reports what it has not checked.
+func TestChartsAreOptional(t *testing.T) {
 	t.Parallel()
 
-	var said bytes.Buffer
+	var output bytes.Buffer
 
 	root := newRoot()
 	root.SetArgs([]string{"tree", repository})
-	root.SetOut(&said)
+	root.SetOut(&output)
 	require.NoError(t, root.ExecuteContext(t.Context()))
-	assert.Contains(t, said.String(), "components are fine\nnot checked: charts and their values (--charts queries ")
+	assert.Contains(t, output.String(), "components are fine\nnot checked: charts and their values (--charts queries ")
 }
 
-func parsed(t *testing.T, text string) object {
+func parseObject(t *testing.T, text string) object {
 	t.Helper()
 
 	o := &unstructured.Unstructured{}
-	content, err := yaml.ToJSON([]byte("---\n" + text)) // which begins as JSON does
+	content, err := yaml.ToJSON([]byte("---\n" + text)) // without ---, {…} would be parsed as JSON
 	require.NoError(t, err)
 	require.NoError(t, o.UnmarshalJSON(content))
 

@@ -15,39 +15,39 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// report is what a check of a whole tree has found.
+// report is the result of checkTree.
 type report struct {
 	clusters   []string // folders
-	components []string // folders, those of no cluster among them
-	unseen     []string // charts that nothing can be said of
+	components []string // folders, including those that no cluster lists
+	unchecked  []string // charts, with the reasons
 	problems   []string
 }
 
-// checkTree judges every cluster of a repository's folder (gitops), and every component that no cluster lists as if one
-// did. withCharts has it ask the repositories of charts for what releases install.
+// checkTree checks every cluster in a repository's folder (gitops), and every component that no cluster lists as part
+// of a trial cluster. withCharts also downloads and checks the charts of releases.
 func checkTree(ctx context.Context, repository, folder string, withCharts bool) (report, error) {
-	known, err := loadSchemas(ctx, sources)
+	known, err := loadSchemas(ctx, schemaModules)
 	if err != nil {
 		return report{}, err
 	}
 
-	copied, err := os.MkdirTemp("", "gitopscheck-")
+	workDir, err := os.MkdirTemp("", "gitopscheck-")
 	if err != nil {
 		return report{}, err
 	}
-	defer os.RemoveAll(copied) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(workDir) //nolint:errcheck // a temporary folder
 
-	t, err := openTree(repository, copied)
+	t, err := copyTree(repository, workDir)
 	if err != nil {
 		return report{}, err
 	}
 
 	found := report{}
-	if found.problems, err = judgeSecrets(repository, folder); err != nil {
+	if found.problems, err = checkSecrets(repository, folder); err != nil {
 		return report{}, err
 	}
 
-	found.problems = append(found.problems, t.judgeLinks(folder)...)
+	found.problems = append(found.problems, t.checkLinks(folder)...)
 
 	if found.clusters, err = foldersWith(repository, path.Join(folder, "clusters/*"), "kustomization.yaml"); err != nil {
 		return report{}, err
@@ -65,23 +65,23 @@ func checkTree(ctx context.Context, repository, folder string, withCharts bool) 
 		c := t.resolve(name)
 		all = append(all, c)
 
-		for _, one := range c.components {
-			used[path.Dir(one.folder)] = true
+		for _, comp := range c.components {
+			used[path.Dir(comp.folder)] = true
 		}
 	}
 
-	trials, err := newTrials(t, folder, found.clusters[len(found.clusters)-1])
+	trials, err := newTrialClusters(t, folder, found.clusters[len(found.clusters)-1])
 	if err != nil {
 		return report{}, err
 	}
 
-	for _, one := range trials.components {
-		found.components = append(found.components, one)
-		if used[one] {
+	for _, component := range trials.components {
+		found.components = append(found.components, component)
+		if used[component] {
 			continue
 		}
 
-		c, err := trials.with(one)
+		c, err := trials.clusterWith(component)
 		if err != nil {
 			found.problems = append(found.problems, err.Error())
 
@@ -91,44 +91,44 @@ func checkTree(ctx context.Context, repository, folder string, withCharts bool) 
 		all = append(all, c)
 	}
 
-	var got map[chartSource]gotChart
+	var charts map[chartSource]fetchedChart
 	if withCharts {
-		got = getCharts(ctx, all)
+		charts = fetchCharts(ctx, all)
 	}
 
 	for _, c := range all {
-		c.judge(known)
-		t.judgeRequirements(c)
+		c.check(known)
+		t.checkRequirements(c)
 
 		if withCharts {
-			found.unseen = append(found.unseen, c.judgeCharts(got)...)
+			found.unchecked = append(found.unchecked, c.checkCharts(charts)...)
 		}
 
 		found.problems = append(found.problems, c.problems...)
 	}
 
 	slices.Sort(found.problems)
-	slices.Sort(found.unseen)
-	found.problems, found.unseen = slices.Compact(found.problems), slices.Compact(found.unseen)
+	slices.Sort(found.unchecked)
+	found.problems, found.unchecked = slices.Compact(found.problems), slices.Compact(found.unchecked)
 
 	return found, nil
 }
 
-// judgeRequirements reads what a cluster's components need, and holds the tree against what concerns it.
-func (t *tree) judgeRequirements(c *cluster) {
-	for _, one := range c.components {
-		needs, err := readRequirements(t.root, one.folder)
+// checkRequirements checks the requirements of a cluster's components that concern the tree.
+func (t *tree) checkRequirements(c *cluster) {
+	for _, comp := range c.components {
+		r, err := readRequirements(t.root, comp.folder)
 		if err != nil {
 			c.report("%s", strings.ReplaceAll(err.Error(), t.root+"/", ""))
 
 			continue
 		}
 
-		c.judgePrivileged(needs, path.Dir(one.folder))
+		c.checkPrivileged(r, path.Dir(comp.folder))
 	}
 }
 
-// foldersWith lists the folders of a pattern that have a file.
+// foldersWith lists the folders that match a pattern and have a file of this name.
 func foldersWith(repository, pattern, file string) ([]string, error) {
 	matches, err := fs.Glob(os.DirFS(repository), path.Join(pattern, file))
 	if err != nil {
@@ -142,19 +142,20 @@ func foldersWith(repository, pattern, file string) ([]string, error) {
 	return matches, nil
 }
 
-// trials are clusters that nobody has, each with a component that no cluster lists.
-type trials struct {
-	tree *tree
-	// folder of the tree, and a cluster that the trials are made of.
-	folder, model string
-	resources     []string // of the model's components, as folders
+// trialClusters builds copies of a model cluster, each with a component that no cluster lists.
+type trialClusters struct {
+	tree          *tree
+	folder, model string   // of the tree, and of the model cluster
+	resources     []string // folders of the model's components
 	components    []string
 	names         map[string]string   // of Flux Kustomizations, by component
 	dependsOn     map[string][]string // by component
 }
 
-func newTrials(t *tree, folder, model string) (*trials, error) {
-	made := &trials{tree: t, folder: folder, model: model, names: map[string]string{}, dependsOn: map[string][]string{}}
+func newTrialClusters(t *tree, folder, model string) (*trialClusters, error) {
+	trials := &trialClusters{
+		tree: t, folder: folder, model: model, names: map[string]string{}, dependsOn: map[string][]string{},
+	}
 
 	err := fs.WalkDir(os.DirFS(t.root), folder, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Name() != "flux.yaml" {
@@ -178,11 +179,11 @@ func newTrials(t *tree, folder, model string) (*trials, error) {
 		}
 
 		component := path.Dir(file)
-		made.components = append(made.components, component)
-		made.names[component] = flux.Metadata.Name
+		trials.components = append(trials.components, component)
+		trials.names[component] = flux.Metadata.Name
 
 		for _, one := range flux.Spec.DependsOn {
-			made.dependsOn[component] = append(made.dependsOn[component], one.Name)
+			trials.dependsOn[component] = append(trials.dependsOn[component], one.Name)
 		}
 
 		return nil
@@ -191,18 +192,18 @@ func newTrials(t *tree, folder, model string) (*trials, error) {
 		return nil, fmt.Errorf("unable to find components: %w", err)
 	}
 
-	for _, one := range t.resolve(model).components {
-		if component := path.Dir(one.folder); one.name != "" && slices.Contains(made.components, component) {
-			made.resources = append(made.resources, component)
+	for _, comp := range t.resolve(model).components {
+		if component := path.Dir(comp.folder); comp.name != "" && slices.Contains(trials.components, component) {
+			trials.resources = append(trials.resources, component)
 		}
 	}
 
-	return made, nil
+	return trials, nil
 }
 
-// with resolves the model with a component more, what that depends on, and its secret; another component of its name
-// gives way.
-func (t *trials) with(component string) (*cluster, error) {
+// clusterWith resolves the model with another component, its dependencies and its secret. The component replaces one of
+// the same name.
+func (t *trialClusters) clusterWith(component string) (*cluster, error) {
 	resources := slices.DeleteFunc(slices.Clone(t.resources), func(r string) bool {
 		return t.names[r] == t.names[component]
 	})
@@ -226,24 +227,24 @@ func (t *trials) with(component string) (*cluster, error) {
 		resources = append(resources, example)
 	}
 
-	for _, one := range resources {
-		inside, err := filepath.Rel(path.Join(t.folder, "clusters/trial"), one)
+	for _, resource := range resources {
+		relative, err := filepath.Rel(path.Join(t.folder, "clusters/trial"), resource)
 		if err != nil {
 			return nil, err
 		}
 
-		files = append(files, inside)
+		files = append(files, relative)
 
-		if path.Ext(one) != "" {
+		if path.Ext(resource) != "" {
 			continue // its secret
 		}
 
-		needs, err := readRequirements(t.tree.root, path.Join(one, "manifests"))
+		r, err := readRequirements(t.tree.root, path.Join(resource, "manifests"))
 		if err != nil {
 			return nil, err
 		}
 
-		maps.Copy(settings, needs.Settings)
+		maps.Copy(settings, r.Settings)
 	}
 
 	configMap, err := yaml.Marshal(map[string]any{
@@ -268,7 +269,7 @@ func (t *trials) with(component string) (*cluster, error) {
 		os.WriteFile(filepath.Join(folder, "kustomization.yaml"), text, 0o600),
 		os.WriteFile(filepath.Join(folder, "settings.yaml"), configMap, 0o600),
 	); err != nil {
-		return nil, fmt.Errorf("unable to try %s: %w", component, err)
+		return nil, fmt.Errorf("unable to write a trial cluster with %s: %w", component, err)
 	}
 
 	c := t.tree.resolve(path.Join(t.folder, "clusters/trial"))

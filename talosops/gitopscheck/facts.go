@@ -1,13 +1,14 @@
 package main
 
-// What the program writes into Flux' namespace for manifests to read: facts, and the values of Cilium's release.
+// What the program creates in Flux' namespace for manifests: the ConfigMap of facts, and the Secret with Cilium's
+// values.
 const (
 	factsName  = "cluster-facts"
 	valuesName = "cilium-values"
 )
 
-// facts are the keys of that ConfigMap, each with an example: docs/gitops.md has the same list.
-var facts = map[string]string{ //nolint:gochecknoglobals // a table
+// exampleFacts are the keys of the ConfigMap with examples: docs/gitops.md has the same list.
+var exampleFacts = map[string]string{ //nolint:gochecknoglobals // a table
 	"CLUSTER_NAME":       "prod",
 	"CLUSTER_REGION":     "pve",
 	"CLUSTER_ENDPOINT":   "https://10.0.0.5:6443",

@@ -16,25 +16,25 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// judgeStack says what a cluster's components need that the plan of its stack does not have.
-func judgeStack(planned spec.Cluster, needs []requirements) []string {
+// checkMachines returns the requirements of a cluster's components that its plan does not meet.
+func checkMachines(planned spec.Cluster, needs []requirements) []string {
 	var problems []string
 
 	machines := machinesOf(planned)
 	for _, machine := range machines {
-		problems = append(problems, machine.judgeVolumes()...)
+		problems = append(problems, machine.checkVolumes()...)
 	}
 
 	for _, r := range needs {
 		for _, m := range r.Machines {
 			for _, machine := range machines {
-				if machine.takes(m.On, planned) {
-					problems = append(problems, machine.judge(r.Component, m)...)
+				if machine.matches(m.On, planned) {
+					problems = append(problems, machine.check(r.Component, m)...)
 				}
 			}
 		}
 
-		for _, problem := range judgeCluster(planned, r.Cluster) {
+		for _, problem := range checkCluster(planned, r.Cluster) {
 			problems = append(problems, r.Component+" needs "+problem)
 		}
 	}
@@ -44,25 +44,25 @@ func judgeStack(planned spec.Cluster, needs []requirements) []string {
 	return slices.Compact(problems)
 }
 
-// machine is a node, and the part of its configuration that its stack file has.
+// machine is a node with the machine configuration from the patches of the stack file.
 type machine struct {
 	spec.Node
 	documents []map[string]any
-	// unknown says that patches are stored encrypted, so that what is missing may be in them.
+	// unknown says that some patches are encrypted, so that they may have what seems to be missing.
 	unknown bool
 }
 
 func machinesOf(planned spec.Cluster) []machine {
 	var machines []machine
 	for _, node := range planned.Nodes() {
-		machines = append(machines, configured(planned, node))
+		machines = append(machines, newMachine(planned, node))
 	}
 
 	return machines
 }
 
-// configured puts the patches of a node's cluster and pool on top of an empty configuration, as Talos does.
-func configured(planned spec.Cluster, node spec.Node) machine {
+// newMachine applies the patches of a node's cluster and pool to an empty configuration, as Talos does.
+func newMachine(planned spec.Cluster, node spec.Node) machine {
 	kind := "worker"
 	if node.Role == spec.RoleControlPlane {
 		kind = "controlplane"
@@ -73,7 +73,7 @@ func configured(planned spec.Cluster, node spec.Node) machine {
 
 	for _, patch := range slices.Concat(planned.Patches, node.Patches) {
 		patched, err := talos.Patched(string(text), []string{patch})
-		if err != nil { // a text that takes the place of an encrypted one; others are refused when the stack is planned
+		if err != nil { // the placeholder of an encrypted patch: invalid patches were refused with the plan
 			m.unknown = true
 
 			continue
@@ -92,8 +92,9 @@ func configured(planned spec.Cluster, node spec.Node) machine {
 	}
 }
 
-// takes says whether a machine is meant: workers are those that take pods, whatever taint keeps some off.
-func (m machine) takes(on string, planned spec.Cluster) bool {
+// matches reports whether a requirement on controlPlanes, workers or all is one on this machine. Workers are machines
+// that run pods, including those with taints.
+func (m machine) matches(on string, planned spec.Cluster) bool {
 	switch on {
 	case "controlPlanes":
 		return m.Role == spec.RoleControlPlane
@@ -104,7 +105,7 @@ func (m machine) takes(on string, planned spec.Cluster) bool {
 	}
 }
 
-// taints are those that keep pods off a machine, key → value:Effect, that of GPUs included.
+// taints returns the taints that keep pods off a machine, including that of GPUs: key → value:Effect.
 func (m machine) taints() map[string]string {
 	taints := maps.Clone(m.Taints)
 	maps.DeleteFunc(taints, func(_, taint string) bool { return strings.HasSuffix(taint, ":PreferNoSchedule") })
@@ -120,9 +121,9 @@ func (m machine) taints() map[string]string {
 	return taints
 }
 
-// tolerated says whether pods with these tolerations may be on a machine. Of what is no list, a template of its chart,
-// that is assumed.
-func (m machine) tolerated(tolerations any) bool {
+// toleratedBy reports whether pods with these tolerations can run on a machine. A value that is not a list is a
+// template of its chart, and is assumed to tolerate everything.
+func (m machine) toleratedBy(tolerations any) bool {
 	list, ok := tolerations.([]any)
 	if tolerations != nil && !ok {
 		return true
@@ -141,26 +142,26 @@ func (m machine) tolerated(tolerations any) bool {
 	return true
 }
 
-// driverSuffix is what the class of a template for machines with a GPU has beside its key in the stack file.
+// driverSuffix is the suffix of a template's class for machines with a GPU, which its key in the stack file lacks.
 var driverSuffix = regexp.MustCompile(`-nvidia-(open|nonfree)-(lts|production)$`)
 
-// judge says what a machine lacks, by its pool.
-func (m machine) judge(component string, needs machineNeeds) []string {
+// check returns the requirements that a machine does not meet, with its pool.
+func (m machine) check(component string, needs machineNeeds) []string {
 	var problems []string
 
-	// What all machines need is said once.
+	// Requirements on all machines are reported once per cluster.
 	where := m.Path
 	if cluster, _, found := strings.Cut(m.Path, "]."); needs.On == "all" && found {
 		where = cluster + "]"
 	}
 
-	report := func(what, way string) {
+	report := func(needed, advice string) {
 		if m.unknown {
-			way = "if its patches, which are stored encrypted, do not say so: " + way
+			advice = "unless its encrypted patches have it: " + advice
 		}
 
 		problems = append(problems, fmt.Sprintf("%s needs %s, which %s of cluster %s lacks: %s",
-			component, what, where, m.Cluster, way))
+			component, needed, where, m.Cluster, advice))
 	}
 
 	for _, extension := range needs.Extensions {
@@ -218,10 +219,10 @@ func (m machine) hasVolume(name string) bool {
 	})
 }
 
-// field is a field of the machine configuration's main document; nil = it is not stated.
+// field returns a field of the machine configuration's main document; nil = it is not set.
 func (m machine) field(name string) any {
 	for _, document := range m.documents {
-		if _, other := document["kind"]; other {
+		if _, isOther := document["kind"]; isOther {
 			continue
 		}
 
@@ -237,14 +238,14 @@ func (m machine) field(name string) any {
 	return nil
 }
 
-func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
+func checkCluster(planned spec.Cluster, needs clusterNeeds) []string {
 	var problems []string
 
 	for _, version := range []struct{ of, needs, has string }{
 		{"Talos", needs.Talos, planned.TalosVersion}, {"Kubernetes", needs.Kubernetes, planned.KubernetesVersion},
 	} {
 		if version.needs != "" && semver.Compare(version.has, version.needs) < 0 {
-			problems = append(problems, fmt.Sprintf("%s %s, and cluster %s has %s: upgrade it, or take the component out of the "+
+			problems = append(problems, fmt.Sprintf("%s %s, and cluster %s has %s: upgrade it, or remove the component from the "+
 				"cluster's kustomization.yaml", version.of, version.needs, planned.Name, version.has))
 		}
 	}
@@ -277,9 +278,9 @@ func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
 	switch {
 	case needs.GPUs == "device-plugin" && planned.GPUOperator:
 		problems = append(problems, fmt.Sprintf("the program's own device plugin, and cluster %s has gpuOperator: true: list "+
-			"nvidia-gpu-operator instead, or take gpuOperator out", planned.Name))
+			"nvidia-gpu-operator instead, or remove gpuOperator", planned.Name))
 	case needs.GPUs == "gpu-operator" && !planned.GPUOperator:
-		problems = append(problems, fmt.Sprintf("gpuOperator: true of cluster %s, or there are two device plugins: set it, or list "+
+		problems = append(problems, fmt.Sprintf("gpuOperator: true of cluster %s, because otherwise there are two device plugins: set it, or list "+
 			"nvidia-dcgm-exporter instead", planned.Name))
 	}
 

@@ -1,4 +1,4 @@
-// Command gitopscheck judges the tree that Flux reconciles clusters from: offline, and against the plans of stacks.
+// Command gitopscheck checks the tree that Flux reconciles clusters from: offline, and against the plans of stacks.
 package main
 
 import (
@@ -21,12 +21,12 @@ func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "gitopscheck", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(newTree(), newStack())
+	root.AddCommand(newTreeCommand(), newStackCommand())
 
 	return root
 }
 
-func newTree() *cobra.Command {
+func newTreeCommand() *cobra.Command {
 	var (
 		folder     string
 		withCharts bool
@@ -34,7 +34,7 @@ func newTree() *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "tree REPOSITORY",
-		Short: "Judge every cluster and every component of a repository's tree, offline but for --charts",
+		Short: "Check every cluster and every component of a repository's tree, offline without --charts",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := checkTree(cmd.Context(), args[0], folder, withCharts)
@@ -47,32 +47,32 @@ func newTree() *cobra.Command {
 			}
 
 			if !withCharts {
-				found.unseen = []string{"charts and their values (--charts queries their repositories)"}
+				found.unchecked = []string{"charts and their values (--charts queries their repositories)"}
 			}
 
-			said := fmt.Sprintf("%s: %d clusters and %d components are fine\n",
+			output := fmt.Sprintf("%s: %d clusters and %d components are fine\n",
 				folder, len(found.clusters), len(found.components))
-			for _, unseen := range found.unseen {
-				said += "not checked: " + unseen + "\n"
+			for _, unchecked := range found.unchecked {
+				output += "not checked: " + unchecked + "\n"
 			}
 
-			_, err = fmt.Fprint(cmd.OutOrStdout(), said)
+			_, err = fmt.Fprint(cmd.OutOrStdout(), output)
 
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&folder, "folder", "gitops", "folder of the tree in the repository")
-	cmd.Flags().BoolVar(&withCharts, "charts", false, "ask the repositories of charts for what releases install")
+	cmd.Flags().BoolVar(&withCharts, "charts", false, "download and check the charts of releases")
 
 	return cmd
 }
 
-func newStack() *cobra.Command {
+func newStackCommand() *cobra.Command {
 	var project, repository string
 
 	cmd := &cobra.Command{
 		Use:   "stack STACK",
-		Short: "Compare the plan of a stack with what its clusters' GitOps paths need of the machines",
+		Short: "Compare the plan of a stack with the requirements of its clusters' GitOps paths",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := os.ReadFile(filepath.Join(project, "Pulumi."+args[0]+".yaml"))
@@ -95,12 +95,13 @@ func newStack() *cobra.Command {
 			}
 
 			for _, planned := range plan.Clusters {
-				said := "has what its GitOps path needs"
+				result := "has what its GitOps path needs"
 				if planned.GitOps == nil {
-					said = "has no gitops in the stack file: nothing was compared"
+					result = "has no gitops in the stack file: nothing was compared"
 				}
 
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "stack %s: cluster %s %s\n", args[0], planned.Name, said); err != nil {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "stack %s: cluster %s %s\n", args[0], planned.Name, result)
+				if err != nil {
 					return err
 				}
 			}
@@ -114,15 +115,15 @@ func newStack() *cobra.Command {
 	return cmd
 }
 
-// checkStack says what the clusters of a stack lack.
+// checkStack returns what the clusters of a stack and their GitOps paths lack.
 func checkStack(plan *spec.Plan, repository string) ([]string, error) {
-	copied, err := os.MkdirTemp("", "gitopscheck-")
+	workDir, err := os.MkdirTemp("", "gitopscheck-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(copied) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(workDir) //nolint:errcheck // a temporary folder
 
-	t, err := openTree(repository, copied)
+	t, err := copyTree(repository, workDir)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +147,14 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 
 		var needs []requirements
 
-		read := []string{folder}
+		folders := []string{folder}
 
-		for _, one := range c.components {
-			if one.name != "" { // with requirements.yaml beside it
-				read = append(read, path.Dir(one.folder))
+		for _, comp := range c.components {
+			if comp.name != "" { // with requirements.yaml beside it
+				folders = append(folders, path.Dir(comp.folder))
 			}
 
-			r, err := readRequirements(t.root, one.folder)
+			r, err := readRequirements(t.root, comp.folder)
 			if err != nil {
 				problems = append(problems, strings.ReplaceAll(err.Error(), t.root+"/", ""))
 			}
@@ -161,14 +162,14 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 			needs = append(needs, r)
 		}
 
-		c.judgeClasses()
-		c.judgeDefaultClass(planned)
-		c.judgeCopies(planned, needs)
-		c.judgeVault(planned)
-		c.judgeAddresses(planned)
-		c.judgeKeys(planned)
-		c.judgeTenants(planned)
-		problems = slices.Concat(problems, t.judgeLinks(read...), c.problems, judgeStack(planned, needs))
+		c.checkStorageClasses()
+		c.checkDefaultClass(planned)
+		c.checkReplicas(planned, needs)
+		c.checkVault(planned)
+		c.checkAddresses(planned)
+		c.checkKeys(planned)
+		c.checkTenants(planned)
+		problems = slices.Concat(problems, t.checkLinks(folders...), c.problems, checkMachines(planned, needs))
 	}
 
 	return problems, nil

@@ -19,7 +19,7 @@ import (
 
 const repository = "../.."
 
-// TestTree judges this repository's own tree.
+// TestTree checks this repository's own tree.
 func TestTree(t *testing.T) {
 	t.Parallel()
 
@@ -30,8 +30,8 @@ func TestTree(t *testing.T) {
 	assert.Contains(t, found.components, "gitops/apps/optional/vault")
 }
 
-// lacking plans a stack whose cluster has its folder of the repository's own tree, and says what that lacks.
-func lacking(t *testing.T, stack, content string) []string {
+// stackProblems checks the plan of a stack whose cluster uses its folder in the repository's own tree.
+func stackProblems(t *testing.T, stack, content string) []string {
 	t.Helper()
 
 	plan, err := stacks.PlanUnconnected(stack, []byte(content))
@@ -54,19 +54,19 @@ func stackFile(t *testing.T, stack string) string {
 	return string(content)
 }
 
-// TestStacks: the repository's own stacks have what their clusters in gitops/ need. The lab's has no CNI, which its
-// model of Kubernetes could not run.
+// TestStacks: the repository's own stacks meet the requirements of their clusters in gitops/. The lab's has no CNI,
+// which its model of Kubernetes cannot run.
 func TestStacks(t *testing.T) {
 	t.Parallel()
 
-	assert.Empty(t, lacking(t, "dev", stackFile(t, "dev")))
-	assert.Empty(t, lacking(t, "prod", stackFile(t, "prod")))
+	assert.Empty(t, stackProblems(t, "dev", stackFile(t, "dev")))
+	assert.Empty(t, stackProblems(t, "prod", stackFile(t, "prod")))
 	assert.Equal(t, []string{
 		"Cilium needs cni.kind: cilium of cluster lab, which the program installs before Flux: set it",
-	}, lacking(t, "lab", stackFile(t, "lab")))
+	}, stackProblems(t, "lab", stackFile(t, "lab")))
 }
 
-// TestPath: a path that is not in the repository, and a cluster without one.
+// TestPath: a cluster without gitops, and one whose path is not in the repository.
 func TestPath(t *testing.T) {
 	t.Parallel()
 
@@ -87,13 +87,13 @@ func TestPath(t *testing.T) {
 	}, problems)
 }
 
-// TestSecrets: what is not encrypted, and what would encrypt to nobody.
+// TestSecrets: Secrets that are not encrypted, and configurations of SOPS that encrypt wrongly.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: flux-system}\n"
 
-	for name, test := range map[string]struct{ file, content, says string }{
+	for name, test := range map[string]struct{ file, content, want string }{
 		"in plain text":            {"a.yaml", secret + "stringData: {password: hunter2}\n", "password of a Secret is in plain text"},
 		"named as if encrypted":    {"a.sops.yaml", secret + "data: {password: aHVudGVyMg==}\n", "password of a Secret is in plain text"},
 		"without a checksum":       {"a.sops.yaml", secret + "data: {password: \"ENC[AES256_GCM,data:x]\"}\n", "is not encrypted"},
@@ -112,21 +112,21 @@ func TestSecrets(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Join(folder, "gitops"), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(folder, "gitops", test.file), []byte(test.content), 0o600))
 
-			problems, err := judgeSecrets(folder, "gitops")
+			problems, err := checkSecrets(folder, "gitops")
 			require.NoError(t, err)
 
-			if test.says == "" {
+			if test.want == "" {
 				assert.Empty(t, problems)
 			} else {
 				require.Len(t, problems, 1)
-				assert.Contains(t, problems[0], test.says)
+				assert.Contains(t, problems[0], test.want)
 				assert.NotContains(t, problems[0], "hunter2")
 			}
 		})
 	}
 }
 
-// TestMachines takes away what the components of cluster prod need, one by one.
+// TestMachines removes the requirements of cluster prod's components from the stack file, one by one.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 
@@ -161,12 +161,12 @@ func TestMachines(t *testing.T) {
 			changed := strings.ReplaceAll(content, test.before, test.after)
 			require.NotEqual(t, content, changed)
 
-			golden.Equal(t, name, lacking(t, "prod", changed))
+			golden.Equal(t, name, stackProblems(t, "prod", changed))
 		})
 	}
 }
 
-// TestAgainstStack: what the tree has in one way, and the stack in another.
+// TestAgainstStack: contradictions between the tree and the stack.
 func TestAgainstStack(t *testing.T) {
 	t.Parallel()
 
@@ -182,7 +182,7 @@ func TestAgainstStack(t *testing.T) {
 		return []edit{{prod, "  - settings.yaml\n", "  - settings.yaml\n  - sealed.yaml\n"}, {file, "", "apiVersion: v1\nkind: Secret\n" +
 			"metadata: {name: sealed, namespace: flux-system}\nsops: {age: [{recipient: " + to.Recipient().String() + "}]}\n"}}
 	}
-	asks := func(address string) []edit {
+	requestAddress := func(address string) []edit {
 		return []edit{{gateway, "  annotations: {", "  annotations: {lbipam.cilium.io/ips: " + address + ", "}}
 	}
 
@@ -190,7 +190,7 @@ func TestAgainstStack(t *testing.T) {
 		return append(edits, edit{prod, "  # - ../../apps/optional/vault", "  - ../../apps/optional/vault"})
 	}
 
-	elsewhere := []edit{
+	otherNamespace := []edit{
 		{longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName", "metadata: {name: longhorn, namespace: longhorn-system}\nspec:\n  releaseName"},
 		{longhorn, "  releaseName: longhorn\n", "  releaseName: longhorn\n  serviceAccountName: flux\n"},
 		{longhorn, "kind: HelmRepository, name: longhorn}", "kind: HelmRepository, name: longhorn, namespace: flux-system}"},
@@ -200,19 +200,19 @@ func TestAgainstStack(t *testing.T) {
 		edits []edit
 		age   string
 		class string
-		says  string
+		want  string
 	}{
-		"a source of another namespace":     {elsewhere, "", "", "HelmRelease longhorn-system/longhorn uses a source of the namespace flux-system: have the source beside it, or set gitops.singleTenant of cluster prod"},
-		"a release without an account":      {elsewhere[:1], "", "", "HelmRelease longhorn-system/longhorn names no account, and has no rights without one"},
+		"a source of another namespace":     {otherNamespace, "", "", "HelmRelease longhorn-system/longhorn uses a source in the namespace flux-system: move the source to its own, or set gitops.singleTenant of cluster prod"},
+		"a release without an account":      {otherNamespace[:1], "", "", "HelmRelease longhorn-system/longhorn names no service account, and has no rights without one"},
 		"nothing":                           {nil, "", "", ""},
 		"too many copies":                   {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
-		"more pods of Vault than take them": {vault(), "", "", "Vault has 3 pods, each on a machine of its own, and 2 machines of cluster prod take them: set VAULT_REPLICAS to 2 at the most, or add machines"},
+		"more pods of Vault than take them": {vault(), "", "", "Vault has 3 pods, each on a machine of its own, and 2 machines of cluster prod can run them: set VAULT_REPLICAS to 2 at most, or add machines"},
 		"as many pods of Vault as machines": {vault(edit{"gitops/clusters/prod/settings.yaml", "data:\n", "data:\n  VAULT_REPLICAS: \"1\"\n"}), "", "", ""},
 		"pods of Vault on GPU machines":     {vault(edit{vaultRelease, "    server:\n", "    server:\n      tolerations: [{key: nvidia.com/gpu, operator: Exists}]\n"}), "", "", ""},
 		"pods of Vault beside each other":   {vault(edit{vaultRelease, "    server:\n", "    server:\n      affinity: \"\"\n"}), "", "", ""},
 		"a second default":                  {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
-		"an address of the pool":            {asks("10.0.0.210"), "", "", ""},
-		"an address of nobody":              {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
+		"an address of the pool":            {requestAddress("10.0.0.210"), "", "", ""},
+		"an address of nobody":              {requestAddress("10.0.0.99"), "", "", "Gateway main requests the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
 		"a key of the cluster":              {sealed(ours), ours.String(), "", ""},
 		"a key of somebody else":            {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
 		"no key":                            {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
@@ -229,31 +229,31 @@ func TestAgainstStack(t *testing.T) {
 				plan.Clusters[0].Proxmox.StorageClasses = []spec.StorageClass{{Name: test.class, Default: true}}
 			}
 
-			problems, err := checkStack(plan, brokenTree(t, test.edits).root)
+			problems, err := checkStack(plan, editedTree(t, test.edits).root)
 			require.NoError(t, err)
 
-			if test.says == "" {
+			if test.want == "" {
 				assert.Empty(t, problems)
 
 				return
 			}
 
 			require.Len(t, problems, 1)
-			assert.Contains(t, problems[0], test.says)
+			assert.Contains(t, problems[0], test.want)
 			assert.NotContains(t, problems[0], "AGE-SECRET-KEY")
 		})
 	}
 }
 
-// TestLinks: Flux leaves symbolic links out, and a tree with them is read as if they were not there.
+// TestLinks: symbolic links are ignored, as Flux ignores them, and reported.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 
-	root := brokenTree(t, nil).root
+	root := editedTree(t, nil).root
 	for at, to := range map[string]string{
-		"docs.yaml":                               "gitops/clusters/prod/settings.yaml", // no part of the tree
-		"gitops/clusters/prod/README.md":          "settings.yaml",                      // no manifest
-		"gitops/clusters/dev/other.yaml":          "settings.yaml",                      // of another cluster
+		"docs.yaml":                               "gitops/clusters/prod/settings.yaml", // outside the tree
+		"gitops/clusters/prod/README.md":          "settings.yaml",                      // not a manifest
+		"gitops/clusters/dev/other.yaml":          "settings.yaml",                      // another cluster's
 		"gitops/clusters/prod/file.yaml":          "settings.yaml",
 		"gitops/clusters/prod/folder":             "../dev",
 		"gitops/clusters/prod/nothing.yaml":       "gone.yaml",
@@ -263,7 +263,7 @@ func TestLinks(t *testing.T) {
 		require.NoError(t, os.Symlink(to, filepath.Join(root, at)))
 	}
 
-	opened, err := openTree(root, t.TempDir())
+	opened, err := copyTree(root, t.TempDir())
 	require.NoError(t, err)
 
 	var found []string
@@ -271,11 +271,11 @@ func TestLinks(t *testing.T) {
 		"gitops/clusters/dev/other.yaml", "gitops/clusters/prod/file.yaml", "gitops/clusters/prod/folder",
 		"gitops/clusters/prod/nothing.yaml", "gitops/clusters/prod/outside.yaml", filepath.Dir(longhorn) + "/manifest.yaml",
 	} {
-		found = append(found, link+" is a symbolic link, which Flux leaves out: put what it leads to in its place, or list that in a "+
+		found = append(found, link+" is a symbolic link, which Flux ignores: replace it by its target, or list that in a "+
 			"kustomization.yaml")
 	}
 
-	assert.Equal(t, found, opened.judgeLinks("gitops"))
+	assert.Equal(t, found, opened.checkLinks("gitops"))
 
 	plan, err := stacks.PlanUnconnected("prod", []byte(stackFile(t, "prod")))
 	require.NoError(t, err)
@@ -286,22 +286,22 @@ func TestLinks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, found[1:], problems)
 
-	problems, err = judgeSecrets(root, "gitops")
+	problems, err = checkSecrets(root, "gitops")
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 }
 
-// TestStackWithoutGitOps: of a cluster that Git has nothing of, nothing is claimed.
+// TestStackWithoutGitOps: a cluster without gitops is reported as not compared.
 func TestStackWithoutGitOps(t *testing.T) {
 	t.Parallel()
 
-	var said bytes.Buffer
+	var output bytes.Buffer
 
 	root := newRoot()
 	root.SetArgs([]string{"stack", "prod", "--project", repository, "--repository", repository})
-	root.SetOut(&said)
+	root.SetOut(&output)
 	require.NoError(t, root.ExecuteContext(t.Context()))
-	assert.Equal(t, "stack prod: cluster prod has no gitops in the stack file: nothing was compared\n", said.String())
+	assert.Equal(t, "stack prod: cluster prod has no gitops in the stack file: nothing was compared\n", output.String())
 }
 
 var variable = regexp.MustCompile(`\$\{([A-Z][A-Z_0-9]*)`)

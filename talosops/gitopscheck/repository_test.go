@@ -18,18 +18,18 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// TestSources: what a module proxy serves is compared with the checksum that is known of it.
+// TestSources: a downloaded module must have the known checksum.
 func TestSources(t *testing.T) {
 	t.Parallel()
 
-	another := sources[2]
+	another := schemaModules[2]
 	another.sum = "h1:another"
 
-	_, err := loadSchemas(t.Context(), []source{another})
-	require.EqualError(t, err, "module sigs.k8s.io/gateway-api "+another.version+" has the checksum "+sources[2].sum+", not h1:another")
+	_, err := loadSchemas(t.Context(), []schemaModule{another})
+	require.EqualError(t, err, "module sigs.k8s.io/gateway-api "+another.version+" has the checksum "+schemaModules[2].sum+", not h1:another")
 }
 
-// TestProbes: a restart repairs no way to the Internet.
+// TestProbes: liveness probes do not use /ready, which depends on the Internet: a restart would not repair that.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 
@@ -48,7 +48,7 @@ func TestProbes(t *testing.T) {
 	assert.NotZero(t, found)
 }
 
-// manifests are the texts of the tree's files, by their paths.
+// manifests returns the tree's files by path.
 func manifests(t *testing.T) map[string]string {
 	t.Helper()
 
@@ -69,7 +69,7 @@ func manifests(t *testing.T) map[string]string {
 	return found
 }
 
-// TestAccounts: what the Proxmox CSI plugin needs of a cluster, and what the default storage class does.
+// TestAccounts: what the Proxmox CSI plugin and the default storage class require of a cluster.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 
@@ -84,15 +84,15 @@ func TestAccounts(t *testing.T) {
 		"the Proxmox CSI plugin needs an account on Proxmox: set proxmox.csi of cluster prod",
 		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses " +
 			"of cluster prod",
-	}, judgeStack(planned, needs))
+	}, checkMachines(planned, needs))
 
 	planned.Proxmox = &spec.Proxmox{
 		CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}},
 	}
-	assert.Empty(t, judgeStack(planned, needs))
+	assert.Empty(t, checkMachines(planned, needs))
 }
 
-// TestVersions: what components need of Talos and of Kubernetes, and who is too old for them.
+// TestVersions: the oldest versions of Talos and Kubernetes that components require.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 
@@ -103,17 +103,17 @@ func TestVersions(t *testing.T) {
 
 	old := spec.Cluster{Name: "prod", TalosVersion: "v1.12.9", KubernetesVersion: "v1.33.7", GPUOperator: true}
 	assert.Equal(t, []string{
-		"Longhorn needs Kubernetes v1.34.0, and cluster prod has v1.33.7: upgrade it, or take the component out of the " +
+		"Longhorn needs Kubernetes v1.34.0, and cluster prod has v1.33.7: upgrade it, or remove the component from the " +
 			"cluster's kustomization.yaml",
-		"NVIDIA's GPU Operator needs Talos v1.13.0, and cluster prod has v1.12.9: upgrade it, or take the component out of " +
+		"NVIDIA's GPU Operator needs Talos v1.13.0, and cluster prod has v1.12.9: upgrade it, or remove the component from " +
 			"the cluster's kustomization.yaml",
-	}, judgeStack(old, []requirements{longhorn, operator}))
+	}, checkMachines(old, []requirements{longhorn, operator}))
 
 	young := spec.Cluster{Name: "prod", TalosVersion: "v1.13.0", KubernetesVersion: "v1.34.0", GPUOperator: true}
-	assert.Empty(t, judgeStack(young, []requirements{longhorn, operator}))
+	assert.Empty(t, checkMachines(young, []requirements{longhorn, operator}))
 }
 
-// TestVariablesAreDocumented compares the facts and what manifests read with the tables of docs/gitops.md.
+// TestVariablesAreDocumented compares the facts and the variables of manifests with the tables of docs/gitops.md.
 func TestVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
 
@@ -132,13 +132,13 @@ func TestVariablesAreDocumented(t *testing.T) {
 		return found
 	}
 
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(facts)), names(ours))
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(exampleFacts)), names(ours))
 
 	read := map[string]bool{}
 
 	for _, manifest := range manifests(t) {
 		for _, match := range variable.FindAllStringSubmatch(manifest, -1) {
-			if facts[match[1]] == "" {
+			if exampleFacts[match[1]] == "" {
 				read[match[1]] = true
 			}
 		}
@@ -147,7 +147,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(read)), names(settings))
 }
 
-// TestRenovate: Renovate's patterns find every chart and every image that has a version here.
+// TestRenovate: Renovate's patterns match every chart and every image with a version.
 func TestRenovate(t *testing.T) {
 	t.Parallel()
 
@@ -170,7 +170,7 @@ func TestRenovate(t *testing.T) {
 	require.NoError(t, err)
 
 	versions := regexp.MustCompile(settings.CustomManagers[3].MatchStrings[0])
-	assert.Len(t, versions.FindAll(modules, -1), len(sources))
+	assert.Len(t, versions.FindAll(modules, -1), len(schemaModules))
 
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
 	require.NoError(t, err)

@@ -14,30 +14,30 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// requirements are what a component needs of the cluster's machines: the file requirements.yaml beside it.
+// requirements are a component's requirements on the cluster and its machines: the file requirements.yaml beside it.
 type requirements struct {
-	// Component is what messages call it.
+	// Component is its name in messages.
 	Component string `yaml:"component"`
-	// Settings that its manifests read and that have no default, each with an example.
+	// Settings are examples of the variables that its manifests read and that have no default.
 	Settings map[string]string `yaml:"settings"`
-	// Privileged are namespaces whose pods need what Pod Security refuses.
+	// Privileged are the namespaces of pods that need the Pod Security level privileged.
 	Privileged []string `yaml:"privileged"`
-	// Machines are what machines need.
+	// Machines are requirements on machines.
 	Machines []machineNeeds `yaml:"machines"`
-	// Cluster is what the cluster needs.
+	// Cluster are requirements on the cluster.
 	Cluster clusterNeeds `yaml:"cluster"`
 }
 
-// machineNeeds are what some of a cluster's machines need.
+// machineNeeds are requirements on some of a cluster's machines.
 type machineNeeds struct {
-	// On says which: all, controlPlanes, or workers, which are all machines that take pods, those with taints included.
+	// On is all, controlPlanes, or workers: all machines that run pods, including those with taints.
 	On string `yaml:"on"`
 	// Extensions of Talos, in full: siderolabs/iscsi-tools.
 	Extensions []string `yaml:"extensions"`
-	// Tolerates are the taints, by key, that its pods tolerate: without them it is not on a machine that has another one.
-	// Empty = it need not be.
+	// Tolerates are the keys of the taints that its pods tolerate: they do not run on a machine with another taint. Empty
+	// = they need not run on every machine.
 	Tolerates []string `yaml:"tolerates"`
-	// UserVolumes of Talos, by name; each is a folder of /var/mnt.
+	// UserVolumes are the names of Talos' user volumes, which are mounted in /var/mnt.
 	UserVolumes []string `yaml:"userVolumes"`
 	// KernelModules that Talos loads.
 	KernelModules []string `yaml:"kernelModules"`
@@ -47,16 +47,16 @@ type machineNeeds struct {
 	Config map[string]string `yaml:"config"`
 }
 
-// clusterNeeds are what a cluster needs as a whole.
+// clusterNeeds are requirements on a cluster as a whole.
 type clusterNeeds struct {
 	CNI          string   `yaml:"cni"`          // cilium
 	GatewayAPI   bool     `yaml:"gatewayAPI"`   // of Cilium
 	LoadBalancer bool     `yaml:"loadBalancer"` // addresses for Services
 	Proxmox      []string `yaml:"proxmox"`      // accounts on Proxmox: csi, cloudController
-	// DefaultStorageClass is one of the classes that the program makes for the Proxmox CSI plugin.
+	// DefaultStorageClass must be one of the classes that the program creates for the Proxmox CSI plugin.
 	DefaultStorageClass bool   `yaml:"defaultStorageClass"`
 	GPUs                string `yaml:"gpus"` // device-plugin or gpu-operator
-	// Talos and Kubernetes are the oldest versions, with their v.
+	// Talos and Kubernetes are the oldest supported versions, with their v.
 	Talos      string `yaml:"talos"`
 	Kubernetes string `yaml:"kubernetes"`
 }
@@ -68,8 +68,8 @@ var choices = map[string][]string{ //nolint:gochecknoglobals // a table
 	"proxmox": {"csi", "cloudController"},
 }
 
-// readRequirements reads the requirements of the component that a Flux Kustomization applies: the file is beside that
-// folder. There need be none.
+// readRequirements reads the requirements of the component that a Flux Kustomization applies from the file beside that
+// folder, if there is one.
 func readRequirements(root, folder string) (requirements, error) {
 	name := path.Join(path.Dir(folder), "requirements.yaml")
 
@@ -100,7 +100,7 @@ func (r requirements) check(name string) error {
 	}
 
 	if r.Component == "" {
-		problems = append(problems, fmt.Errorf("%s: has no component: write what messages call it", name))
+		problems = append(problems, fmt.Errorf("%s: has no component: set its name in messages", name))
 	}
 
 	for _, m := range r.Machines {

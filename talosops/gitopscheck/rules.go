@@ -14,38 +14,38 @@ import (
 	"talos-proxmox/talosops/charts"
 )
 
-// judge says what is wrong with a cluster, beside what building it has shown.
-func (c *cluster) judge(s *schemas) {
-	for one, o := range c.objects() {
-		for _, problem := range judgeObject(s, o) {
-			c.report("%s: %s", one.at(o), problem)
+// check checks a cluster's objects by themselves and against each other.
+func (c *cluster) check(s *schemas) {
+	for comp, o := range c.objects() {
+		for _, problem := range checkObject(s, o) {
+			c.report("%s: %s", comp.at(o), problem)
 		}
 	}
 
-	c.judgeOrder()
-	c.judgeDuplicates()
-	c.judgeReleases()
-	c.judgeDefinitions()
-	c.judgeClasses()
-	c.judgeRoutes()
-	c.judgePrivileges()
+	c.checkDependencies()
+	c.checkDuplicates()
+	c.checkReleases()
+	c.checkDefinitions()
+	c.checkStorageClasses()
+	c.checkRoutes()
+	c.checkPodSecurity()
 }
 
-func judgeObject(s *schemas, o object) []string {
+func checkObject(s *schemas, o object) []string {
 	plain := o.DeepCopy()
-	delete(plain.Object, "sops") // kustomize-controller takes it away
+	delete(plain.Object, "sops") // removed by kustomize-controller
 
-	problems, known := s.judge(plain)
+	problems, known := s.check(plain)
 	if !known {
-		problems = append(problems, "is of a kind that no module defines ("+o.GetAPIVersion()+"), so nothing can be said of it: "+
-			"correct apiVersion and kind, or add the module of its definition to talosops/gitopscheck/schemas.go")
+		problems = append(problems, "is of an unknown kind ("+o.GetAPIVersion()+") and cannot be checked: correct apiVersion and "+
+			"kind, or add the module of its definition to talosops/gitopscheck/schemas.go")
 	}
 
-	return slices.Concat(problems, judgePins(o), judgeTransport(o))
+	return slices.Concat(problems, checkPins(o), checkTransport(o))
 }
 
-// judgeTransport finds sources that whoever is in between can change. Loopback has nobody in between.
-func judgeTransport(o object) []string {
+// checkTransport finds sources that are read without encryption. On loopback nobody can intercept them.
+func checkTransport(o object) []string {
 	if o.GroupVersionKind().Group != sourceGroup {
 		return nil
 	}
@@ -59,49 +59,49 @@ func judgeTransport(o object) []string {
 	source, err := url.Parse(text(o, "", "spec", "url"))
 	if err == nil && source.Scheme == "http" {
 		if address, err := netip.ParseAddr(source.Hostname()); err != nil || !address.IsLoopback() {
-			problems = append(problems, fmt.Sprintf("is read from %s without encryption: write https://", source.Redacted()))
+			problems = append(problems, fmt.Sprintf("is read from %s without encryption: use https://", source.Redacted()))
 		}
 	}
 
 	return problems
 }
 
-// judgeOrder finds what depends on something that is not there, or on itself.
-func (c *cluster) judgeOrder() {
+// checkDependencies finds missing and circular dependencies.
+func (c *cluster) checkDependencies() {
 	depends := map[string][]string{}
 
-	for _, one := range c.components {
-		if one.name != "" {
-			depends[one.name] = one.dependsOn
+	for _, comp := range c.components {
+		if comp.name != "" {
+			depends[comp.name] = comp.dependsOn
 		}
 	}
 
-	for _, one := range c.components {
-		for _, name := range one.dependsOn {
-			if _, there := depends[name]; !there {
+	for _, comp := range c.components {
+		for _, name := range comp.dependsOn {
+			if _, ok := depends[name]; !ok {
 				c.report("%s: %s depends on %s, which the cluster does not have: list its folder in kustomization.yaml",
-					c.folder, one.name, name)
+					c.folder, comp.name, name)
 			}
 		}
 
-		// A circle is told of once, by its first name.
-		if circle := circleOf(depends, []string{one.name}); circle != nil && one.name == slices.Min(circle) {
+		// A cycle is reported once, at its first name.
+		if cycle := findCycle(depends, []string{comp.name}); cycle != nil && comp.name == slices.Min(cycle) {
 			c.report("%s: %s, so that Flux reconciles none of them: remove one dependsOn", c.folder,
-				strings.Join(append(circle, circle[0]), " depends on "))
+				strings.Join(append(cycle, cycle[0]), " depends on "))
 		}
 	}
 }
 
-// circleOf follows dependencies from the last name of a path until they lead back to the first.
-func circleOf(depends map[string][]string, way []string) []string {
-	for _, next := range depends[way[len(way)-1]] {
-		if next == way[0] {
-			return way
+// findCycle follows dependencies from the last name of a path until they lead back to the first.
+func findCycle(depends map[string][]string, path []string) []string {
+	for _, next := range depends[path[len(path)-1]] {
+		if next == path[0] {
+			return path
 		}
 
-		if !slices.Contains(way, next) {
-			if circle := circleOf(depends, append(slices.Clone(way), next)); circle != nil {
-				return circle
+		if !slices.Contains(path, next) {
+			if cycle := findCycle(depends, append(slices.Clone(path), next)); cycle != nil {
+				return cycle
 			}
 		}
 	}
@@ -109,11 +109,11 @@ func circleOf(depends map[string][]string, way []string) []string {
 	return nil
 }
 
-// judgeDuplicates finds objects and Helm releases that two places make.
-func (c *cluster) judgeDuplicates() {
-	made := map[string]string{}
+// checkDuplicates finds objects and Helm releases that are created twice.
+func (c *cluster) checkDuplicates() {
+	owners := map[string]string{}
 
-	for one, o := range c.objects() {
+	for comp, o := range c.objects() {
 		names := []string{fmt.Sprintf("%s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))}
 		keys := []string{o.GroupVersionKind().GroupKind().String() + names[0]}
 
@@ -124,57 +124,57 @@ func (c *cluster) judgeDuplicates() {
 		}
 
 		for i, key := range keys {
-			if before, twice := made[key]; twice {
-				c.report("%s: %s is made twice, by %s and %s: remove one", c.folder, names[i], before, one.folder)
+			if first, duplicate := owners[key]; duplicate {
+				c.report("%s: %s is created twice, by %s and %s: remove one", c.folder, names[i], first, comp.folder)
 
-				break // of two HelmReleases of one name, their releases are two as well
+				break // the releases of a duplicate HelmRelease are duplicates as well
 			}
 
-			made[key] = one.folder
+			owners[key] = comp.folder
 		}
 	}
 }
 
 func isRelease(o object) bool { return isKind(o, helmGroup, "HelmRelease") }
 
-// chartOf is the name of the chart that a HelmRelease installs.
-func chartOf(o object) string { return text(o, "", "spec", "chart", "spec", "chart") }
+// chartName returns the name of the chart that a HelmRelease installs.
+func chartName(o object) string { return text(o, "", "spec", "chart", "spec", "chart") }
 
-// text is a text of an object, or a default.
-func text(o object, otherwise string, fields ...string) string {
+// text returns a string field of an object, or the fallback if it is empty.
+func text(o object, fallback string, fields ...string) string {
 	if found, _, _ := unstructured.NestedString(o.Object, fields...); found != "" {
 		return found
 	}
 
-	return otherwise
+	return fallback
 }
 
-// kubernetesNamespaces are there without anybody's doing, or by the program's.
-var kubernetesNamespaces = []string{ //nolint:gochecknoglobals // a table
+// existingNamespaces are created by Kubernetes or by the program.
+var existingNamespaces = []string{ //nolint:gochecknoglobals // a table
 	"default", "kube-system", "kube-public", "kube-node-lease", fluxNamespace,
 }
 
-// judgeReleases follows what a HelmRelease names: its chart, its namespace, and what its values come from.
-func (c *cluster) judgeReleases() {
-	for one, o := range c.objects() {
+// checkReleases checks that the chart's source, the namespace and the sources of values of a HelmRelease exist.
+func (c *cluster) checkReleases() {
+	for comp, o := range c.objects() {
 		if !isRelease(o) {
 			continue
 		}
 
-		if kind, name, from := c.sourceOf(o); from == nil {
-			c.report("%s: its chart comes from %s %s, which the cluster does not have", one.at(o), kind, name)
+		if kind, name, source := c.sourceOf(o); source == nil {
+			c.report("%s: its chart comes from %s %s, which the cluster does not have", comp.at(o), kind, name)
 		}
 
 		namespace := charts.FluxReleaseOf(o).Namespace
-		if !slices.Contains(kubernetesNamespaces, namespace) && c.find("", "Namespace", "", namespace) == nil {
-			c.report("%s: nothing makes its namespace %s: add a Namespace beside it", one.at(o), namespace)
+		if !slices.Contains(existingNamespaces, namespace) && c.find("", "Namespace", "", namespace) == nil {
+			c.report("%s: nothing creates its namespace %s: add a Namespace beside it", comp.at(o), namespace)
 		}
 
-		c.judgeValues(one.at(o), o)
+		c.checkValues(comp.at(o), o)
 	}
 }
 
-func (c *cluster) judgeValues(at string, release object) {
+func (c *cluster) checkValues(at string, release object) {
 	for _, source := range items(release, "spec", "valuesFrom") {
 		kind, name := text(source, "", "kind"), text(source, "", "name")
 		if kind == "Secret" && name == valuesName {
@@ -189,18 +189,18 @@ func (c *cluster) judgeValues(at string, release object) {
 }
 
 var (
-	imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image:\s*["']?([^\s"'{}]+)`)
-	exact     = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+	imageLine    = regexp.MustCompile(`(?m)^\s*(?:- )?image:\s*["']?([^\s"'{}]+)`)
+	exactVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 )
 
-// judgePins finds versions that are missing, or that mean another thing tomorrow.
-func judgePins(o object) []string {
+// checkPins finds versions that are missing or not exact.
+func checkPins(o object) []string {
 	var problems []string
 
 	switch kind := o.GetKind(); {
 	case isRelease(o):
 		version := text(o, "", "spec", "chart", "spec", "version")
-		if fields(o, "spec", "chartRef") == nil && (!exact.MatchString(version) ||
+		if fields(o, "spec", "chartRef") == nil && (!exactVersion.MatchString(version) ||
 			!semver.IsValid("v"+strings.TrimPrefix(version, "v"))) {
 			problems = append(problems, fmt.Sprintf("the chart's version %q is not exact: write spec.chart.spec.version in full, "+
 				"as 1.2.3", version))
@@ -214,7 +214,7 @@ func judgePins(o object) []string {
 	}
 
 	for _, image := range imagesIn(o.Object) {
-		if unpinned(image) {
+		if isUnpinned(image) {
 			problems = append(problems, fmt.Sprintf("the image %s has no version: write its tag or digest, not latest", image))
 		}
 	}
@@ -222,19 +222,19 @@ func judgePins(o object) []string {
 	return problems
 }
 
-// imagesIn finds images wherever they are: in pods, in values of charts and in texts of ConfigMaps.
+// imagesIn returns all images in a value: of pods, in values of charts and in the text of ConfigMaps.
 func imagesIn(value any) []string {
 	var found []string
 
 	switch value := value.(type) {
 	case map[string]any:
-		repository, named := value["repository"].(string)
-		if tag, stated := value["tag"]; named && stated {
+		repository, hasRepository := value["repository"].(string)
+		if tag, hasTag := value["tag"]; hasRepository && hasTag {
 			found = append(found, fmt.Sprintf("%s:%v", repository, tag))
 		}
 
 		for key, inner := range value {
-			if image, is := inner.(string); is && key == "image" {
+			if image, ok := inner.(string); ok && key == "image" {
 				found = append(found, image)
 			} else {
 				found = append(found, imagesIn(inner)...)
@@ -255,7 +255,7 @@ func imagesIn(value any) []string {
 	return found
 }
 
-func unpinned(image string) bool {
+func isUnpinned(image string) bool {
 	if strings.Contains(image, "@sha256:") {
 		return false
 	}

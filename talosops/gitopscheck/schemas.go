@@ -27,27 +27,27 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// schemas judge objects: built-in kinds by their Go types, custom resources by their definitions, with the library of
-// the API server itself.
+// schemas validate objects: built-in kinds by their Go types, custom resources by their definitions, with the API
+// server's own library.
 type schemas struct {
 	custom map[runtimeschema.GroupVersionKind]*customKind
 }
 
-// customKind is a version of a custom resource.
+// customKind validates a version of a custom resource.
 type customKind struct {
 	structural *schema.Structural
 	validator  validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// source is a module whose files say what custom resources look like. Nothing of it is compiled into anything.
-type source struct {
+// schemaModule is a Go module with definitions of custom resources. Its code is not compiled.
+type schemaModule struct {
 	module, version string
-	sum             string   // of its files, as go.sum has it
+	sum             string   // as in go.sum
 	files           []string // patterns; <newest> stands for the folder with the highest version
 }
 
-var sources = []source{ //nolint:gochecknoglobals // a table
+var schemaModules = []schemaModule{ //nolint:gochecknoglobals // a table
 	{
 		"github.com/cilium/cilium", "v1.20.2", "h1:dqiEGIcXc+gqCLYG/l7VCFJ8GHyb4HUrwbZOpkX5dL8=",
 		[]string{"pkg/k8s/apis/cilium.io/client/crds/*/*.yaml"},
@@ -66,44 +66,44 @@ var sources = []source{ //nolint:gochecknoglobals // a table
 	},
 }
 
-// loadSchemas reads the definitions of sources, which the Go command brings.
-func loadSchemas(ctx context.Context, from []source) (*schemas, error) {
+// loadSchemas downloads modules with the Go command, and reads their definitions.
+func loadSchemas(ctx context.Context, modules []schemaModule) (*schemas, error) {
 	found := &schemas{custom: map[runtimeschema.GroupVersionKind]*customKind{}}
 
 	arguments := []string{"mod", "download", "-json"}
-	for _, s := range from {
+	for _, s := range modules {
 		arguments = append(arguments, s.module+"@"+s.version)
 	}
 
 	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // names of a table
-	command.Dir = os.TempDir()                              // of no module, whose go.mod would have to be read
-	// A module may ask for a newer Go than the one here, which the Go command then downloads as a module, too. Images with
-	// Go in them switch that off.
+	command.Dir = os.TempDir()                              // outside of a module, whose go.mod the Go command would read
+	// A module may require a newer Go, which the Go command then downloads as well. Container images of Go disable that.
 	command.Env = append(command.Environ(), "GOTOOLCHAIN=auto")
 
-	var said bytes.Buffer // of interest only where it fails: which Go it takes, and each module
+	var stderr bytes.Buffer // shown only on errors: it has the Go toolchain, and a line for each module
 
-	command.Stderr = &said
+	command.Stderr = &stderr
 
 	output, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("unable to get the modules with custom resource definitions (go mod download): %w\n%s", err, &said)
+		return nil, fmt.Errorf("unable to download the modules with custom resource definitions (go mod download): %w\n%s",
+			err, &stderr)
 	}
 
 	decoder := json.NewDecoder(bytes.NewReader(output))
 
-	for _, s := range from {
-		var got struct{ Dir, Sum string }
-		if err := decoder.Decode(&got); err != nil {
-			return nil, fmt.Errorf("unable to read what go mod download says: %w", err)
+	for _, s := range modules {
+		var downloaded struct{ Dir, Sum string }
+		if err := decoder.Decode(&downloaded); err != nil {
+			return nil, fmt.Errorf("unable to read the output of go mod download: %w", err)
 		}
 
-		if got.Sum != s.sum {
-			return nil, fmt.Errorf("module %s %s has the checksum %s, not %s", s.module, s.version, got.Sum, s.sum)
+		if downloaded.Sum != s.sum {
+			return nil, fmt.Errorf("module %s %s has the checksum %s, not %s", s.module, s.version, downloaded.Sum, s.sum)
 		}
 
 		for _, pattern := range s.files {
-			if err := found.load(filepath.Join(got.Dir, pattern)); err != nil {
+			if err := found.load(filepath.Join(downloaded.Dir, pattern)); err != nil {
 				return nil, fmt.Errorf("module %s: %w", s.module, err)
 			}
 		}
@@ -112,7 +112,7 @@ func loadSchemas(ctx context.Context, from []source) (*schemas, error) {
 	return found, nil
 }
 
-// load reads the definitions of files.
+// load reads the definitions in the files that match a pattern.
 func (s *schemas) load(pattern string) error {
 	if before, after, versioned := strings.Cut(pattern, "<newest>"); versioned {
 		newest := ""
@@ -198,12 +198,12 @@ func newCustomKind(version apiextensionsv1.CustomResourceDefinitionVersion) (*cu
 	return &customKind{structural: structural, validator: validator}, nil
 }
 
-// judge says what the API server would refuse of an object, and drop without a word. It does not know whether a value
-// of a built-in kind is one that Kubernetes takes. known is false for kinds without a definition.
-func (s *schemas) judge(o object) (problems []string, known bool) {
+// check returns what the API server would reject in an object, or drop silently. It does not validate the values of
+// built-in kinds. known is false for kinds without a definition.
+func (s *schemas) check(o object) (problems []string, known bool) {
 	kind := o.GroupVersionKind()
 	if scheme.Scheme.Recognizes(kind) {
-		return judgeBuiltIn(o), true
+		return checkBuiltIn(o), true
 	}
 
 	custom, known := s.custom[kind]
@@ -211,10 +211,10 @@ func (s *schemas) judge(o object) (problems []string, known bool) {
 		return nil, false
 	}
 
-	return custom.judge(o), true
+	return custom.check(o), true
 }
 
-func judgeBuiltIn(o object) []string {
+func checkBuiltIn(o object) []string {
 	text, err := o.MarshalJSON()
 	if err != nil {
 		return []string{err.Error()}
@@ -229,7 +229,7 @@ func judgeBuiltIn(o object) []string {
 	return nil
 }
 
-func (k *customKind) judge(o object) []string {
+func (k *customKind) check(o object) []string {
 	var problems []string
 
 	fields := o.DeepCopy().Object

@@ -20,7 +20,7 @@ const (
 	exampleSuffix   = ".sops.example.yaml"
 )
 
-// secretFile is a Secret in a file, whether SOPS encrypted it or not.
+// secretFile is a Secret in a file, encrypted with SOPS or not.
 type secretFile struct {
 	Kind       string            `yaml:"kind"`
 	Data       map[string]string `yaml:"data"`
@@ -30,9 +30,9 @@ type secretFile struct {
 	} `yaml:"sops"`
 }
 
-// judgeSecrets reads every YAML file of the tree below a folder: Secrets are encrypted, examples have no real values,
-// and what SOPS encrypts to are keys.
-func judgeSecrets(repository, folder string) (problems []string, err error) {
+// checkSecrets checks every YAML file of the tree below a folder: Secrets are encrypted, examples have no real values,
+// and the recipients of SOPS are valid keys.
+func checkSecrets(repository, folder string) (problems []string, err error) {
 	report := func(file, format string, values ...any) {
 		problems = append(problems, file+": "+fmt.Sprintf(format, values...))
 	}
@@ -48,7 +48,7 @@ func judgeSecrets(repository, folder string) (problems []string, err error) {
 		}
 
 		if path.Base(file) == ".sops.yaml" {
-			for _, problem := range judgeRecipients(content) {
+			for _, problem := range checkRecipients(content) {
 				report(file, "%s", problem)
 			}
 
@@ -58,10 +58,10 @@ func judgeSecrets(repository, folder string) (problems []string, err error) {
 		for _, document := range strings.Split("\n"+string(content), "\n---") {
 			var s secretFile
 			if yaml.Unmarshal([]byte(document), &s) != nil || (s.Kind != "Secret" && !strings.HasSuffix(file, encryptedSuffix)) {
-				continue // what is no YAML, kustomize says
+				continue // kustomize reports invalid YAML
 			}
 
-			for _, problem := range s.judge(file) {
+			for _, problem := range s.check(file) {
 				report(file, "%s", problem)
 			}
 		}
@@ -75,7 +75,7 @@ func judgeSecrets(repository, folder string) (problems []string, err error) {
 	return problems, nil
 }
 
-func (s secretFile) judge(file string) []string {
+func (s secretFile) check(file string) []string {
 	if strings.HasSuffix(file, exampleSuffix) {
 		if s.SOPS.MAC != "" || !strings.Contains(fmt.Sprint(s.Data, s.StringData), "REPLACE") {
 			return []string{"is an example: write REPLACE where real values go"}
@@ -90,7 +90,7 @@ func (s secretFile) judge(file string) []string {
 		for key, value := range values {
 			if !strings.HasPrefix(value, "ENC[") {
 				problems = append(problems, fmt.Sprintf("%s of a Secret is in plain text: encrypt the file (sops --encrypt --in-place), "+
-					"and take what was in it out of use if it was ever pushed", key))
+					"and revoke the value if it was ever pushed", key))
 			}
 		}
 	}
@@ -106,28 +106,28 @@ func (s secretFile) judge(file string) []string {
 	return problems
 }
 
-var recipient = regexp.MustCompile(`[\s,]+`)
+var recipientSeparator = regexp.MustCompile(`[\s,]+`)
 
-// judgeRecipients says what is wrong with SOPS' configuration; keys of other services than age are not looked at.
-func judgeRecipients(content []byte) []string {
-	var configuration struct {
+// checkRecipients checks the configuration of SOPS: its keys of age, and which fields it encrypts.
+func checkRecipients(content []byte) []string {
+	var config struct {
 		Rules []struct {
 			Age            string `yaml:"age"`
 			EncryptedRegex string `yaml:"encrypted_regex"`
 		} `yaml:"creation_rules"`
 	}
-	if err := yaml.Unmarshal(content, &configuration); err != nil {
+	if err := yaml.Unmarshal(content, &config); err != nil {
 		return []string{"is not a configuration of SOPS: " + err.Error()}
 	}
 
-	if len(configuration.Rules) == 0 {
-		return []string{"has no creation_rules: move it away, and talos-proxmox gitops key writes one"}
+	if len(config.Rules) == 0 {
+		return []string{"has no creation_rules: remove it, and run talos-proxmox gitops key, which writes one"}
 	}
 
 	var problems []string
 
-	for i, rule := range configuration.Rules {
-		for _, key := range recipient.Split(strings.TrimSpace(rule.Age), -1) {
+	for i, rule := range config.Rules {
+		for _, key := range recipientSeparator.Split(strings.TrimSpace(rule.Age), -1) {
 			if _, err := age.ParseX25519Recipient(key); key != "" && err != nil {
 				problems = append(problems, fmt.Sprintf("creation_rules[%d].age: %q is not a public key of age: write age1…, as "+
 					"age-keygen prints it", i, key))
@@ -143,9 +143,9 @@ func judgeRecipients(content []byte) []string {
 	return problems
 }
 
-// judgeKeys wants a key in the stack file for every object that SOPS encrypted to keys of age. Where the keys are
-// stored encrypted, nothing is said of which they are.
-func (c *cluster) judgeKeys(planned spec.Cluster) {
+// checkKeys checks that the stack file has a key for every object that SOPS encrypted to keys of age. It cannot compare
+// them if the stack file's keys are encrypted.
+func (c *cluster) checkKeys(planned spec.Cluster) {
 	var own []string
 
 	identities, err := age.ParseIdentities(strings.NewReader(planned.GitOps.Age))
@@ -155,18 +155,18 @@ func (c *cluster) judgeKeys(planned spec.Cluster) {
 		}
 	}
 
-	for one, o := range c.objects() {
+	for comp, o := range c.objects() {
 		recipients := items(o, "sops", "age")
 
 		switch {
 		case len(recipients) == 0 || planned.GitOps.Age != "" && err != nil:
 		case planned.GitOps.Age == "":
-			c.report("%s is encrypted, and cluster %s has no key: set gitops.age", one.at(o), planned.Name)
+			c.report("%s is encrypted, and cluster %s has no key: set gitops.age", comp.at(o), planned.Name)
 		case !slices.ContainsFunc(recipients, func(one object) bool {
 			return slices.Contains(own, text(one, "", "recipient"))
 		}):
 			c.report("%s is encrypted to keys that cluster %s does not have: add %s to .sops.yaml and run sops updatekeys, or add "+
-				"its key to gitops.age", one.at(o), planned.Name, strings.Join(own, ", "))
+				"its key to gitops.age", comp.at(o), planned.Name, strings.Join(own, ", "))
 		}
 	}
 }

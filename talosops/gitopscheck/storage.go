@@ -14,7 +14,7 @@ import (
 
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// defaultClasses are the names of the tree's storage classes that are the default.
+// defaultClasses returns the names of the tree's default storage classes.
 func (c *cluster) defaultClasses() (names []string) {
 	for _, o := range c.objects() {
 		if o.GetKind() == "StorageClass" && o.GetAnnotations()[defaultClass] == "true" {
@@ -25,35 +25,34 @@ func (c *cluster) defaultClasses() (names []string) {
 	return names
 }
 
-// judgeClasses finds storage classes that are the default beside another one, and those that Velero backs nothing up
-// of.
-func (c *cluster) judgeClasses() {
+// checkStorageClasses finds several default storage classes, and classes whose volumes Velero does not back up.
+func (c *cluster) checkStorageClasses() {
 	backups := c.has(func(o object) bool {
-		_, stated := fields(o, "spec", "values", "configuration")["defaultVolumesToFsBackup"]
+		_, isSet := fields(o, "spec", "values", "configuration")["defaultVolumesToFsBackup"]
 
-		return isRelease(o) && chartOf(o) == "velero" && stated
+		return isRelease(o) && chartName(o) == "velero" && isSet
 	})
 
 	for _, o := range c.objects() {
 		if backups && o.GetKind() == "StorageClass" && text(o, "", "provisioner") == "rancher.io/local-path" &&
 			o.GetAnnotations()["defaultVolumeType"] != "local" {
-			c.report("%s: volumes of the StorageClass %s are of the type hostPath, which Velero passes over: write the annotation "+
-				"defaultVolumeType: local, or take one of the two out", c.folder, o.GetName())
+			c.report("%s: volumes of the StorageClass %s are of the type hostPath, which Velero does not back up: add the annotation "+
+				"defaultVolumeType: local, or remove one of the two", c.folder, o.GetName())
 		}
 	}
 
 	if defaults := c.defaultClasses(); len(defaults) > 1 {
-		c.report("%s: StorageClasses %s are all the default, so that the newest one is: list one of their folders", c.folder,
-			strings.Join(defaults, ", "))
+		c.report("%s: StorageClasses %s are all the default, so that Kubernetes uses the newest one: list one of their folders",
+			c.folder, strings.Join(defaults, ", "))
 	}
 }
 
-// judgeCopies wants a disk for each copy of a volume of Longhorn.
-func (c *cluster) judgeCopies(planned spec.Cluster, needs []requirements) {
+// checkReplicas checks that there is a machine with a disk for each replica of Longhorn's volumes.
+func (c *cluster) checkReplicas(planned spec.Cluster, needs []requirements) {
 	disks := 0
 
 	for _, machine := range machinesOf(planned) {
-		if machine.takes("workers", planned) && (machine.hasVolume("longhorn") || machine.unknown) {
+		if machine.matches("workers", planned) && (machine.hasVolume("longhorn") || machine.unknown) {
 			disks++
 		}
 	}
@@ -63,11 +62,11 @@ func (c *cluster) judgeCopies(planned spec.Cluster, needs []requirements) {
 			return slices.Contains(m.UserVolumes, "longhorn")
 		})
 	})
-	if !uses || disks == 0 { // that is said of each machine
+	if !uses || disks == 0 { // machine.check reports missing disks
 		return
 	}
 
-	most := 0
+	replicas := 0
 
 	for _, o := range c.objects() {
 		for _, path := range [][]string{
@@ -75,49 +74,50 @@ func (c *cluster) judgeCopies(planned spec.Cluster, needs []requirements) {
 			{"spec", "values", "persistence", "defaultClassReplicaCount"},
 			{"parameters", "numberOfReplicas"},
 		} {
-			most = max(most, number(o, path...))
+			replicas = max(replicas, intField(o, path...))
 		}
 	}
 
-	if most > disks {
+	if replicas > disks {
 		c.report("%s: volumes of Longhorn have %d copies, and %d machines of cluster %s have its disk: set LONGHORN_REPLICAS to "+
-			"%d, or add machines", c.folder, most, disks, planned.Name, disks)
+			"%d, or add machines", c.folder, replicas, disks, planned.Name, disks)
 	}
 }
 
-// number is a field of an object, which may be a number in quotes; 0 = it is none, or not stated.
-func number(o object, fields ...string) int {
+// intField returns an integer field of an object, which may be in quotes; 0 = no integer, or not set.
+func intField(o object, fields ...string) int {
 	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, fields...)
 	n, _ := strconv.Atoi(fmt.Sprint(value))
 
 	return n
 }
 
-// judgeVault wants a machine for each pod of Vault: its chart keeps them apart, unless the release has an affinity.
-func (c *cluster) judgeVault(planned spec.Cluster) {
+// checkVault checks that there is a machine for each pod of Vault: its chart has an anti-affinity unless the release
+// sets another affinity.
+func (c *cluster) checkVault(planned spec.Cluster) {
 	for _, o := range c.objects() {
 		server := fields(o, "spec", "values", "server")
-		if _, stated := server["affinity"]; stated || !isRelease(o) || chartOf(o) != "vault" {
+		if _, isSet := server["affinity"]; isSet || !isRelease(o) || chartName(o) != "vault" {
 			continue
 		}
 
 		machines := 0
 
 		for _, m := range machinesOf(planned) {
-			if m.takes("workers", planned) && m.tolerated(server["tolerations"]) {
+			if m.matches("workers", planned) && m.toleratedBy(server["tolerations"]) {
 				machines++
 			}
 		}
 
-		if pods := number(o, "spec", "values", "server", "ha", "replicas"); pods > machines {
-			c.report("%s: Vault has %d pods, each on a machine of its own, and %d machines of cluster %s take them: set VAULT_REPLICAS to "+
-				"%d at the most, or add machines", c.folder, pods, machines, planned.Name, machines)
+		if pods := intField(o, "spec", "values", "server", "ha", "replicas"); pods > machines {
+			c.report("%s: Vault has %d pods, each on a machine of its own, and %d machines of cluster %s can run them: set "+
+				"VAULT_REPLICAS to %d at most, or add machines", c.folder, pods, machines, planned.Name, machines)
 		}
 	}
 }
 
-// judgeDefaultClass finds a default class in Git beside the program's own.
-func (c *cluster) judgeDefaultClass(planned spec.Cluster) {
+// checkDefaultClass finds a default storage class in Git if the program creates one as well.
+func (c *cluster) checkDefaultClass(planned spec.Cluster) {
 	defaults := c.defaultClasses()
 	if planned.Proxmox == nil || len(defaults) == 0 {
 		return
@@ -126,14 +126,14 @@ func (c *cluster) judgeDefaultClass(planned spec.Cluster) {
 	for _, class := range planned.Proxmox.StorageClasses {
 		if class.Default {
 			c.report("%s: StorageClass %s is the default, and so is %s of proxmox.csi.storageClasses of cluster %s: list another "+
-				"folder of configs/storage, or take default: true away", c.folder, defaults[0], class.Name, planned.Name)
+				"folder of configs/storage, or remove default: true", c.folder, defaults[0], class.Name, planned.Name)
 		}
 	}
 }
 
-// judgeVolumes says which user volumes of a machine's configuration find no disk, or none that is large enough. Of
-// selectors that ask for what is not known before there is the machine nothing is said.
-func (m machine) judgeVolumes() []string {
+// checkVolumes finds user volumes of a machine's configuration that match no disk, or none that is large enough. It
+// ignores selectors on properties that are unknown before the machine exists.
+func (m machine) checkVolumes() []string {
 	var problems []string
 
 	for _, document := range m.documents {
@@ -160,13 +160,13 @@ func (m machine) judgeVolumes() []string {
 
 		switch {
 		case err != nil:
-			report("is none that Talos takes: %v", err)
+			report("is invalid for Talos: %v", err)
 		case !known:
 		case largest == 0:
 			report("selects no disk by %q: the machine has one of %d GiB and extraDisks of %v GiB; correct diskSelector, or add the "+
 				"disk to extraDisks", match, m.DiskGiB, m.extraSizes())
 		case larger:
-			report("is to have %s at least, and the largest disk that %q selects has %d GiB: correct minSize, or the disk's sizeGiB",
+			report("requires at least %s, and the largest disk that %q selects has %d GiB: correct minSize, or the disk's sizeGiB",
 				size, match, largest)
 		}
 	}

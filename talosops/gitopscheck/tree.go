@@ -29,46 +29,46 @@ const (
 	sourceGroup   = "source.toolkit.fluxcd.io"
 )
 
-// object is an object of Kubernetes as the API server would get it.
+// object is a Kubernetes object as Flux would apply it.
 type object = *unstructured.Unstructured
 
-// tree is a copy of a repository that Flux reconciles clusters from: Flux's library writes into it.
+// tree is a copy of the repository that Flux reconciles clusters from: Flux's library writes into it.
 type tree struct {
 	root string
-	// links are the repository's symbolic links to manifests and folders, which Flux leaves out of what it reconciles.
+	// links are the repository's symbolic links to manifests and folders, which Flux ignores.
 	links []string
 }
 
-// openTree copies the files of a repository below a folder, where the caller removes them.
-func openTree(repository, folder string) (*tree, error) {
+// copyTree copies the manifests of a repository to a folder, which the caller removes.
+func copyTree(repository, folder string) (*tree, error) {
 	t := &tree{root: folder}
-	if err := os.CopyFS(folder, repositoryFiles{os.DirFS(repository), t}); err != nil {
+	if err := os.CopyFS(folder, manifestFS{os.DirFS(repository), t}); err != nil {
 		return nil, fmt.Errorf("unable to copy %s: %w", repository, err)
 	}
 
 	return t, nil
 }
 
-// judgeLinks names the symbolic links in folders, and those of the folders that are one.
-func (t *tree) judgeLinks(folders ...string) (problems []string) {
+// checkLinks reports symbolic links in folders, and folders that are symbolic links.
+func (t *tree) checkLinks(folders ...string) (problems []string) {
 	for _, link := range t.links {
 		if slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(link+"/", f+"/") }) {
-			problems = append(problems, link+" is a symbolic link, which Flux leaves out: put what it leads to in its place, or list "+
-				"that in a kustomization.yaml")
+			problems = append(problems, link+" is a symbolic link, which Flux ignores: replace it by its target, or list that in a "+
+				"kustomization.yaml")
 		}
 	}
 
 	return problems
 }
 
-// repositoryFiles leaves out what is no manifest: hidden folders, whatever is not YAML, and symbolic links, which it
-// notes in the tree.
-type repositoryFiles struct {
+// manifestFS is a file system without hidden folders, files that are not YAML, and symbolic links, which it adds to the
+// tree's links.
+type manifestFS struct {
 	fs.FS
 	tree *tree
 }
 
-func (r repositoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+func (r manifestFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(r.FS, name)
 
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
@@ -90,10 +90,10 @@ func (r repositoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 	}), err
 }
 
-// cluster is what Flux makes of a cluster's folder.
+// cluster has everything that Flux would apply for a cluster's folder.
 type cluster struct {
 	folder string
-	// components are the folder itself, which has no name, and then every Flux Kustomization.
+	// components are the folder itself, without a name, followed by every Flux Kustomization.
 	components []*component
 	problems   []string
 }
@@ -109,12 +109,12 @@ func (c *cluster) report(format string, values ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, values...))
 }
 
-// objects are those of all components, which change nothing while they are looked at.
+// objects iterates over the objects of all components.
 func (c *cluster) objects() iter.Seq2[*component, object] {
 	return func(yield func(*component, object) bool) {
-		for _, one := range c.components {
-			for _, o := range one.objects {
-				if !yield(one, o) {
+		for _, comp := range c.components {
+			for _, o := range comp.objects {
+				if !yield(comp, o) {
 					return
 				}
 			}
@@ -122,10 +122,10 @@ func (c *cluster) objects() iter.Seq2[*component, object] {
 	}
 }
 
-// has says whether there is an object of which something is true.
-func (c *cluster) has(is func(object) bool) bool {
+// has reports whether an object satisfies a predicate.
+func (c *cluster) has(predicate func(object) bool) bool {
 	for _, o := range c.objects() {
-		if is(o) {
+		if predicate(o) {
 			return true
 		}
 	}
@@ -133,61 +133,58 @@ func (c *cluster) has(is func(object) bool) bool {
 	return false
 }
 
-// find returns the object of a kind, by the kind's group; nil = there is none.
-func (c *cluster) find(group, kind, namespace, name string) (found object) {
-	c.has(func(o object) bool {
-		is := isKind(o, group, kind) && o.GetNamespace() == namespace && o.GetName() == name
-		if is {
-			found = o
+// find returns an object; nil if there is none.
+func (c *cluster) find(group, kind, namespace, name string) object {
+	for _, o := range c.objects() {
+		if isKind(o, group, kind) && o.GetNamespace() == namespace && o.GetName() == name {
+			return o
 		}
+	}
 
-		return is
-	})
-
-	return found
+	return nil
 }
 
 func isKind(o object, group, kind string) bool {
 	return o.GroupVersionKind().Group == group && o.GetKind() == kind
 }
 
-// at is where an object is, in messages.
-func (one *component) at(o object) string {
-	return fmt.Sprintf("%s: %s %s", one.folder, o.GetKind(), o.GetName())
+// at returns the location of an object for messages.
+func (comp *component) at(o object) string {
+	return fmt.Sprintf("%s: %s %s", comp.folder, o.GetKind(), o.GetName())
 }
 
-// fields are those of a part of an object; nil = it is not stated.
+// fields returns a map in an object; nil = it is not set.
 func fields(o object, path ...string) map[string]any {
 	found, _, _ := unstructured.NestedMap(o.Object, path...)
 
 	return found
 }
 
-// items are the parts of a list in an object.
+// items returns a list of maps in an object.
 func items(o object, path ...string) []object {
 	list, _, _ := unstructured.NestedSlice(o.Object, path...)
 
-	return objectsOf(list)
+	return asObjects(list)
 }
 
-func objectsOf(list []any) []object {
+func asObjects(list []any) []object {
 	found := make([]object, 0, len(list))
 
-	for _, one := range list {
-		part, _ := one.(map[string]any)
-		found = append(found, &unstructured.Unstructured{Object: part})
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		found = append(found, &unstructured.Unstructured{Object: fields})
 	}
 
 	return found
 }
 
-// resolve builds a cluster's folder and, by the Flux Kustomizations in it, everything that they lead to in this
-// repository, as Flux' kustomize-controller does.
+// resolve builds a cluster's folder, and the folders of all Flux Kustomizations in it that use this repository, as
+// Flux' kustomize-controller does.
 func (t *tree) resolve(folder string) *cluster {
 	c := &cluster{folder: folder}
-	start := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
-	start.SetNamespace(fluxNamespace)
-	t.add(c, start, folder)
+	root := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	root.SetNamespace(fluxNamespace)
+	t.add(c, root, folder)
 
 	for i := 0; i < len(c.components); i++ {
 		for _, o := range c.components[i].objects {
@@ -208,17 +205,17 @@ func (t *tree) resolve(folder string) *cluster {
 
 func dependencies(o object) []string {
 	var names []string
-	for _, one := range items(o, "spec", "dependsOn") {
-		names = append(names, text(one, "", "name"))
+	for _, dependency := range items(o, "spec", "dependsOn") {
+		names = append(names, text(dependency, "", "name"))
 	}
 
 	return names
 }
 
-// add builds what a Flux Kustomization applies.
+// add builds a Flux Kustomization and adds it to the cluster.
 func (t *tree) add(c *cluster, flux object, folder string) {
-	one := &component{name: flux.GetName(), folder: folder, dependsOn: dependencies(flux)}
-	c.components = append(c.components, one)
+	comp := &component{name: flux.GetName(), folder: folder, dependsOn: dependencies(flux)}
+	c.components = append(c.components, comp)
 
 	resources, err := t.build(flux, folder)
 	if err != nil {
@@ -252,7 +249,7 @@ func (t *tree) add(c *cluster, flux object, folder string) {
 			continue
 		}
 
-		one.objects = append(one.objects, o)
+		comp.objects = append(comp.objects, o)
 	}
 }
 
@@ -270,8 +267,8 @@ func (t *tree) build(flux object, folder string) ([]*resource.Resource, error) {
 	}
 
 	built, err := t.kustomize(full)
-	if cleaned := kustomize.CleanDirectory(full, action); err == nil {
-		err = cleaned
+	if cleanErr := kustomize.CleanDirectory(full, action); err == nil {
+		err = cleanErr
 	}
 
 	if err != nil {
@@ -281,15 +278,15 @@ func (t *tree) build(flux object, folder string) ([]*resource.Resource, error) {
 	return built.Resources(), nil
 }
 
-// kustomize builds a folder as [kustomize.SecureBuild] of Flux does, but for the schema of Kubernetes, which that reads
-// anew for each folder: most of a check's time. One folder's openapi.path may reach the next one's build here.
+// kustomize builds a folder like Flux' [kustomize.SecureBuild], which would also reset the schema of Kubernetes for
+// each folder: most of a check's time. Without the reset, a folder's openapi.path may affect the next one.
 func (t *tree) kustomize(folder string) (built resmap.ResMap, err error) {
 	files, err := filesys.MakeFsOnDiskSecure(t.root)
 	if err != nil {
 		return nil, err
 	}
 
-	defer func() { // kustomize panics at some invalid objects
+	defer func() { // kustomize panics on some invalid objects
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
 		}
@@ -300,7 +297,7 @@ func (t *tree) kustomize(folder string) (built resmap.ResMap, err error) {
 	}).Run(files, folder)
 }
 
-// variables are what a Flux Kustomization substitutes from: facts, and ConfigMaps and Secrets of the cluster.
+// variables returns the variables of a Flux Kustomization: facts, and those of the cluster's ConfigMaps and Secrets.
 func (c *cluster) variables(flux object) map[string]string {
 	found, _, _ := unstructured.NestedStringMap(flux.Object, "spec", "postBuild", "substitute")
 	found = maps.Clone(found)
@@ -313,7 +310,7 @@ func (c *cluster) variables(flux object) map[string]string {
 		kind, name := text(source, "", "kind"), text(source, "", "name")
 
 		if kind == "ConfigMap" && name == factsName {
-			maps.Copy(found, facts)
+			maps.Copy(found, exampleFacts)
 
 			continue
 		}
@@ -337,9 +334,9 @@ func (c *cluster) variables(flux object) map[string]string {
 	return found
 }
 
-var unset = regexp.MustCompile(`variable not set \(strict mode\): "([^"]+)"`)
+var unsetVariable = regexp.MustCompile(`variable not set \(strict mode\): "([^"]+)"`)
 
-// substitute replaces the variables of a resource as Flux does, and says which there are not.
+// substitute replaces the variables of a resource as Flux does, and returns the missing ones.
 func substitute(
 	flux object, r *resource.Resource, variables map[string]string,
 ) (substituted *resource.Resource, missing []string, err error) {
@@ -360,14 +357,14 @@ func substitute(
 		substituted, err = kustomize.SubstituteVariables(context.Background(), nil, values, r.DeepCopy(),
 			kustomize.SubstituteWithDryRun(true), kustomize.SubstituteWithStrict(true))
 		if err == nil {
-			if substituted == nil { // told not to
+			if substituted == nil { // disabled by an annotation
 				substituted = r
 			}
 
 			return substituted, missing, nil
 		}
 
-		match := unset.FindStringSubmatch(err.Error())
+		match := unsetVariable.FindStringSubmatch(err.Error())
 		if match == nil || slices.Contains(missing, match[1]) {
 			return nil, missing, fmt.Errorf("unable to substitute its variables: %w", err)
 		}

@@ -25,13 +25,13 @@ const (
 	local        = "gitops/infrastructure/controllers/local-path/manifests/provisioner.yaml"
 )
 
-// TestTreeBroken breaks a copy of the tree in one way each, and wants the one error that says it.
+// TestTreeBroken breaks a copy of the tree in one way per case, and compares the reported problems.
 func TestTreeBroken(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
 
-	known := sync.OnceValues(func() (*schemas, error) { return loadSchemas(t.Context(), sources) })
+	known := sync.OnceValues(func() (*schemas, error) { return loadSchemas(t.Context(), schemaModules) })
 
 	for name, test := range map[string]struct {
 		edits   []edit
@@ -170,18 +170,18 @@ func TestTreeBroken(t *testing.T) {
 			definitions, err := known()
 			require.NoError(t, err)
 
-			tree := brokenTree(t, test.edits)
+			tree := editedTree(t, test.edits)
 			c := tree.resolve("gitops/clusters/" + test.cluster)
-			c.judge(definitions)
-			tree.judgeRequirements(c)
+			c.check(definitions)
+			tree.checkRequirements(c)
 			slices.Sort(c.problems)
 			golden.Equal(t, name, c.problems)
 		})
 	}
 }
 
-// brokenTree is a copy of the tree with changes, each of which has to change something.
-func brokenTree(t *testing.T, edits []edit) *tree {
+// editedTree returns a copy of the tree with edits, each of which must change something.
+func editedTree(t *testing.T, edits []edit) *tree {
 	t.Helper()
 
 	folder := t.TempDir()
@@ -191,7 +191,7 @@ func brokenTree(t *testing.T, edits []edit) *tree {
 		file := filepath.Join(folder, e.file)
 
 		before, err := os.ReadFile(file)
-		if e.before == "" && os.IsNotExist(err) { // a new one
+		if e.before == "" && os.IsNotExist(err) { // a new file
 			require.NoError(t, os.WriteFile(file, []byte(e.after), 0o600))
 
 			continue

@@ -1,6 +1,6 @@
 // Package kube is a client of the Kubernetes API of each control plane on its own address, with the administrator's
-// kubeconfig: nodes, pods and their eviction, leases, workloads, and the objects that this program applies. It answers
-// with what was found, and judges nothing.
+// kubeconfig: nodes, pods and their eviction, leases, workloads, and the objects that this program applies. It returns
+// what it finds; callers decide what that means.
 package kube
 
 import (
@@ -29,40 +29,40 @@ import (
 	"talos-proxmox/talosops/checks"
 )
 
-// ErrKubeconfig says what a kubeconfig needs, and nothing of what was read.
+// ErrKubeconfig says what a kubeconfig needs, without quoting what was read.
 var ErrKubeconfig = errors.New(
 	"it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
 		"send the kubeconfig output of the stack",
 )
 
-// ParseConfig takes the server, its authority and the client certificate, and nothing that would start a program,
-// read a file or pass a proxy. It never repeats what it read: the parser's own messages quote the text.
+// ParseConfig returns the server, its authority and the client certificate of a kubeconfig, and ignores everything that
+// would start a program, read a file or use a proxy. It drops the parser's errors, which quote the text.
 func ParseConfig(text string) (*rest.Config, error) {
-	read, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	parsed, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
 	if err != nil {
 		return nil, ErrKubeconfig
 	}
 
-	server, err := url.Parse(read.Host)
-	_, pairErr := tls.X509KeyPair(read.CertData, read.KeyData)
+	server, err := url.Parse(parsed.Host)
+	_, pairErr := tls.X509KeyPair(parsed.CertData, parsed.KeyData)
 
 	if err != nil || pairErr != nil || server.Scheme != "https" || server.Hostname() == "" ||
-		!x509.NewCertPool().AppendCertsFromPEM(read.CAData) {
+		!x509.NewCertPool().AppendCertsFromPEM(parsed.CAData) {
 		return nil, ErrKubeconfig
 	}
 
 	return &rest.Config{
-		Host:          read.Host,
+		Host:          parsed.Host,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: read.CAData, CertData: read.CertData, KeyData: read.KeyData,
+			CAData: parsed.CAData, CertData: parsed.CertData, KeyData: parsed.KeyData,
 		},
-		QPS:   -1, // each call has its limit
+		QPS:   -1, // no client-side rate limit: each call has a timeout
 		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 	}, nil
 }
 
-// ServerPort is the port of a kubeconfig's server.
+// ServerPort returns the port of a kubeconfig's server.
 func ServerPort(config *rest.Config) string {
 	if server, err := url.Parse(config.Host); err == nil && server.Port() != "" {
 		return server.Port()
@@ -71,8 +71,8 @@ func ServerPort(config *rest.Config) string {
 	return "443"
 }
 
-// Client reaches each control plane on its own address, while TLS still verifies the name in the kubeconfig:
-// the shared address may be somewhere else, or nowhere yet.
+// Client connects to each control plane on its own address, because the shared address may be on another one, or not
+// up yet. TLS still verifies the name in the kubeconfig.
 type Client struct {
 	config *rest.Config
 
@@ -80,7 +80,7 @@ type Client struct {
 	clients map[string]serverClient
 }
 
-// serverClient asks one control plane.
+// serverClient is the client of one control plane.
 type serverClient struct {
 	*kubernetes.Clientset
 
@@ -88,12 +88,12 @@ type serverClient struct {
 	http    *http.Client
 }
 
-// Interface asks the Kubernetes API on one control plane's own address.
+// Interface is the Kubernetes API of a control plane at its own address.
 type Interface interface {
 	Ready(ctx context.Context, address string) error
 	APIVersion(ctx context.Context, address string) (string, error)
 	Nodes(ctx context.Context, address string) ([]Node, error)
-	// PatchNode returns ErrChanged where the node is not the one that was read any more.
+	// PatchNode returns ErrChanged if the node was changed since it was read.
 	PatchNode(ctx context.Context, address, node string, patch NodePatch) error
 	DeleteNode(ctx context.Context, address string, n Node) error
 	PodsOn(ctx context.Context, address, node string) ([]Pod, error)
@@ -102,15 +102,16 @@ type Interface interface {
 	PutLease(ctx context.Context, address string, lease Lease) error
 	GPUCluster(ctx context.Context, address, node string) (GPUCluster, error)
 	PodNetwork(ctx context.Context, address, release string) (PodNetwork, error)
-	// KubeProxy is the image of Talos' own kube-proxy; empty = there is none.
+	// KubeProxy returns the image of Talos' own kube-proxy; empty = there is none.
 	KubeProxy(ctx context.Context, address string) (string, error)
 	ApplyObject(ctx context.Context, address string, o *unstructured.Unstructured) (changed bool, err error)
-	PruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) (gone []string, err error)
+	// PruneObjects returns the names of the deleted objects.
+	PruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) ([]string, error)
 
 	Close()
 }
 
-// New makes the client of a kubeconfig.
+// New returns a client with the credentials of a kubeconfig.
 func New(text string) (*Client, error) {
 	config, err := ParseConfig(text)
 	if err != nil {
@@ -146,7 +147,7 @@ func (k *Client) client(address string) (serverClient, error) {
 	}
 
 	if err != nil {
-		return c, fmt.Errorf("unable to make a client of the Kubernetes API: %w", err)
+		return c, fmt.Errorf("unable to create a client of the Kubernetes API: %w", err)
 	}
 
 	k.clients[address] = c
@@ -154,7 +155,7 @@ func (k *Client) client(address string) (serverClient, error) {
 	return c, nil
 }
 
-// Close ends connections, not requests.
+// Close closes idle connections; it does not cancel requests.
 func (k *Client) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,23 +167,23 @@ func (k *Client) Close() {
 	}
 }
 
-// askKubernetes asks the API server at an address, within the limit of a call.
-func askKubernetes[T any](
-	ctx context.Context, k *Client, address string, ask func(context.Context, serverClient) (T, error),
-) (answer T, err error) {
+// call makes a request to the API server at an address, within the timeout of a call.
+func call[T any](
+	ctx context.Context, k *Client, address string, do func(context.Context, serverClient) (T, error),
+) (result T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
 	c, err := k.client(address)
 	if err == nil {
-		answer, err = ask(ctx, c)
+		result, err = do(ctx, c)
 	}
 
-	return answer, apiError(err)
+	return result, apiError(err)
 }
 
-// apiError is an error of a call in the words of its answer, or of the connection: the URL names the shared address,
-// which is not the one that was asked.
+// apiError reduces an error to that of the response or of the connection: its URL has the shared address, which is not
+// the one that was called.
 func apiError(err error) error {
 	var (
 		status  *apierrors.StatusError
@@ -191,7 +192,7 @@ func apiError(err error) error {
 
 	switch {
 	case errors.As(err, &status):
-		return &answerError{status}
+		return &responseError{status}
 	case errors.As(err, &wrapped):
 		return wrapped.Err
 	default:
@@ -199,11 +200,11 @@ func apiError(err error) error {
 	}
 }
 
-// answerError is a refusal of the Kubernetes API, with its HTTP status.
-type answerError struct{ *apierrors.StatusError }
+// responseError is an error response of the Kubernetes API, with its HTTP status in the text.
+type responseError struct{ *apierrors.StatusError }
 
 // Error implements error.
-func (e *answerError) Error() string {
+func (e *responseError) Error() string {
 	text := statusText(e.StatusError)
 	if message := messageOf(e.StatusError); message != "" {
 		text += ": " + message
@@ -212,10 +213,10 @@ func (e *answerError) Error() string {
 	return text
 }
 
-// Unwrap is for the functions of apierrors.
-func (e *answerError) Unwrap() error { return e.StatusError }
+// Unwrap lets the functions of apierrors find the status.
+func (e *responseError) Unwrap() error { return e.StatusError }
 
-// statusText is 403 Forbidden.
+// statusText returns the HTTP status of an error response, for example 403 Forbidden.
 func statusText(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -227,7 +228,7 @@ func statusText(err error) string {
 	return fmt.Sprintf("%d %s", code, http.StatusText(code))
 }
 
-// messageOf is what a refusal says: its message, or where it is no Status of Kubernetes its text.
+// messageOf returns the message of an error response, or its body if that is no Status of Kubernetes.
 func messageOf(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -235,13 +236,13 @@ func messageOf(err error) string {
 	}
 
 	if cause, is := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse); is {
-		return strings.TrimSuffix(strings.TrimSpace(cause.Message), "unknown") // which is said for no text
+		return strings.TrimSuffix(strings.TrimSpace(cause.Message), "unknown") // client-go's word for an empty body
 	}
 
 	return status.Status().Message
 }
 
-// failedChecks picks the lines of /readyz that say what is not ready.
+// failedChecks returns the checks in a response of /readyz that failed.
 func failedChecks(body []byte) string {
 	var failed []string
 
@@ -258,9 +259,9 @@ func failedChecks(body []byte) string {
 	return ": " + strings.Join(failed, ", ")
 }
 
-// Ready asks an API server whether it is ready; the error names the checks that are not.
+// Ready returns nil if an API server is ready; the error names the checks that fail.
 func (k *Client) Ready(ctx context.Context, address string) error {
-	body, err := k.raw(ctx, address, "/readyz")
+	body, err := k.getRaw(ctx, address, "/readyz")
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		return errors.New(statusText(err) + failedChecks(body))
 	}
@@ -268,16 +269,16 @@ func (k *Client) Ready(ctx context.Context, address string) error {
 	return err
 }
 
-// raw reads what is no resource; what was refused has its text as well.
-func (k *Client) raw(ctx context.Context, address, path string) (body []byte, err error) {
-	return askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) ([]byte, error) {
+// getRaw reads a path that is no resource. It returns the body of an error response, too.
+func (k *Client) getRaw(ctx context.Context, address, path string) (body []byte, err error) {
+	return call(ctx, k, address, func(ctx context.Context, c serverClient) ([]byte, error) {
 		return c.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 	})
 }
 
-// APIVersion is the version of Kubernetes that an API server is of.
+// APIVersion returns the Kubernetes version of an API server.
 func (k *Client) APIVersion(ctx context.Context, address string) (string, error) {
-	body, err := k.raw(ctx, address, "/version")
+	body, err := k.getRaw(ctx, address, "/version")
 	if err != nil {
 		return "", err
 	}

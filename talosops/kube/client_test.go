@@ -11,14 +11,14 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// TestKubeconfig: what a kubeconfig says beside a server, its authority and a client certificate is not followed, and
-// one without these is refused without a word of it.
+// TestKubeconfig: everything in a kubeconfig except the server, its authority and a client certificate is ignored, and
+// one without these is refused without being quoted.
 func TestKubeconfig(t *testing.T) {
 	t.Parallel()
 
-	whole := clustertest.NewAuthority(t).Kubeconfig(t, "https://10.0.0.9:6443")
+	valid := clustertest.NewAuthority(t).Kubeconfig(t, "https://10.0.0.9:6443")
 
-	config, err := kube.ParseConfig(strings.Replace(whole, "      user:\n        client-certificate-data",
+	config, err := kube.ParseConfig(strings.Replace(valid, "      user:\n        client-certificate-data",
 		"      user:\n        exec: {apiVersion: client.authentication.k8s.io/v1, command: hunter2, interactiveMode: Never}\n"+
 			"        client-certificate-data", 1))
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestKubeconfig(t *testing.T) {
 	assert.Nil(t, config.ExecProvider, "no program is started")
 	assert.Equal(t, "6443", kube.ServerPort(config))
 
-	config, err = kube.ParseConfig(strings.Replace(whole, "https://10.0.0.9:6443", "https://10.0.0.9", 1))
+	config, err = kube.ParseConfig(strings.Replace(valid, "https://10.0.0.9:6443", "https://10.0.0.9", 1))
 	require.NoError(t, err)
 	assert.Equal(t, "443", kube.ServerPort(config))
 
@@ -39,7 +39,7 @@ func TestKubeconfig(t *testing.T) {
 		"no base64":             {"client-key-data: ", "client-key-data: hunter2!"},
 		"no verification":       {"certificate-authority-data: ", "insecure-skip-tls-verify: true\n        other: "},
 	} {
-		_, err := kube.ParseConfig(strings.Replace(whole, change[0], change[1], 1))
+		_, err := kube.ParseConfig(strings.Replace(valid, change[0], change[1], 1))
 		require.ErrorIs(t, err, kube.ErrKubeconfig, name)
 	}
 }

@@ -10,22 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GPURuntime is the RuntimeClass of pods with GPUs, and its handler.
+// GPURuntime is the name of the RuntimeClass of pods with GPUs, and of its handler.
 const GPURuntime = "nvidia"
 
-// pluginImage is in the name of every image of NVIDIA's device plugin.
+// pluginImage is part of the name of every image of NVIDIA's device plugin.
 const pluginImage = "nvidia/k8s-device-plugin"
 
-func nameOf(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+func namespacedName(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// hasPlugin says whether one of the containers is NVIDIA's device plugin.
-func hasPlugin(spec corev1.PodSpec) bool {
+// hasDevicePlugin reports whether a container runs NVIDIA's device plugin.
+func hasDevicePlugin(spec corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
 		return strings.Contains(c.Image, pluginImage)
 	})
 }
 
-// GPUCluster asks for what lies between a machine's driver and its node's resource.
+// GPUCluster returns everything between a machine's driver and the resource of its node.
 func (k *Client) GPUCluster(ctx context.Context, address, node string) (GPUCluster, error) {
 	var found GPUCluster
 
@@ -56,15 +56,15 @@ func (k *Client) GPUCluster(ctx context.Context, address, node string) (GPUClust
 	}
 
 	for _, set := range sets.Items {
-		if hasPlugin(set.Spec.Template.Spec) {
-			found.Plugins = append(found.Plugins, nameOf(&set))
+		if hasDevicePlugin(set.Spec.Template.Spec) {
+			found.Plugins = append(found.Plugins, namespacedName(&set))
 			found.addWarnings(ctx, client, &set)
 		}
 	}
 
 	for _, pod := range pods.Items {
-		if hasPlugin(pod.Spec) {
-			found.Pods = append(found.Pods, gpuPodOf(pod))
+		if hasDevicePlugin(pod.Spec) {
+			found.Pods = append(found.Pods, pluginPodOf(pod))
 			found.addWarnings(ctx, client, &pod)
 		}
 	}
@@ -72,9 +72,9 @@ func (k *Client) GPUCluster(ctx context.Context, address, node string) (GPUClust
 	return found, nil
 }
 
-// gpuPodOf says whether a pod runs, and if not, what its container said.
-func gpuPodOf(pod corev1.Pod) PluginPod {
-	p := PluginPod{Name: nameOf(&pod), Running: pod.Status.Phase == corev1.PodRunning}
+// pluginPodOf returns whether a pod of the device plugin runs, and if not, the reason.
+func pluginPodOf(pod corev1.Pod) PluginPod {
+	p := PluginPod{Name: namespacedName(&pod), Running: pod.Status.Phase == corev1.PodRunning}
 	for _, s := range pod.Status.ContainerStatuses {
 		p.Running = p.Running && s.Ready
 		if s.State.Waiting != nil {
@@ -89,8 +89,8 @@ func gpuPodOf(pod corev1.Pod) PluginPod {
 	return p
 }
 
-// addWarnings adds the warnings about an object. They only explain: without them the gate still knows which link is
-// missing.
+// addWarnings adds the warning events about an object. They only explain, so an error is ignored: the health gate finds
+// the missing link without them.
 func (c *GPUCluster) addWarnings(ctx context.Context, client serverClient, o metav1.Object) {
 	events, err := client.CoreV1().Events(o.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.name=" + o.GetName(),
@@ -100,7 +100,7 @@ func (c *GPUCluster) addWarnings(ctx context.Context, client serverClient, o met
 	}
 
 	for _, e := range events.Items {
-		// A crash is told by the container's own state.
+		// BackOff is left out: the container's state has the crash.
 		text := strings.Join(strings.Fields(e.Message), " ")
 		if e.Type == corev1.EventTypeWarning && e.Reason != "BackOff" && !slices.Contains(c.Warnings, text) {
 			c.Warnings = append(c.Warnings, text)

@@ -19,7 +19,7 @@ import (
 
 // Nodes lists all nodes.
 func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
-	list, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.NodeList, error) {
+	list, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.NodeList, error) {
 		return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	})
 	if err != nil {
@@ -62,14 +62,14 @@ func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 // ErrChanged says that a node was changed since it was read.
 var ErrChanged = errors.New("the node changed in the meantime")
 
-// PatchNode changes a node; ErrChanged says that it is not the one that was compared any more.
+// PatchNode changes a node. It returns ErrChanged if the node was changed since it was read.
 func (k *Client) PatchNode(ctx context.Context, address, node string, patch NodePatch) error {
 	content, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("unable to encode the change of node %s: %w", node, err)
 	}
 
-	_, err = askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.Node, error) {
+	_, err = call(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.Node, error) {
 		return c.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, content, metav1.PatchOptions{})
 	})
 
@@ -77,19 +77,19 @@ func (k *Client) PatchNode(ctx context.Context, address, node string, patch Node
 	case apierrors.IsConflict(err):
 		return ErrChanged
 	case apierrors.IsInvalid(err):
-		// What it says quotes labels, which may come from a secret configuration.
+		// The message quotes labels, which may come from a secret configuration.
 		return errors.New(statusText(err))
 	default:
 		return err
 	}
 }
 
-// DeleteNode deletes a Node object, unless another one has its name.
+// DeleteNode deletes a Node object, but not another one of the same name.
 func (k *Client) DeleteNode(ctx context.Context, address string, n Node) error {
-	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (struct{}, error) {
-		only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(n.UID)}
+	_, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (struct{}, error) {
+		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(n.UID)}
 
-		return struct{}{}, c.CoreV1().Nodes().Delete(ctx, n.Name, only)
+		return struct{}{}, c.CoreV1().Nodes().Delete(ctx, n.Name, options)
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -98,7 +98,7 @@ func (k *Client) DeleteNode(ctx context.Context, address string, n Node) error {
 	return err
 }
 
-// PodsOn lists the pods of a node that have not ended.
+// PodsOn lists the pods of a node that have not terminated.
 func (k *Client) PodsOn(ctx context.Context, address, node string) ([]Pod, error) {
 	list, err := k.podList(ctx, address, node)
 	if err != nil {
@@ -127,15 +127,15 @@ func (k *Client) PodsOn(ctx context.Context, address, node string) ([]Pod, error
 }
 
 func (k *Client) podList(ctx context.Context, address, node string) (*corev1.PodList, error) {
-	return askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.PodList, error) {
+	return call(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.PodList, error) {
 		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	})
 }
 
-// Evict asks for a pod to leave its node; the error says which budget forbids it. The UID keeps a namesake that was
-// made meanwhile.
+// Evict evicts a pod; the error names the disruption budget that forbids it. The UID protects a new pod of the same
+// name.
 func (k *Client) Evict(ctx context.Context, address string, p Pod) error {
-	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (struct{}, error) {
+	_, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (struct{}, error) {
 		return struct{}{}, c.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},
@@ -143,17 +143,17 @@ func (k *Client) Evict(ctx context.Context, address string, p Pod) error {
 	})
 
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look says who is left
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the pod is gone; the next PodsOn shows what is left
 		return nil
 	case apierrors.IsTooManyRequests(err):
-		return errors.New(strings.Join(append([]string{messageOf(err)}, causes(err)...), " "))
+		return errors.New(strings.Join(append([]string{messageOf(err)}, causeMessages(err)...), " "))
 	default:
 		return err
 	}
 }
 
-// causes are what a refusal says in detail.
-func causes(err error) []string {
+// causeMessages returns the messages in the details of an error response.
+func causeMessages(err error) []string {
 	var (
 		status apierrors.APIStatus
 		list   []string
@@ -168,12 +168,12 @@ func causes(err error) []string {
 	return slices.Compact(list)
 }
 
-// LeaseNamespace has the leases.
+// LeaseNamespace is the namespace of the leases.
 const LeaseNamespace = "kube-system"
 
-// Lease reads who holds a lease; nothing is an answer, too.
+// Lease returns a lease; one that does not exist has no version.
 func (k *Client) Lease(ctx context.Context, address, name string) (Lease, error) {
-	o, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*coordinationv1.Lease, error) {
+	o, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*coordinationv1.Lease, error) {
 		return c.CoordinationV1().Leases(LeaseNamespace).Get(ctx, name, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
@@ -187,14 +187,14 @@ func (k *Client) Lease(ctx context.Context, address, name string) (Lease, error)
 	return Lease{*resourcelock.LeaseSpecToLeaderElectionRecord(&o.Spec), name, o.ResourceVersion}, nil
 }
 
-// PutLease makes a lease, or changes the one of its version; an error says that someone else did so meanwhile.
+// PutLease creates a lease without a version, and updates another one unless it was changed since it was read.
 func (k *Client) PutLease(ctx context.Context, address string, l Lease) error {
 	o := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Namespace: LeaseNamespace, ResourceVersion: l.Version},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&l.LeaderElectionRecord),
 	}
 
-	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*coordinationv1.Lease, error) {
+	_, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*coordinationv1.Lease, error) {
 		leases := c.CoordinationV1().Leases(LeaseNamespace)
 		if l.Version == "" {
 			return leases.Create(ctx, o, metav1.CreateOptions{})

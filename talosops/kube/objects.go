@@ -19,7 +19,7 @@ import (
 	"talos-proxmox/talosops/checks"
 )
 
-// resources are the API's names of the kinds that are applied.
+// resources maps the kinds that are applied to their resources.
 func resources() map[string]schema.GroupVersionResource {
 	return map[string]schema.GroupVersionResource{
 		KindNamespace:    corev1.SchemeGroupVersion.WithResource("namespaces"),
@@ -35,7 +35,7 @@ const (
 	KindStorageClass = "StorageClass"
 )
 
-// NewObject is an object that belongs to this verb.
+// NewObject returns an object with the label of `talosops proxmox`.
 func NewObject(kind, namespace, name string, body map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: body}
 	o.SetAPIVersion(resources()[kind].GroupVersion().String())
@@ -47,15 +47,15 @@ func NewObject(kind, namespace, name string, body map[string]any) *unstructured.
 	return o
 }
 
-func isOurs(o *unstructured.Unstructured) bool { return o.GetLabels()[partLabel] == partProxmox }
+func isManaged(o *unstructured.Unstructured) bool { return o.GetLabels()[partLabel] == partProxmox }
 
-// ObjectName is Secret csi-proxmox/proxmox-csi-plugin.
+// ObjectName returns kind, namespace and name, for example Secret csi-proxmox/proxmox-csi-plugin.
 func ObjectName(o *unstructured.Unstructured) string {
 	if o.GetNamespace() == "" {
 		return o.GetKind() + " " + o.GetName()
 	}
 
-	return o.GetKind() + " " + nameOf(o)
+	return o.GetKind() + " " + namespacedName(o)
 }
 
 // The label of objects that belong to `talosops proxmox`, and the manager of their fields.
@@ -65,8 +65,8 @@ const (
 	fieldManager = "talos-proxmox"
 )
 
-// holderOf says whose an object is that is not this verb's.
-func holderOf(o *unstructured.Unstructured) string {
+// describeOwner names the owner of an object that `talosops proxmox` did not create.
+func describeOwner(o *unstructured.Unstructured) string {
 	annotations := o.GetAnnotations()
 
 	switch owner := FluxOwner(o); {
@@ -80,7 +80,7 @@ func holderOf(o *unstructured.Unstructured) string {
 	}
 }
 
-// FluxOwner is what of Flux has an object from Git, by its labels; empty = nothing.
+// FluxOwner returns the HelmRelease or Kustomization of Flux that an object's labels name; empty = none.
 func FluxOwner(o *unstructured.Unstructured) string {
 	labels := o.GetLabels()
 
@@ -93,7 +93,8 @@ func FluxOwner(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// objects are those of a kind in a namespace; in the empty one they are of all, or of none.
+// objects returns a client for objects of a kind. An empty namespace stands for all of them, or for a kind without
+// namespaces.
 func (k *Client) objects(address, kind, namespace string) (dynamic.ResourceInterface, error) {
 	c, err := k.client(address)
 	if err != nil {
@@ -107,10 +108,8 @@ func (k *Client) objects(address, kind, namespace string) (dynamic.ResourceInter
 	return c.objects.Resource(resources()[kind]).Namespace(namespace), nil
 }
 
-// ApplyObject has the API server apply an object, and says whether that changed it.
-func (k *Client) ApplyObject(
-	ctx context.Context, address string, o *unstructured.Unstructured,
-) (bool, error) {
+// ApplyObject applies an object with server-side apply, and reports whether that changed it.
+func (k *Client) ApplyObject(ctx context.Context, address string, o *unstructured.Unstructured) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
@@ -121,21 +120,21 @@ func (k *Client) ApplyObject(
 
 	before, err := objects.Get(ctx, o.GetName(), metav1.GetOptions{})
 
-	there := err == nil
+	exists := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, callError(err)
 	}
 
-	if there && isOurs(o) && !isOurs(before) {
-		return false, &RefusedError{fmt.Sprintf("%s is there already, and is %s's: take it out there, or delete it with "+
-			"kubectl, so that the next up makes it", ObjectName(o), holderOf(before))}
+	if exists && isManaged(o) && !isManaged(before) {
+		return false, &RefusedError{fmt.Sprintf("%s exists already and belongs to %s: remove it there, or delete it with "+
+			"kubectl, so that the next up creates it", ObjectName(o), describeOwner(before))}
 	}
 
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 
 	after, err := objects.Apply(ctx, o.GetName(), o, options)
-	if apierrors.IsInvalid(err) && there && o.GetKind() == KindStorageClass {
-		// What a class is made with cannot change; volumes that are there do not need it.
+	if apierrors.IsInvalid(err) && exists && o.GetKind() == KindStorageClass {
+		// The parameters of a StorageClass are immutable; existing volumes do not need the class.
 		if err := deleteObject(ctx, objects, before); err != nil {
 			return false, err
 		}
@@ -144,15 +143,15 @@ func (k *Client) ApplyObject(
 	}
 
 	if err != nil {
-		return false, refusalOf(o, err)
+		return false, applyError(o, err)
 	}
 
-	return !there || after.GetResourceVersion() != before.GetResourceVersion(), nil
+	return !exists || after.GetResourceVersion() != before.GetResourceVersion(), nil
 }
 
-// refusalOf tells what is refused for good from what may be taken later. A refusal of a Secret is not quoted: it may
-// quote the Secret.
-func refusalOf(o *unstructured.Unstructured, err error) error {
+// applyError returns a RefusedError unless the API server may accept the object later. It does not quote a response
+// about a Secret, which may contain the Secret.
+func applyError(o *unstructured.Unstructured, err error) error {
 	var status apierrors.APIStatus
 
 	switch {
@@ -160,28 +159,31 @@ func refusalOf(o *unstructured.Unstructured, err error) error {
 		apierrors.IsTooManyRequests(err), apierrors.IsConflict(err), apierrors.IsUnauthorized(err):
 		return callError(err)
 	default:
-		return &RefusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), NotQuoted(o, apiError(err)))}
+		return &RefusedError{
+			fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), RedactSecret(o, apiError(err))),
+		}
 	}
 }
 
-// NotQuoted is an error of a call about an object; if that is a Secret, only with the status: its text may quote it.
-func NotQuoted(o *unstructured.Unstructured, err error) error {
+// RedactSecret reduces an error about a Secret to its HTTP status, because its text may quote the Secret. Errors about
+// other objects stay as they are.
+func RedactSecret(o *unstructured.Unstructured, err error) error {
 	if o.GetKind() == KindSecret {
-		return notQuoted{err}
+		return redactedError{err}
 	}
 
 	return err
 }
 
-type notQuoted struct{ error }
+type redactedError struct{ error }
 
 // Error implements error.
-func (e notQuoted) Error() string { return statusText(e.error) }
+func (e redactedError) Error() string { return statusText(e.error) }
 
-// Unwrap is for the functions of apierrors.
-func (e notQuoted) Unwrap() error { return e.error }
+// Unwrap lets the functions of apierrors find the status.
+func (e redactedError) Unwrap() error { return e.error }
 
-// callError is an error of a call about objects, which it does not quote: one may be a Secret.
+// callError returns the error of a call about objects without their content: one may be a Secret.
 func callError(err error) error {
 	var (
 		status     apierrors.APIStatus
@@ -196,25 +198,25 @@ func callError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
-		return errors.New("unable to read what the Kubernetes API answers")
+		return errors.New("unable to read the response of the Kubernetes API")
 	}
 }
 
-// deleteObject deletes the object that was read, and no other of its name.
+// deleteObject deletes the object that was read, but not another one of the same name.
 func deleteObject(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured) error {
-	only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))}
-	if err := objects.Delete(ctx, o.GetName(), only); err != nil && !apierrors.IsNotFound(err) {
+	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))}
+	if err := objects.Delete(ctx, o.GetName(), options); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("unable to delete %s: %w", ObjectName(o), callError(err))
 	}
 
 	return nil
 }
 
-// PruneObjects deletes objects of a kind that are this verb's, and not among those that the cluster has to have, and
-// returns their names.
+// PruneObjects deletes the objects of a kind that have the label of `talosops proxmox` and are not wanted, and returns
+// their names.
 func (k *Client) PruneObjects(
 	ctx context.Context, address, kind string, wanted []*unstructured.Unstructured,
-) (gone []string, err error) {
+) (deleted []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
@@ -229,7 +231,7 @@ func (k *Client) PruneObjects(
 	}
 
 	for _, item := range list.Items {
-		item.SetKind(kind) // which lists may leave out
+		item.SetKind(kind) // items of a list may have none
 
 		name := ObjectName(&item)
 
@@ -243,16 +245,16 @@ func (k *Client) PruneObjects(
 		}
 
 		if err != nil {
-			return gone, err
+			return deleted, err
 		}
 
-		gone = append(gone, name)
+		deleted = append(deleted, name)
 	}
 
-	return gone, nil
+	return deleted, nil
 }
 
-// RefusedError is what the Kubernetes API does not take, now or later.
+// RefusedError says that the API server will not accept an object, so that a retry is pointless.
 type RefusedError struct{ message string }
 
 // Error implements error.

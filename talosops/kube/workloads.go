@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// CNINamespace has the CNI, and CoreDNS.
+// CNINamespace is the namespace of the CNI and of CoreDNS.
 const CNINamespace = "kube-system"
 
-// PodNetwork asks for what brings the network of pods.
+// PodNetwork returns the state of the CNI's release and agents and of CoreDNS.
 func (k *Client) PodNetwork(ctx context.Context, address, release string) (PodNetwork, error) {
-	released, err := askKubernetes(ctx, k, address, func(
+	released, err := call(ctx, k, address, func(
 		ctx context.Context, c serverClient,
 	) (*corev1.SecretList, error) {
 		return c.CoreV1().Secrets(CNINamespace).List(ctx, metav1.ListOptions{
@@ -29,16 +29,16 @@ func (k *Client) PodNetwork(ctx context.Context, address, release string) (PodNe
 	}
 
 	found := PodNetwork{Released: len(released.Items) > 0}
-	if found.Agents, err = k.lacks(ctx, address, "daemonsets", release); err == nil {
-		found.DNS, err = k.lacks(ctx, address, "deployments", "coredns")
+	if found.Agents, err = k.rolloutProblem(ctx, address, "daemonsets", release); err == nil {
+		found.DNS, err = k.rolloutProblem(ctx, address, "deployments", "coredns")
 	}
 
 	return found, err
 }
 
-// lacks is what keeps a workload beside the CNI from being rolled out; empty = it is.
-func (k *Client) lacks(ctx context.Context, address, resource, name string) (string, error) {
-	o, err := askKubernetes(ctx, k, address, func(
+// rolloutProblem says why a workload in the CNI's namespace is not rolled out; empty = it is.
+func (k *Client) rolloutProblem(ctx context.Context, address, resource, name string) (string, error) {
+	o, err := call(ctx, k, address, func(
 		ctx context.Context, c serverClient,
 	) (*unstructured.Unstructured, error) {
 		workloads := c.objects.Resource(appsv1.SchemeGroupVersion.WithResource(resource)).Namespace(CNINamespace)
@@ -46,7 +46,7 @@ func (k *Client) lacks(ctx context.Context, address, resource, name string) (str
 		return workloads.Get(ctx, name, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
-		return "is not there", missing(err)
+		return "is not there", notFoundError(err)
 	}
 
 	if err != nil {
@@ -61,13 +61,13 @@ func (k *Client) lacks(ctx context.Context, address, resource, name string) (str
 	return "is being rolled out: " + found.Message, nil
 }
 
-// KubeProxy is the image of Talos' own kube-proxy.
+// KubeProxy returns the image of Talos' own kube-proxy; empty = there is none.
 func (k *Client) KubeProxy(ctx context.Context, address string) (string, error) {
-	set, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*appsv1.DaemonSet, error) {
+	set, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*appsv1.DaemonSet, error) {
 		return c.AppsV1().DaemonSets("kube-system").Get(ctx, "kube-proxy", metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
-		return "", missing(err)
+		return "", notFoundError(err)
 	}
 
 	if err != nil {
@@ -83,17 +83,18 @@ func (k *Client) KubeProxy(ctx context.Context, address string) (string, error) 
 	return "", nil
 }
 
-// NotServedError says that an API server has no DaemonSets at all: it is none of Kubernetes' own.
+// NotServedError says that an API server does not serve DaemonSets at all: it is not Kubernetes' own.
 type NotServedError struct{ Message string }
 
 // Error implements error.
 func (e *NotServedError) Error() string { return e.Message }
 
-// missing is nil where an object is not there, and says what an API server that does not know its kind says.
-func missing(err error) error {
-	var answer apierrors.APIStatus
-	if errors.As(err, &answer) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		answer.Status().Details != nil && answer.Status().Details.Name != "" {
+// notFoundError returns nil if the object of a 404 does not exist, and a NotServedError if the API server does not
+// serve its kind.
+func notFoundError(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		status.Status().Details != nil && status.Status().Details.Name != "" {
 		return nil
 	}
 

@@ -13,13 +13,13 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// progress makes lines of people out of what Talos' library says of itself: which node, which step, what, and how long
-// the work has taken. It is the library's output.
+// progress turns the messages of Talos' library into lines with the node, the step, the message and the elapsed time.
+// The library writes to it.
 type progress struct {
-	out     io.Writer
-	nodes   *strings.Replacer // quoted addresses by names
-	started time.Time
-	heard   func(line string) // of every line, for the watchdog
+	out       io.Writer
+	nodes     *strings.Replacer // quoted addresses → names
+	started   time.Time
+	onMessage func(line string) // called for every message; the watchdog sets it
 
 	mu       sync.Mutex
 	step     string
@@ -28,8 +28,8 @@ type progress struct {
 	lastAt   time.Time
 }
 
-// repeated is between two equal lines, which the library says every few seconds.
-const repeated = 15 * time.Second
+// repeatInterval is the time between two equal lines: the library writes them every few seconds.
+const repeatInterval = 15 * time.Second
 
 const (
 	checksStep    = "checks"
@@ -39,13 +39,13 @@ const (
 )
 
 var (
-	beginning = regexp.MustCompile(`^updating "?([a-z-]+)"?(?: to version .*)?$`)
-	ofNode    = regexp.MustCompile(`^[<>] (?:"([^"]+)": )?(.*)$`)
-	applied   = regexp.MustCompile(`^(created|configured) (\S+)$`)
+	stepMessage    = regexp.MustCompile(`^updating "?([a-z-]+)"?(?: to version .*)?$`)
+	nodeMessage    = regexp.MustCompile(`^[<>] (?:"([^"]+)": )?(.*)$`)
+	appliedMessage = regexp.MustCompile(`^(created|configured) (\S+)$`)
 )
 
-// done are what server-side apply does to objects, in words of people.
-var done = map[string]string{ //nolint:gochecknoglobals // a table
+// actionTexts describe the actions of server-side apply.
+var actionTexts = map[string]string{ //nolint:gochecknoglobals // a table
 	ssa.CreatedAction.String(): "is created", ssa.ConfiguredAction.String(): "is updated",
 }
 
@@ -56,11 +56,11 @@ func newProgress(out io.Writer, nodes []request.Node) *progress {
 	}
 
 	return &progress{
-		out: out, nodes: strings.NewReplacer(pairs...), started: time.Now(), step: checksStep, heard: func(string) {},
+		out: out, nodes: strings.NewReplacer(pairs...), started: time.Now(), step: checksStep, onMessage: func(string) {},
 	}
 }
 
-// Write takes one message of the library, which has no line break at its end.
+// Write takes one message of the library, without a line break at its end.
 func (p *progress) Write(message []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,27 +70,27 @@ func (p *progress) Write(message []byte) (int, error) {
 		return len(message), nil
 	}
 
-	p.heard(text)
+	p.onMessage(text)
 
-	if node, what, say := p.read(text); say {
+	if node, what, show := p.parse(text); show {
 		p.print(node, what)
 	}
 
 	return len(message), nil
 }
 
-// isDiff says whether a message is what an object of a manifest had and has, which no one is told: it may be a Secret.
+// isDiff reports whether a message is the diff of an object, which must not be shown: it may be a Secret.
 func isDiff(text string) bool { return strings.HasPrefix(text, "--- ") || strings.Contains(text, "\n") }
 
-// read returns what a message says of which node.
-func (p *progress) read(text string) (node, what string, say bool) {
-	if begins := beginning.FindStringSubmatch(text); begins != nil {
+// parse splits a message into node and text, and reports whether to show it.
+func (p *progress) parse(text string) (node, what string, show bool) {
+	if begins := stepMessage.FindStringSubmatch(text); begins != nil {
 		p.step = begins[1]
 
 		return "", "begins", true
 	}
 
-	found := ofNode.FindStringSubmatch(p.nodes.Replace(text))
+	found := nodeMessage.FindStringSubmatch(p.nodes.Replace(text))
 	if found == nil {
 		return "", text, p.step != checksStep || !strings.HasPrefix(text, "discovered ")
 	}
@@ -109,30 +109,30 @@ func (p *progress) read(text string) (node, what string, say bool) {
 			p.step = prePullStep
 		}
 	case manifestsStep:
-		what, say = p.ofManifest(what)
+		what, show = p.parseManifestMessage(what)
 
-		return node, what, say
+		return node, what, show
 	}
 
 	return node, what, true
 }
 
-// ofManifest returns what a message says of an object: of the one that was named before, where the oldest node's Talos
-// is 1.12, and otherwise of one that was applied server-side.
-func (p *progress) ofManifest(what string) (string, bool) {
-	switch change := applied.FindStringSubmatch(what); {
+// parseManifestMessage returns the text of a message about an object. If the oldest node has Talos 1.12, that is the
+// object of the message before; otherwise server-side apply names it.
+func (p *progress) parseManifestMessage(what string) (string, bool) {
+	switch change := appliedMessage.FindStringSubmatch(what); {
 	case strings.HasSuffix(what, "no changes"):
 		return "", false
 	case what == "applied successfully":
 		return p.manifest + " is updated", true
 	case change != nil:
-		return change[2] + " " + done[change[1]], true
+		return change[2] + " " + actionTexts[change[1]], true
 	default:
 		return what, true
 	}
 }
 
-// print writes a line, unless it is the one before it again.
+// print writes a line. It drops a repetition of the last line for a while.
 func (p *progress) print(node, what string) {
 	line := p.step + ": " + what
 	if node != "" {
@@ -140,7 +140,7 @@ func (p *progress) print(node, what string) {
 	}
 
 	now := time.Now()
-	if line == p.last && now.Sub(p.lastAt) < repeated {
+	if line == p.last && now.Sub(p.lastAt) < repeatInterval {
 		return
 	}
 
@@ -149,7 +149,7 @@ func (p *progress) print(node, what string) {
 	_, _ = fmt.Fprintf(p.out, "%s (%s)\n", line, now.Sub(p.started).Round(time.Second))
 }
 
-// note is a line of the program's own.
+// note writes a line of the program's own.
 func (p *progress) note(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,13 +157,13 @@ func (p *progress) note(what string) {
 	p.print("", what)
 }
 
-// again begins a further attempt.
-func (p *progress) again() {
+// restart begins another attempt.
+func (p *progress) restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	p.step = checksStep
 }
 
-// named is a text with the names of nodes in place of their addresses.
-func (p *progress) named(text string) string { return p.nodes.Replace(text) }
+// withNodeNames replaces the addresses of nodes by their names.
+func (p *progress) withNodeNames(text string) string { return p.nodes.Replace(text) }

@@ -16,10 +16,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// TestTheLibraryKnowsEverySupportedStep: every minor version of Kubernetes that a supported Talos runs is reached from
-// the one before, on nodes of that Talos, and on some of it and some of the next. So nothing that a stack may ask for
-// is beyond the library.
-func TestTheLibraryKnowsEverySupportedStep(t *testing.T) {
+// TestLibrarySupportsEveryStep: the library can upgrade to every minor version of Kubernetes that a supported Talos
+// runs from the previous one, on nodes with that Talos, and on nodes with it and with the next one. So it supports
+// everything that a stack may request.
+func TestLibrarySupportsEveryStep(t *testing.T) {
 	t.Parallel()
 
 	releases := slices.DeleteFunc(talos.Releases(), func(r talos.Release) bool { return r.Support != talos.Supported })
@@ -35,7 +35,7 @@ func TestTheLibraryKnowsEverySupportedStep(t *testing.T) {
 
 			steps++
 
-			_, err := pathOf(Request{From: from + ".9", To: to + ".2"})
+			_, err := upgradePath(Request{From: from + ".9", To: to + ".2"})
 			require.NoError(t, err)
 
 			nodes := []kubernetes.NodeVersion{nodeOf(t, release.Talos)}
@@ -53,7 +53,7 @@ func TestTheLibraryKnowsEverySupportedStep(t *testing.T) {
 	}
 }
 
-// minors are the versions of Kubernetes that a release runs, oldest first.
+// minors returns the versions of Kubernetes that a release runs, oldest first.
 func minors(t *testing.T, release talos.Release) []string {
 	t.Helper()
 
@@ -65,12 +65,12 @@ func minors(t *testing.T, release talos.Release) []string {
 	return list
 }
 
-func before(t *testing.T, minor string) string { return shifted(t, minor, -1) }
+func before(t *testing.T, minor string) string { return shiftMinor(t, minor, -1) }
 
-func after(t *testing.T, minor string) string { return shifted(t, minor, 1) }
+func after(t *testing.T, minor string) string { return shiftMinor(t, minor, 1) }
 
-// shifted is a minor version so many further.
-func shifted(t *testing.T, minor string, by int) string {
+// shiftMinor adds to a minor version.
+func shiftMinor(t *testing.T, minor string, by int) string {
 	t.Helper()
 
 	var n int
@@ -81,7 +81,7 @@ func shifted(t *testing.T, minor string, by int) string {
 	return fmt.Sprintf("v1.%d", n+by)
 }
 
-// nodeOf is a node of a Talos, as the library asks it.
+// nodeOf returns a node with a release of Talos.
 func nodeOf(t *testing.T, release string) kubernetes.NodeVersion {
 	t.Helper()
 

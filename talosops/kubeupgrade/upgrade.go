@@ -26,42 +26,43 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// again ends errors after which the same can be run again.
-const again = "run the same again: what was done is skipped"
+// retryAdvice ends errors after which a run can be repeated.
+const retryAdvice = "run the same again: what was done is skipped"
 
-// Request is a cluster that was found steady, and what it runs.
+// Request is an upgrade of a healthy cluster.
 type Request struct {
 	Talosconfig string // secret
-	// Endpoints are the control planes' addresses: Talos is asked through any of them, Kubernetes on the first.
+	// Endpoints are the control planes' addresses: any of them for Talos, the first one for Kubernetes.
 	Endpoints []string
-	// Nodes are all that Kubernetes has, for progress: what is changed is asked of Kubernetes itself.
+	// Nodes are all nodes, for progress. The library reads the nodes that it upgrades from Kubernetes.
 	Nodes []request.Node
-	From  string // the oldest version that runs
+	From  string // the oldest running version
 	To    string
-	// Images are the repositories that images come from, by component; an empty one is Talos' own.
+	// Images are the image repositories by component; empty = Talos' own.
 	Images Images
-	// Kubelets says that these are upgraded as well. Without a CNI no node is Ready, which that waits for.
+	// Kubelets says whether kubelets are upgraded as well. That waits until their nodes are Ready, which they never are
+	// without a CNI.
 	Kubelets bool
 }
 
-// Images are repositories of images, without tags.
+// Images are image repositories, without tags.
 type Images struct {
 	APIServer, ControllerManager, Scheduler, Proxy, Kubelet string
 }
 
-// Upgrade upgrades a cluster: removed flags and API resources, images that are pulled before, API servers, controller
-// managers, schedulers, kubelets and Talos' own manifests, one node at a time. What has its image already is skipped.
-// The library would reach nodes through a proxy of the environment, so that the process forgets its proxies.
+// Upgrade checks for removed flags and API resources, pulls images, and upgrades API servers, controller managers,
+// schedulers, kubelets and Talos' own manifests, one node at a time. Components that run the image already are skipped.
+// It unsets the proxies of the process, because the library would connect to nodes through them.
 func Upgrade(ctx context.Context, req Request, progress io.Writer) error {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
 		_ = os.Unsetenv(name)
 	}
 
-	return upgradeWith(ctx, req, progress, upgradeCluster)
+	return upgradeUsing(ctx, req, progress, upgradeCluster)
 }
 
 func upgradeCluster(ctx context.Context, req Request, p *progress) error {
-	path, err := pathOf(req)
+	path, err := upgradePath(req)
 	if err != nil {
 		return err
 	}
@@ -89,13 +90,13 @@ func upgradeCluster(ctx context.Context, req Request, p *progress) error {
 		cluster.K8sProvider
 	}{clients, &cluster.KubernetesClient{ClientProvider: clients, ForceEndpoint: req.Endpoints[0]}}
 
-	return attempt(ctx, p, func(ctx context.Context, out io.Writer) error {
+	return callWithRetry(ctx, p, func(ctx context.Context, out io.Writer) error {
 		return kubernetes.Upgrade(ctx, &provider, options(req, path, out))
 	})
 }
 
-// upgradeWith says what is wrong in the words of this program.
-func upgradeWith(
+// upgradeUsing calls do, and adds advice to its error.
+func upgradeUsing(
 	ctx context.Context, req Request, out io.Writer,
 	do func(context.Context, Request, *progress) error,
 ) error {
@@ -116,30 +117,30 @@ func upgradeWith(
 	case errors.As(err, &removed):
 		return errors.New(removedText(removed, req))
 	case errors.As(err, &refused) && utils.IsSecret(refused.InvolvedObject()):
-		// The API server quotes what it does not take.
+		// The API server's reason quotes the Secret.
 		return fmt.Errorf("the API server refuses %s of Talos' manifests, and its reason is left out, because it may quote "+
 			"the secret: repair that manifest in the stack's patches, then %s",
-			utils.FmtUnstructured(refused.InvolvedObject()), again)
-	case errors.As(err, &stalled) && stalled.ofKubelet():
+			utils.FmtUnstructured(refused.InvolvedObject()), retryAdvice)
+	case errors.As(err, &stalled) && stalled.waitedForKubelet():
 		return fmt.Errorf("%s: the node's kubelet hangs: `talosctl --nodes <its address> reboot` ends that, then %s",
-			p.named(stalled.Error()), again)
+			p.withNodeNames(stalled.Error()), retryAdvice)
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), retryAdvice)
 	default:
-		return fmt.Errorf("%s: repair what it names, then %s", p.named(err.Error()), again)
+		return fmt.Errorf("%s: repair what it names, then %s", p.withNodeNames(err.Error()), retryAdvice)
 	}
 }
 
-// pathOf is the step that the library knows.
-func pathOf(req Request) (*upgrade.Path, error) {
+// upgradePath returns the library's path between the versions, or an error if it supports none.
+func upgradePath(req Request) (*upgrade.Path, error) {
 	path, err := upgrade.NewPath(req.From, req.To)
 	if err != nil {
 		return nil, fmt.Errorf("%s → %s: %w: write versions in full, such as v1.37.2", req.From, req.To, err)
 	}
 
 	if !path.IsSupported() {
-		return nil, fmt.Errorf("the upgrade library of Talos does not know the step %s → %s: Kubernetes is upgraded by one "+
-			"minor version at a time", req.From, req.To)
+		return nil, fmt.Errorf("the upgrade library of Talos does not support the step %s → %s: Kubernetes is upgraded by "+
+			"one minor version at a time", req.From, req.To)
 	}
 
 	return path, nil
@@ -153,9 +154,9 @@ func options(req Request, path *upgrade.Path, out io.Writer) kubernetes.UpgradeO
 		UpgradeKubelet: req.Kubelets,
 		EncoderOpt:     encoder.WithComments(encoder.CommentsDisabled),
 
-		// Talos before 1.13 kept no inventory of its manifests: their objects belong to none.
+		// Talos before 1.13 kept no inventory of its manifests, so their objects belong to none.
 		InventoryPolicy: ssa.InventoryPolicyAdoptIfNoInventory,
-		// An object that the manifests of one control plane lack may be of a manifest that it could not download.
+		// An object that the manifests of a control plane lack may be from a manifest that it could not download.
 		NoPrune:          true,
 		ReconcileTimeout: reconcileTimeout,
 		// CoreDNS is not available without a CNI.
@@ -169,7 +170,7 @@ func options(req Request, path *upgrade.Path, out io.Writer) kubernetes.UpgradeO
 	}
 }
 
-// removedText names what the version does not have any more.
+// removedText lists what the cluster uses and the version has removed.
 func removedText(removed upgrade.ComponentRemovedItemsError, req Request) string {
 	names := map[string]string{}
 	for _, n := range req.Nodes {

@@ -30,11 +30,11 @@ func testRequest() Request {
 	}
 }
 
-// secret is what no line may say.
+// secret must not be in any line.
 const secret = "aHVudGVyMg=="
 
-// says has a library write messages as Talos' does: without line breaks.
-func says(out io.Writer, messages ...string) {
+// writeMessages writes messages as Talos' library does: without line breaks.
+func writeMessages(out io.Writer, messages ...string) {
 	for _, m := range messages {
 		_, _ = io.WriteString(out, m)
 	}
@@ -46,34 +46,34 @@ func TestProgressNamesNodeStepAndTime(t *testing.T) {
 		var out bytes.Buffer
 
 		p := newProgress(&out, testRequest().Nodes)
-		p.heard = func(line string) { assert.NotContains(t, line, secret) }
-		says(p, `discovered controlplane nodes ["10.0.0.10"]`,
+		p.onMessage = func(line string) { assert.NotContains(t, line, secret) }
+		writeMessages(p, `discovered controlplane nodes ["10.0.0.10"]`,
 			`> "10.0.0.10": Talos version 1.14.4 is compatible with Kubernetes version 1.37.2`,
 			"checking for removed Kubernetes component flags")
 		time.Sleep(3 * time.Second)
-		says(p, ` > "10.0.0.10": pre-pulling registry.k8s.io/kube-apiserver:v1.37.2`)
+		writeMessages(p, ` > "10.0.0.10": pre-pulling registry.k8s.io/kube-apiserver:v1.37.2`)
 		time.Sleep(time.Minute)
-		says(p, `updating "kube-apiserver" to version "1.37.2"`, ` > "10.0.0.10": starting update`,
+		writeMessages(p, `updating "kube-apiserver" to version "1.37.2"`, ` > "10.0.0.10": starting update`,
 			" > update kube-apiserver: 1.36.1 -> 1.37.2")
 
 		const mismatch = ` > "10.0.0.10": kube-apiserver: waiting, config version mismatch: got "1", expected "2"`
 
-		says(p, mismatch, mismatch)
-		time.Sleep(repeated)
-		says(p, mismatch, ` < "10.0.0.10": successfully updated`)
-		says(p, `updating kubelet to version "1.37.2"`, ` > "10.0.0.30": waiting for kubelet restart`)
-		says(p, "updating manifests")
+		writeMessages(p, mismatch, mismatch)
+		time.Sleep(repeatInterval)
+		writeMessages(p, mismatch, ` < "10.0.0.10": successfully updated`)
+		writeMessages(p, `updating kubelet to version "1.37.2"`, ` > "10.0.0.30": waiting for kubelet restart`)
+		writeMessages(p, "updating manifests")
 		library := options(testRequest(), nil, p)
-		cli.LogApplyResults(t.Context(), serverSide(), nil, library.Log)
-		says(p, "waiting for kubernetes objects to be fully reconciled", "done")
+		cli.LogApplyResults(t.Context(), serverSideChanges(), nil, library.Log)
+		writeMessages(p, "waiting for kubernetes objects to be fully reconciled", "done")
 
 		goldentest.Equal(t, "testdata/"+t.Name()+".txt", out.String())
 	})
 }
 
-// serverSide are changes as the library returns them where every node has Talos 1.13 or newer: the difference of a
-// Secret that it creates has the data.
-func serverSide() []ssa.Change {
+// serverSideChanges returns changes as the library does if every node has Talos 1.13 or newer: the diff of a new Secret
+// has its data.
+func serverSideChanges() []ssa.Change {
 	change := func(action ssa.Action, subject, diff string) ssa.Change {
 		return ssa.Change{ChangeSetEntry: ssa.ChangeSetEntry{Action: action, Subject: subject}, Diff: diff}
 	}
@@ -87,15 +87,15 @@ func serverSide() []ssa.Change {
 	}
 }
 
-// TestProgressOfOlderTalos is that of manifests where a node has Talos 1.12.
+// TestProgressOfOlderTalos has the messages about manifests if a node has Talos 1.12.
 func TestProgressOfOlderTalos(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 
 		p := newProgress(&out, testRequest().Nodes)
-		p.heard = func(line string) { assert.NotContains(t, line, secret) }
-		says(p, "updating manifests", " > processing manifest v1.Secret/kube-system/mine",
+		p.onMessage = func(line string) { assert.NotContains(t, line, secret) }
+		writeMessages(p, "updating manifests", " > processing manifest v1.Secret/kube-system/mine",
 			"--- a/v1.Secret\n+++ b\n-  key: "+secret+"\n", " < applied successfully",
 			" > processing manifest v1.ConfigMap/kube-system/same", " < no changes",
 			"waiting for all manifests to be applied", " > waiting for apps/v1.Deployment/kube-system/coredns")
@@ -104,8 +104,8 @@ func TestProgressOfOlderTalos(t *testing.T) {
 	})
 }
 
-// TestAKubeletThatHangs is looked at twice, and everything else once.
-func TestAKubeletThatHangs(t *testing.T) {
+// TestHangingKubelet: the upgrade is retried once if a kubelet hangs, and not for any other reason.
+func TestHangingKubelet(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -128,33 +128,33 @@ func TestAKubeletThatHangs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 
-				began, calls := time.Now(), 0
+				start, calls := time.Now(), 0
 				call := func(ctx context.Context, out io.Writer) error {
 					calls++
 
-					says(out, "checking for removed Kubernetes component flags")
+					writeMessages(out, "checking for removed Kubernetes component flags")
 
 					if calls == test.returns {
 						return nil
 					}
 
-					says(out, `updating kubelet to version "1.37.2"`, test.message)
+					writeMessages(out, `updating kubelet to version "1.37.2"`, test.message)
 					<-ctx.Done()
 
 					return fmt.Errorf("error updating node: %w", ctx.Err())
 				}
-				err := upgradeWith(t.Context(), testRequest(), &out,
+				err := upgradeUsing(t.Context(), testRequest(), &out,
 					func(ctx context.Context, _ Request, p *progress) error {
-						return attempt(ctx, p, call)
+						return callWithRetry(ctx, p, call)
 					})
 
-				golden.Equal(t, name, fmt.Sprintf("calls: %d in %s", calls, time.Since(began)), out.String(), err)
+				golden.Equal(t, name, fmt.Sprintf("calls: %d in %s", calls, time.Since(start)), out.String(), err)
 			})
 		})
 	}
 }
 
-func TestWhatIsWrong(t *testing.T) {
+func TestErrors(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -172,43 +172,43 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := upgradeWith(t.Context(), testRequest(), io.Discard,
+			err := upgradeUsing(t.Context(), testRequest(), io.Discard,
 				func(context.Context, Request, *progress) error { return failed })
 			golden.Equal(t, name, err)
 		})
 	}
 }
 
-// inventory is that of the library's own manager of manifests, which has applied nothing yet.
+// inventory is an empty inventory with the id of the library's own.
 type inventory struct{ ssa.Inventory }
 
 func (inventory) ID() string { return "talos-bootstrap-manifests-inventory" }
 
-// refusal is an API server below that manager, which takes no object.
-type refusal struct {
+// rejectingManager stands for an API server that rejects every object.
+type rejectingManager struct {
 	ssa.ResourceManager
 
 	err error
 }
 
-func (r refusal) Diff(_ context.Context, object *unstructured.Unstructured, _ fluxssa.DiffOptions) (
+func (r rejectingManager) Diff(_ context.Context, object *unstructured.Unstructured, _ fluxssa.DiffOptions) (
 	*fluxssa.ChangeSetEntry, *unstructured.Unstructured, *unstructured.Unstructured, error,
 ) {
 	return nil, nil, nil, ssaerrors.NewDryRunErr(r.err, object)
 }
 
-// TestAnObjectThatTheAPIServerRefuses: its words quote values, which no one is told of a Secret.
-func TestAnObjectThatTheAPIServerRefuses(t *testing.T) {
+// TestRejectedObject: the API server's reason quotes values, and is left out if the object is a Secret.
+func TestRejectedObject(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ version, kind, words, want string }{
+	for name, test := range map[string]struct{ version, kind, reason, want string }{
 		"a Secret": {
-			version: "v1", kind: "Secret", words: ".stringData.key: expected string, got &value.valueUnstructured{Value: 4711}",
+			version: "v1", kind: "Secret", reason: ".stringData.key: expected string, got &value.valueUnstructured{Value: 4711}",
 			want: "the API server refuses Secret/kube-system/mine of Talos' manifests, and its reason is left out, because it " +
-				"may quote the secret: repair that manifest in the stack's patches, then " + again,
+				"may quote the secret: repair that manifest in the stack's patches, then " + retryAdvice,
 		},
 		"anything else": {
-			version: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", words: "cannot change roleRef",
+			version: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", reason: "cannot change roleRef",
 			want: "cannot change roleRef",
 		},
 	} {
@@ -221,10 +221,10 @@ func TestAnObjectThatTheAPIServerRefuses(t *testing.T) {
 			object.SetNamespace("kube-system")
 			object.SetName("mine")
 
-			manager := ssa.NewCustomManager(refusal{err: errors.New(test.words)},
+			manager := ssa.NewCustomManager(rejectingManager{err: errors.New(test.reason)},
 				func(context.Context) (ssa.Inventory, error) { return inventory{}, nil }, nil, nil)
 
-			err := upgradeWith(t.Context(), testRequest(), io.Discard,
+			err := upgradeUsing(t.Context(), testRequest(), io.Discard,
 				func(ctx context.Context, _ Request, _ *progress) error {
 					_, err := manager.Apply(ctx, []*unstructured.Unstructured{object}, ssa.ApplyOptions{})
 
@@ -236,19 +236,19 @@ func TestAnObjectThatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-func TestAStepThatTheLibraryDoesNotKnow(t *testing.T) {
+func TestUnknownStep(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
 	req.From, req.To = "v1.35.2", "v1.37.0"
-	require.ErrorContains(t, Upgrade(t.Context(), req, io.Discard), "does not know the step v1.35.2 → v1.37.0")
+	require.ErrorContains(t, Upgrade(t.Context(), req, io.Discard), "does not support the step v1.35.2 → v1.37.0")
 }
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	path, err := pathOf(req)
+	path, err := upgradePath(req)
 	require.NoError(t, err)
 
 	o := options(req, path, io.Discard)
@@ -257,8 +257,8 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, "registry.k8s.io/kube-proxy", o.ProxyImage)
 	assert.True(t, o.NoPrune, "an upgrade deletes nothing")
 	assert.False(t, o.SkipManifestWait)
-	assert.Less(t, o.ReconcileTimeout, otherSilence, "the library says what it awaits in vain")
+	assert.Less(t, o.ReconcileTimeout, otherSilence, "the library must report what is not ready before the watchdog ends it")
 
 	req.Kubelets = false
-	assert.True(t, options(req, path, io.Discard).SkipManifestWait, "without a CNI CoreDNS is not awaited")
+	assert.True(t, options(req, path, io.Discard).SkipManifestWait, "without a CNI, CoreDNS never becomes ready")
 }

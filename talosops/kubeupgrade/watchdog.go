@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// How long the library may say nothing: while a kubelet restarts, which it would await for ever and which is known to
-// hang (siderolabs/talos#6976, #9441, #13109); while a node pulls an image; otherwise. Its own waits are three and five
+// How long the library may be silent: while it waits for a kubelet's restart, which has no timeout and is known to hang
+// (siderolabs/talos#6976, #9441, #13109); while a node pulls an image; otherwise. Its own timeouts are three and five
 // minutes.
 const (
 	kubeletSilence = 5 * time.Minute
@@ -19,11 +19,11 @@ const (
 	otherSilence   = 7 * time.Minute
 )
 
-// reconcileTimeout is how long the library waits for what has become of manifests: shorter than the silence after which
-// it is ended, so that it can say which of them are not there.
+// reconcileTimeout is how long the library waits for the objects of manifests. It is shorter than otherSilence, so that
+// the library can report which of them are not ready.
 const reconcileTimeout = 5 * time.Minute
 
-// stalledError says that nothing was heard of the library for too long.
+// stalledError says that the library was silent for too long.
 type stalledError struct {
 	after time.Duration
 	last  string
@@ -33,14 +33,14 @@ func (e *stalledError) Error() string {
 	return fmt.Sprintf("nothing has happened for %s since: %s", e.after, e.last)
 }
 
-// ofKubelet says whether a kubelet was awaited.
-func (e *stalledError) ofKubelet() bool { return awaitsKubelet(e.last) }
+// waitedForKubelet reports whether the library waited for a kubelet's restart.
+func (e *stalledError) waitedForKubelet() bool { return isKubeletWait(e.last) }
 
-func awaitsKubelet(line string) bool { return strings.HasSuffix(line, "waiting for kubelet restart") }
+func isKubeletWait(line string) bool { return strings.HasSuffix(line, "waiting for kubelet restart") }
 
-func silence(line string) time.Duration {
+func silenceLimit(line string) time.Duration {
 	switch {
-	case awaitsKubelet(line):
+	case isKubeletWait(line):
 		return kubeletSilence
 	case strings.Contains(line, ": pre-pulling "):
 		return pullSilence
@@ -49,26 +49,26 @@ func silence(line string) time.Duration {
 	}
 }
 
-// library is a call of Talos' library that writes what it does.
-type library func(ctx context.Context, out io.Writer) error
+// libraryCall calls Talos' library, which writes its messages to out.
+type libraryCall func(ctx context.Context, out io.Writer) error
 
-// attempt calls the library, and once more where a kubelet did not come back: what was done is skipped then.
-func attempt(ctx context.Context, p *progress, call library) error {
-	err := watched(ctx, p, call)
+// callWithRetry calls the library, and once more if a kubelet hangs: the library skips what is done already.
+func callWithRetry(ctx context.Context, p *progress, call libraryCall) error {
+	err := callWithWatchdog(ctx, p, call)
 
 	var stalled *stalledError
-	if !errors.As(err, &stalled) || !stalled.ofKubelet() {
+	if !errors.As(err, &stalled) || !stalled.waitedForKubelet() {
 		return err
 	}
 
-	p.note("the kubelet has not come back within " + stalled.after.String() + "; it is looked at once more")
-	p.again()
+	p.note("the kubelet has not come back within " + stalled.after.String() + "; retrying once")
+	p.restart()
 
-	return watched(ctx, p, call)
+	return callWithWatchdog(ctx, p, call)
 }
 
-// watched calls the library, and ends it when it has been silent for too long.
-func watched(ctx context.Context, p *progress, call library) error {
+// callWithWatchdog calls the library, and cancels the call if it is silent for too long.
+func callWithWatchdog(ctx context.Context, p *progress, call libraryCall) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 
@@ -84,11 +84,11 @@ func watched(ctx context.Context, p *progress, call library) error {
 
 	defer timer.Stop()
 
-	p.heard = func(line string) {
+	p.onMessage = func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 
-		last, limit = line, silence(line)
+		last, limit = line, silenceLimit(line)
 		timer.Reset(limit)
 	}
 

@@ -22,17 +22,17 @@ import (
 // callTimeout bounds one call of the Kubernetes API.
 const callTimeout = 30 * time.Second
 
-// cluster is a Kubernetes API, and the form in which Helm wants it.
+// cluster is a client of the Kubernetes API. It implements Helm's RESTClientGetter.
 type cluster struct {
-	config  *rest.Config
-	raw     clientcmd.ClientConfig
-	dynamic dynamic.Interface
-	found   discovery.CachedDiscoveryInterface
-	mapper  meta.ResettableRESTMapper
+	config    *rest.Config
+	raw       clientcmd.ClientConfig
+	dynamic   dynamic.Interface
+	discovery discovery.CachedDiscoveryInterface
+	mapper    meta.ResettableRESTMapper
 }
 
-// openCluster never repeats what it read: the parser's own messages quote the text.
-func openCluster(kubeconfig string, endpoints []string) (*cluster, error) {
+// newCluster drops the parser's errors, which quote the kubeconfig.
+func newCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 	config, err := kube.ParseConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -51,23 +51,24 @@ func openCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("unable to make a client of the Kubernetes API: %w", err)
+		return nil, fmt.Errorf("unable to create a client of the Kubernetes API: %w", err)
 	}
 
-	asked, err := discovery.NewDiscoveryClientForConfig(config)
+	uncached, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("unable to make a client of the Kubernetes API: %w", err)
+		return nil, fmt.Errorf("unable to create a client of the Kubernetes API: %w", err)
 	}
 
-	found := memory.NewMemCacheClient(asked)
+	cached := memory.NewMemCacheClient(uncached)
 
 	return &cluster{
-		config: config, raw: raw, dynamic: client, found: found, mapper: restmapper.NewDeferredDiscoveryRESTMapper(found),
+		config: config, raw: raw, dynamic: client, discovery: cached,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached),
 	}, nil
 }
 
-// dialFirst connects to the first of these addresses that answers, on the server's port; TLS still verifies the
-// server's name.
+// dialFirst returns a dialer that connects to the first of these addresses that responds, on the server's port. TLS
+// still verifies the server's name.
 func dialFirst(endpoints []string) func(context.Context, string, string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: callTimeout / 3}
 
@@ -92,31 +93,31 @@ func dialFirst(endpoints []string) func(context.Context, string, string) (net.Co
 	}
 }
 
-// ToRESTConfig is for Helm, and so are the next three.
+// ToRESTConfig implements RESTClientGetter.
 func (c *cluster) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(c.config), nil }
 
-// ToDiscoveryClient returns what the API has, asked once.
+// ToDiscoveryClient implements RESTClientGetter.
 func (c *cluster) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
-	return c.found, nil
+	return c.discovery, nil
 }
 
-// ToRESTMapper returns which resource a kind is.
+// ToRESTMapper implements RESTClientGetter.
 func (c *cluster) ToRESTMapper() (meta.RESTMapper, error) { return c.mapper, nil }
 
-// ToRawKubeConfigLoader returns the kubeconfig, of which Helm reads the namespace.
+// ToRawKubeConfigLoader implements RESTClientGetter. Helm reads the namespace from it.
 func (c *cluster) ToRawKubeConfigLoader() clientcmd.ClientConfig { return c.raw }
 
-// in has objects of a chart that state no namespace come into this one.
-func (c *cluster) in(namespace string) (*cluster, error) {
+// withNamespace returns a copy of the client with this default namespace for a chart's objects.
+func (c *cluster) withNamespace(namespace string) (*cluster, error) {
 	raw, err := c.raw.RawConfig()
 	if err != nil {
 		return nil, err
 	}
 
-	into := *c
-	into.raw = clientcmd.NewDefaultClientConfig(raw, &clientcmd.ConfigOverrides{
+	scoped := *c
+	scoped.raw = clientcmd.NewDefaultClientConfig(raw, &clientcmd.ConfigOverrides{
 		Context: clientcmdapi.Context{Namespace: namespace},
 	})
 
-	return &into, nil
+	return &scoped, nil
 }

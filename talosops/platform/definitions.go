@@ -17,11 +17,11 @@ import (
 
 const definitionKind = "CustomResourceDefinition"
 
-// bundleVersion is an annotation of the Gateway API's definitions: the version that they are of.
+// bundleVersion is the annotation of the Gateway API's definitions with their version.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
-// manifests reads the files of the request.
-func (r *releaser) manifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
+// readManifests reads the objects in the request's manifest files.
+func (r *releaser) readManifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 
 	for _, m := range r.req.Manifests {
@@ -41,9 +41,9 @@ func (r *releaser) manifests(ctx context.Context) ([]*unstructured.Unstructured,
 	return all, nil
 }
 
-// running is the version of the chart whose pods run; empty = none. Of an upgrade that has not come to its end it is
-// the version before it: its pods may still be there.
-func (r *releaser) running(context.Context) (string, error) {
+// runningVersion returns the version of the deployed chart; empty = none. During an unfinished upgrade that is the
+// previous version, whose pods may still run.
+func (r *releaser) runningVersion(context.Context) (string, error) {
 	cfg, err := r.helm()
 	if err != nil {
 		return "", err
@@ -66,9 +66,9 @@ func (r *releaser) running(context.Context) (string, error) {
 	return record.Chart.Metadata.Version, nil
 }
 
-// checkStep refuses a step between versions that the software does not support: over a minor, or back to one whose
-// definitions are older than those that objects are stored by.
-func (r *releaser) checkStep(running string) error {
+// checkVersionStep refuses an unsupported change of versions: one that skips a minor, or a downgrade to definitions
+// that are older than those that stored objects use.
+func (r *releaser) checkVersionStep(running string) error {
 	from, err := semver.NewVersion(running)
 	to, toErr := semver.NewVersion(r.req.Version)
 
@@ -76,15 +76,15 @@ func (r *releaser) checkStep(running string) error {
 		return nil
 	}
 
-	between := int64(to.Minor()) - int64(from.Minor()) //nolint:gosec // small numbers
+	minors := int64(to.Minor()) - int64(from.Minor()) //nolint:gosec // small numbers
 
 	switch {
-	case from.Major() == to.Major() && between < -1, from.Major() == to.Major() && between > 1:
-		next := int64(from.Minor()) + between/max(between, -between) //nolint:gosec // a small number
+	case from.Major() == to.Major() && minors < -1, from.Major() == to.Major() && minors > 1:
+		next := int64(from.Minor()) + minors/max(minors, -minors) //nolint:gosec // a small number
 
-		return fmt.Errorf("%s runs, and %s would skip a minor version, which it does not support: set one of %d.%d first; %s",
+		return fmt.Errorf("%s runs, and %s would skip a minor version, which it does not support: set a version of %d.%d first; %s",
 			running, r.req.Version, from.Major(), next, nothingChanged)
-	case between < 0 && len(r.req.Manifests) > 0:
+	case minors < 0 && len(r.req.Manifests) > 0:
 		return fmt.Errorf("%s runs, and definitions of custom resources cannot go back to those of %s: set %s or newer; %s",
 			running, r.req.Version, running, nothingChanged)
 	}
@@ -92,13 +92,13 @@ func (r *releaser) checkStep(running string) error {
 	return nil
 }
 
-// bearable is a definition that pods of an older version bear as well: it serves every version that it has. Cilium's
-// operator before 1.20 stops at a TLSRoute that has v1alpha2 and does not serve it (cilium issues 44920 and 45139), and
-// that of 1.20 serves no Gateway unless v1 is there when it starts.
-func bearable(definition *unstructured.Unstructured) *unstructured.Unstructured {
-	bears := definition.DeepCopy()
+// servingAllVersions returns a copy of a definition that serves every version, which pods of an older release can use
+// as well. Cilium's operator before 1.20 stops if TLSRoute has v1alpha2 and does not serve it (cilium issues 44920 and
+// 45139), and that of 1.20 serves no Gateway unless v1 exists when it starts.
+func servingAllVersions(definition *unstructured.Unstructured) *unstructured.Unstructured {
+	served := definition.DeepCopy()
 
-	versions, _, _ := unstructured.NestedSlice(bears.Object, "spec", "versions")
+	versions, _, _ := unstructured.NestedSlice(served.Object, "spec", "versions")
 	for _, one := range versions {
 		if version, ok := one.(map[string]any); ok {
 			version["served"] = true
@@ -106,22 +106,22 @@ func bearable(definition *unstructured.Unstructured) *unstructured.Unstructured 
 	}
 
 	if len(versions) > 0 {
-		_ = unstructured.SetNestedSlice(bears.Object, versions, "spec", "versions") // it was one
+		_ = unstructured.SetNestedSlice(served.Object, versions, "spec", "versions") // cannot fail: it was a slice
 	}
 
-	return bears
+	return served
 }
 
-// define applies the objects of the request's files, definitions in a form that pods of the running version bear.
-func (r *releaser) define(ctx context.Context, objects []*unstructured.Unstructured, running string) error {
+// applyDefinitions applies the objects of the manifest files. Definitions serve all versions while an older minor runs.
+func (r *releaser) applyDefinitions(ctx context.Context, objects []*unstructured.Unstructured, running string) error {
 	older := running != "" && !sameMinor(running, r.req.Version)
 
 	for _, object := range objects {
 		if older && object.GetKind() == definitionKind {
-			object = bearable(object)
+			object = servingAllVersions(object)
 		}
 
-		if err := r.patient(ctx, func(ctx context.Context) error { return r.applyNewer(ctx, object) }); err != nil {
+		if err := r.retry(ctx, func(ctx context.Context) error { return r.applyUnlessOlder(ctx, object) }); err != nil {
 			return err
 		}
 	}
@@ -129,23 +129,23 @@ func (r *releaser) define(ctx context.Context, objects []*unstructured.Unstructu
 	return nil
 }
 
-// applyNewer applies an object, unless it is an older one of the Gateway API than what is there: objects may be stored
-// by what is there, and somebody needs it.
-func (r *releaser) applyNewer(ctx context.Context, object *unstructured.Unstructured) error {
+// applyUnlessOlder applies an object, unless the cluster has a newer version of this Gateway API definition: stored
+// objects may use it, and something else installed it.
+func (r *releaser) applyUnlessOlder(ctx context.Context, object *unstructured.Unstructured) error {
 	if wanted := object.GetAnnotations()[bundleVersion]; wanted != "" {
 		resource, err := r.cluster.resource(object.GroupVersionKind(), "")
 		if err != nil {
 			return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 		}
 
-		there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+		existing, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 		}
 
-		if err == nil && newer(there.GetAnnotations()[bundleVersion], wanted) {
+		if err == nil && isNewer(existing.GetAnnotations()[bundleVersion], wanted) {
 			r.printf("%s is of the Gateway API %s, newer than %s: it is left alone", kube.ObjectName(object),
-				there.GetAnnotations()[bundleVersion], wanted)
+				existing.GetAnnotations()[bundleVersion], wanted)
 
 			return nil
 		}
@@ -161,7 +161,7 @@ func sameMinor(a, b string) bool {
 	return err == nil && secondErr == nil && first.Major() == second.Major() && first.Minor() == second.Minor()
 }
 
-func newer(a, b string) bool {
+func isNewer(a, b string) bool {
 	first, err := semver.NewVersion(a)
 	second, secondErr := semver.NewVersion(b)
 

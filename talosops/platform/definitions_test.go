@@ -36,8 +36,8 @@ const (
 	tlsRoutes        = "tlsroutes.gateway.networking.k8s.io"
 )
 
-// discovered is what the API says it has.
-func discovered() map[string]any {
+// discoveryAnswers are the responses of the discovery API.
+func discoveryAnswers() map[string]any {
 	resources := func(version string, list ...metav1.APIResource) metav1.APIResourceList {
 		return metav1.APIResourceList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version, APIResources: list,
@@ -64,8 +64,8 @@ func discovered() map[string]any {
 	}
 }
 
-// written are the names of what was written in order, and which versions of a definition are served.
-func (n *network) written() (list []string) {
+// writes returns the names of the written objects in order, definitions with the versions that they serve.
+func (n *ciliumCluster) writes() (list []string) {
 	for _, w := range n.Writes {
 		name := path.Base(w.Path)
 
@@ -97,7 +97,7 @@ func (n *network) written() (list []string) {
 	return list
 }
 
-// tlsRoute is a definition that has an older version and does not serve it.
+// tlsRoute is a definition with an older version that it does not serve.
 const tlsRoute = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -108,8 +108,8 @@ spec:
   versions: [{name: v1, served: true, storage: true}, {name: v1alpha2, served: false, storage: false}]
 `
 
-// network is a cluster whose release cilium has revisions, and a request for the next one.
-type network struct {
+// ciliumCluster is a cluster with revisions of the release cilium, and a request for the next one.
+type ciliumCluster struct {
 	*testing.T
 	*clustertest.API
 
@@ -121,11 +121,11 @@ type revision struct {
 	status  common.Status
 }
 
-func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
+func newCiliumCluster(t *testing.T, wanted string, revisions ...revision) *ciliumCluster {
 	t.Helper()
 
-	n := &network{T: t, API: clustertest.NewAPI(nil)}
-	maps.Copy(n.Answers, discovered())
+	n := &ciliumCluster{T: t, API: clustertest.NewAPI(nil)}
+	maps.Copy(n.Answers, discoveryAnswers())
 
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, n.API)
 	folder := t.TempDir()
@@ -167,8 +167,8 @@ func chartOf(version string) *chart.Chart {
 	return &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "cilium", Version: version}}
 }
 
-// brings runs the request, and returns what was said.
-func (n *network) brings() (said string, err error) {
+// install runs the request, and returns its progress.
+func (n *ciliumCluster) install() (output string, err error) {
 	n.Helper()
 
 	var progress bytes.Buffer
@@ -181,8 +181,8 @@ func (n *network) brings() (said string, err error) {
 	return progress.String(), err
 }
 
-// ofFlux gives the release to a HelmRelease.
-func (n *network) ofFlux() {
+// giveToFlux adds a HelmRelease that owns the release.
+func (n *ciliumCluster) giveToFlux() {
 	n.Objects[helmReleasesPath+"cilium"] = map[string]any{
 		"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
 		"metadata": map[string]any{"name": "cilium", "namespace": "flux-system"},
@@ -190,29 +190,29 @@ func (n *network) ofFlux() {
 	}
 }
 
-// TestDefinitionsOfFluxRelease: the definitions are applied although Flux has the release, and while an operator of the
-// minor before runs they serve what that asks for.
+// TestDefinitionsOfFluxRelease: definitions are applied although Flux owns the release, and serve all versions while an
+// operator of the previous minor runs.
 func TestDefinitionsOfFluxRelease(t *testing.T) {
 	t.Parallel()
 
-	n := newNetwork(t, "1.20.2", revision{"1.19.6", common.StatusDeployed})
-	n.ofFlux()
+	n := newCiliumCluster(t, "1.20.2", revision{"1.19.6", common.StatusDeployed})
+	n.giveToFlux()
 
-	said, err := n.brings()
+	output, err := n.install()
 	require.NoError(t, err)
-	assert.Contains(t, said, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
-	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.written())
+	assert.Contains(t, output, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
+	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.writes())
 
-	n = newNetwork(t, "1.20.2", revision{"1.19.6", common.StatusSuperseded}, revision{"1.20.2", common.StatusDeployed})
-	n.ofFlux()
+	n = newCiliumCluster(t, "1.20.2", revision{"1.19.6", common.StatusSuperseded}, revision{"1.20.2", common.StatusDeployed})
+	n.giveToFlux()
 
-	_, err = n.brings()
+	_, err = n.install()
 	require.NoError(t, err)
-	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.written())
+	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.writes())
 }
 
-// TestDefinitionsOfUpgrade: definitions that both operators bear, the release, the definitions as they are; an upgrade
-// that was interrupted goes the same way.
+// TestDefinitionsOfUpgrade: an upgrade applies definitions for both operators, the release, and then the definitions as
+// they are. A resumed upgrade does the same.
 func TestDefinitionsOfUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -220,72 +220,72 @@ func TestDefinitionsOfUpgrade(t *testing.T) {
 		"an upgrade":    {{"1.19.6", common.StatusDeployed}},
 		"a resumed one": {{"1.19.6", common.StatusDeployed}, {"1.20.2", common.StatusPendingUpgrade}},
 	} {
-		n := newNetwork(t, "1.20.2", revisions...)
+		n := newCiliumCluster(t, "1.20.2", revisions...)
 
-		_, err := n.brings()
+		_, err := n.install()
 		require.NoError(t, err, name)
-		require.NotEmpty(t, n.written(), name)
-		assert.Equal(t, tlsRoutes+" serves v1, v1alpha2", n.written()[0], name)
-		assert.Contains(t, n.written(), fmt.Sprintf("sh.helm.release.v1.cilium.v%d", len(revisions)+1), name)
-		assert.Equal(t, tlsRoutes+" serves v1", n.written()[len(n.written())-1], name)
+		require.NotEmpty(t, n.writes(), name)
+		assert.Equal(t, tlsRoutes+" serves v1, v1alpha2", n.writes()[0], name)
+		assert.Contains(t, n.writes(), fmt.Sprintf("sh.helm.release.v1.cilium.v%d", len(revisions)+1), name)
+		assert.Equal(t, tlsRoutes+" serves v1", n.writes()[len(n.writes())-1], name)
 	}
 }
 
-// TestDefinitionsThatAreNewer stay: objects may be stored by them, and somebody brought them.
+// TestDefinitionsThatAreNewer: newer definitions are left alone.
 func TestDefinitionsThatAreNewer(t *testing.T) {
 	t.Parallel()
 
-	n := newNetwork(t, "1.20.2", revision{"1.20.2", common.StatusDeployed})
-	n.ofFlux()
+	n := newCiliumCluster(t, "1.20.2", revision{"1.20.2", common.StatusDeployed})
+	n.giveToFlux()
 	n.Objects[definitionsPath+tlsRoutes] = map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": tlsRoutes, "annotations": map[string]any{bundleVersion: "v1.7.0"}},
 	}
 
-	said, err := n.brings()
+	output, err := n.install()
 	require.NoError(t, err)
-	assert.Contains(t, said, "is of the Gateway API v1.7.0, newer than v1.6.1: it is left alone")
-	assert.Empty(t, n.written())
+	assert.Contains(t, output, "is of the Gateway API v1.7.0, newer than v1.6.1: it is left alone")
+	assert.Empty(t, n.writes())
 }
 
-// TestSteps: a step over a minor version, and one back, change nothing.
-func TestSteps(t *testing.T) {
+// TestVersionSteps: skipping a minor version and a downgrade are refused before anything is changed.
+func TestVersionSteps(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		running, wanted string
 		flux            bool
-		says            string
+		want            string
 	}{
-		"over a minor":          {"1.18.12", "1.20.2", false, "1.18.12 runs, and 1.20.2 would skip a minor version, which it does not support: set one of 1.19 first; nothing was changed"},
-		"over a minor, by Flux": {"1.18.12", "1.20.2", true, "set one of 1.19 first"},
-		"back over a minor":     {"1.20.2", "1.18.12", false, "set one of 1.19 first"},
+		"over a minor":          {"1.18.12", "1.20.2", false, "1.18.12 runs, and 1.20.2 would skip a minor version, which it does not support: set a version of 1.19 first; nothing was changed"},
+		"over a minor, by Flux": {"1.18.12", "1.20.2", true, "set a version of 1.19 first"},
+		"back over a minor":     {"1.20.2", "1.18.12", false, "set a version of 1.19 first"},
 		"back":                  {"1.20.2", "1.19.6", false, "definitions of custom resources cannot go back to those of 1.19.6: set 1.20.2 or newer; nothing was changed"},
 		"a patch":               {"1.20.1", "1.20.2", true, ""},
 		"a minor":               {"1.19.6", "1.20.2", true, ""},
 	} {
-		n := newNetwork(t, test.wanted, revision{test.running, common.StatusDeployed})
+		n := newCiliumCluster(t, test.wanted, revision{test.running, common.StatusDeployed})
 		if test.flux {
-			n.ofFlux()
+			n.giveToFlux()
 		}
 
-		_, err := n.brings()
-		if test.says == "" {
+		_, err := n.install()
+		if test.want == "" {
 			require.NoError(t, err, name)
 
 			continue
 		}
 
-		require.ErrorContains(t, err, test.says, name)
-		assert.Empty(t, n.written(), name)
+		require.ErrorContains(t, err, test.want, name)
+		assert.Empty(t, n.writes(), name)
 	}
 }
 
-// TestARefusedSecretIsNotQuoted: an admission may quote what was sent. The error stays one of its kind.
+// TestARefusedSecretIsNotQuoted: an admission webhook may quote the object. The error keeps its type.
 func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	t.Parallel()
 
-	n := newNetwork(t, "1.20.2")
+	n := newCiliumCluster(t, "1.20.2")
 	n.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
 		if w.Method != http.MethodPatch {
 			return nil

@@ -14,15 +14,14 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// Names of what Flux has in every cluster; those of the source and its Kustomization are what its bootstrap command
-// uses.
+// Names of Flux' objects. The source and its Kustomization are named as `flux bootstrap` names them.
 const (
 	fluxNamespace = "flux-system"
 	fluxOperator  = "flux-operator"
 	fluxInstance  = "flux"
 	fluxSync      = "flux-system"
 	gitSecret     = "flux-system"
-	ociSecret     = "flux-registry" // of another type, which a Secret cannot change
+	ociSecret     = "flux-registry" // another Secret: the type of one is immutable
 	ageSecret     = "sops-age"
 	factsName     = "cluster-facts"
 	ciliumSecret  = "cilium-values"
@@ -30,14 +29,14 @@ const (
 	fluxImages    = "ghcr.io/fluxcd"
 )
 
-// fluxComponents are the controllers.
+// fluxComponents returns the controllers to install.
 func fluxComponents() []any {
 	return []any{"source-controller", "kustomize-controller", "helm-controller", "notification-controller"}
 }
 
-// AwaitFlux waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source and the
-// Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends with
-// what refuses. A source or a Kustomization that says the same for half a minute is not waited for any longer.
+// AwaitFlux waits until Flux reconciles a cluster: until the FluxInstance with its controllers is ready, and the source
+// and the Kustomization flux-system are after a reconciliation that it requests. It reports what it waits for. A source
+// or a Kustomization that has the same error for half a minute ends the wait.
 func AwaitFlux(ctx context.Context, req request.Reconciled, timeout time.Duration, progress io.Writer) error {
 	r, err := newReleaser(Release{Kubeconfig: req.Kubeconfig, Endpoints: req.Endpoints, Timeout: timeout}, progress)
 	if err != nil {
@@ -47,17 +46,17 @@ func AwaitFlux(ctx context.Context, req request.Reconciled, timeout time.Duratio
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	a := acceptance{releaser: r, kind: sourceKind(req.Kind), asked: req.Asked}
+	a := fluxWait{releaser: r, kind: sourceKind(req.Kind), requestedAt: req.Asked}
 
 	return a.await(ctx, limited)
 }
 
-// InstallFlux brings Flux to a cluster. In order:
-//  1. the namespace flux-system, what Flux is let in with, the secret keys of age, and the facts of the cluster;
-//  2. the operator of Flux, as a Helm release, which is waited for;
-//  3. the FluxInstance, of which the operator makes the controllers, the source and the Kustomization flux-system.
+// InstallFlux installs Flux in a cluster:
+//  1. the namespace flux-system, the credentials of the source, the secret keys of age, and the facts of the cluster;
+//  2. Flux' operator, as a Helm release, and waits for its pods;
+//  3. the FluxInstance, from which the operator creates the controllers, the source and the Kustomization flux-system.
 //
-// What is there is changed only where it differs. AwaitFlux waits for the rest.
+// Existing objects are changed only if they differ. AwaitFlux waits for the rest.
 func InstallFlux(ctx context.Context, req request.GitOps, timeout time.Duration, progress io.Writer) error {
 	release, err := fluxRelease(req)
 	if err != nil {
@@ -69,7 +68,7 @@ func InstallFlux(ctx context.Context, req request.GitOps, timeout time.Duration,
 	return Install(ctx, release, progress)
 }
 
-// fluxRelease is the operator's release, with everything that comes before and after it.
+// fluxRelease returns the operator's release, with the objects before and after it.
 func fluxRelease(req request.GitOps) (Release, error) {
 	release := Release{
 		Kubeconfig: req.Kubeconfig, Endpoints: req.Endpoints, HelmRelease: request.HelmRelease{
@@ -81,7 +80,7 @@ func fluxRelease(req request.GitOps) (Release, error) {
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": fluxNamespace},
 	}}
 
-	for _, s := range secretsOf(req) {
+	for _, s := range fluxSecrets(req) {
 		if len(s.data) == 0 {
 			release.Absent = append(release.Absent, request.ObjectName{
 				APIVersion: "v1", Kind: "Secret", Namespace: fluxNamespace, Name: s.name,
@@ -98,16 +97,17 @@ func fluxRelease(req request.GitOps) (Release, error) {
 	before = append(before, fluxObject("v1", "ConfigMap", factsName, "data", req.Facts))
 
 	var err error
-	if release.Before, err = marshalled(before...); err != nil {
+	if release.Before, err = marshalAll(before...); err != nil {
 		return release, err
 	}
 
-	release.After, err = marshalled(fluxObject("fluxcd.controlplane.io/v1", "FluxInstance", fluxInstance, "spec", instanceSpec(req)))
+	release.After, err = marshalAll(fluxObject("fluxcd.controlplane.io/v1", "FluxInstance", fluxInstance, "spec", instanceSpec(req)))
 
 	return release, err
 }
 
-// fluxObject is one in Flux' namespace. Flux looks again as soon as a ConfigMap or a Secret with the label changes.
+// fluxObject returns an object in Flux' namespace. The label makes Flux reconcile as soon as a ConfigMap or a Secret
+// changes.
 func fluxObject(version, kind, name, field string, content any) map[string]any {
 	metadata := map[string]any{"name": name, "namespace": fluxNamespace}
 	if version == "v1" {
@@ -117,13 +117,13 @@ func fluxObject(version, kind, name, field string, content any) map[string]any {
 	return map[string]any{"apiVersion": version, "kind": kind, "metadata": metadata, field: content}
 }
 
-func marshalled(objects ...map[string]any) ([]json.RawMessage, error) {
+func marshalAll(objects ...map[string]any) ([]json.RawMessage, error) {
 	list := make([]json.RawMessage, 0, len(objects))
 
 	for _, object := range objects {
 		text, err := json.Marshal(object)
 		if err != nil {
-			return nil, fmt.Errorf("unable to write an object for Flux: %w", err)
+			return nil, fmt.Errorf("unable to encode an object for Flux: %w", err)
 		}
 
 		list = append(list, text)
@@ -132,59 +132,60 @@ func marshalled(objects ...map[string]any) ([]json.RawMessage, error) {
 	return list, nil
 }
 
-// secret is one of Flux' namespace; without data it is not to be there.
+// secret is a Secret in Flux' namespace; without data it must not exist.
 type secret struct {
 	name, kind string
 	data       map[string]string // base64
 }
 
-// secretsOf are those that Flux reads.
-func secretsOf(req request.GitOps) []secret {
+// fluxSecrets returns the Secrets that Flux reads.
+func fluxSecrets(req request.GitOps) []secret {
 	s := req.PullSecret
 	list := []secret{
 		{name: gitSecret, kind: "Opaque"},
 		{name: ociSecret, kind: "kubernetes.io/dockerconfigjson"},
-		{name: ageSecret, kind: "Opaque", data: encoded("age.agekey", req.Age)}, // the ending is what Flux looks for
-		{name: ciliumSecret, kind: "Opaque", data: encoded("values.yaml", req.CiliumValues)},
+		{name: ageSecret, kind: "Opaque", data: secretData("age.agekey", req.Age)}, // Flux reads keys with this suffix
+		{name: ciliumSecret, kind: "Opaque", data: secretData("values.yaml", req.CiliumValues)},
 		{name: verifySecret, kind: "Opaque", data: publicKeys(req.Verify.Keys)},
 	}
 
 	if req.Kind != "oci" {
-		list[0].data = encoded("identity", s.Identity, "known_hosts", s.KnownHosts, "username", s.Username,
+		list[0].data = secretData("identity", s.Identity, "known_hosts", s.KnownHosts, "username", s.Username,
 			"password", s.Password, "ca.crt", s.CA)
 	} else if source, err := url.Parse(req.URL); err == nil && s.Password != "" {
 		text, _ := json.Marshal(map[string]any{"auths": map[string]any{source.Host: map[string]any{ // always encodes
 			"username": s.Username, "password": s.Password,
 			"auth": base64.StdEncoding.EncodeToString([]byte(s.Username + ":" + s.Password)),
 		}}})
-		list[1].data = encoded(".dockerconfigjson", string(text))
+		list[1].data = secretData(".dockerconfigjson", string(text))
 	}
 
 	return list
 }
 
-// publicKeys are the data of a Secret with keys under names by whose ending Flux tells their kind.
+// publicKeys returns the data of a Secret with public keys. Flux recognizes the kind of a key by the suffix of its
+// name.
 func publicKeys(keys []string) map[string]string {
 	var pairs []string
 
 	for i, key := range keys {
-		ending := "sshpub"
+		suffix := "sshpub"
 
 		switch {
 		case strings.Contains(key, "BEGIN PGP"):
-			ending = "asc"
+			suffix = "asc"
 		case strings.Contains(key, "BEGIN PUBLIC KEY"):
-			ending = "pub" // cosign's
+			suffix = "pub" // cosign's
 		}
 
-		pairs = append(pairs, fmt.Sprintf("key-%d.%s", i+1, ending), key)
+		pairs = append(pairs, fmt.Sprintf("key-%d.%s", i+1, suffix), key)
 	}
 
-	return encoded(pairs...)
+	return secretData(pairs...)
 }
 
-// encoded is the data of a Secret with those values of keys that are not empty.
-func encoded(pairs ...string) map[string]string {
+// secretData returns the data of a Secret from pairs of key and value, without empty values.
+func secretData(pairs ...string) map[string]string {
 	data := map[string]string{}
 
 	for pair := range slices.Chunk(pairs, 2) {
@@ -204,13 +205,13 @@ func sourceKind(kind string) string {
 	return "GitRepository"
 }
 
-// instanceSpec is what the operator makes Flux of.
+// instanceSpec returns the spec of the FluxInstance.
 func instanceSpec(req request.GitOps) map[string]any {
 	sync := map[string]any{
 		"kind": sourceKind(req.Kind), "url": req.URL, "ref": req.Ref, "path": req.Path, "interval": req.Interval,
 	}
 
-	for _, s := range secretsOf(req)[:2] {
+	for _, s := range fluxSecrets(req)[:2] {
 		if len(s.data) > 0 {
 			sync["pullSecret"] = s.name
 		}
@@ -222,8 +223,8 @@ func instanceSpec(req request.GitOps) map[string]any {
 	}
 
 	if !req.SingleTenant {
-		// Objects in flux-system, which are the tree's own, act as the controllers; in any other namespace there is no such
-		// account, so that they have to name one.
+		// Objects in flux-system, which are the tree's own, act as the controllers' account. Other namespaces do not have
+		// that account: objects there must name their own.
 		cluster["multitenant"], cluster["tenantDefaultServiceAccount"] = true, "kustomize-controller"
 	}
 
@@ -236,14 +237,14 @@ func instanceSpec(req request.GitOps) map[string]any {
 
 	if req.Age != "" {
 		patches = append(patches,
-			patch("Kustomization", fluxSync, `[{"op":"add","path":"/spec/decryption","value":{"provider":"sops"}}]`),
-			patch("Deployment", "kustomize-controller",
+			kustomizePatch("Kustomization", fluxSync, `[{"op":"add","path":"/spec/decryption","value":{"provider":"sops"}}]`),
+			kustomizePatch("Deployment", "kustomize-controller",
 				`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--sops-age-secret=`+ageSecret+`"}]`))
 	}
 
-	if check := verification(req); check != nil {
+	if check := verifySpec(req); check != nil {
 		text, _ := json.Marshal([]any{map[string]any{"op": "add", "path": "/spec/verify", "value": check}}) // always encodes
-		patches = append(patches, patch(sourceKind(req.Kind), fluxSync, string(text)))
+		patches = append(patches, kustomizePatch(sourceKind(req.Kind), fluxSync, string(text)))
 	}
 
 	if len(patches) > 0 {
@@ -253,8 +254,8 @@ func instanceSpec(req request.GitOps) map[string]any {
 	return spec
 }
 
-// verification is what Flux' source verifies; nil = nothing.
-func verification(req request.GitOps) map[string]any {
+// verifySpec returns spec.verify of Flux' source; nil = no verification.
+func verifySpec(req request.GitOps) map[string]any {
 	check := map[string]any{}
 	if req.Kind == "oci" {
 		check["provider"] = "cosign"
@@ -272,6 +273,6 @@ func verification(req request.GitOps) map[string]any {
 	return check
 }
 
-func patch(kind, name, operations string) map[string]any {
+func kustomizePatch(kind, name, operations string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": kind, "name": name}, "patch": operations}
 }

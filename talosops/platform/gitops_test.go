@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// TestInstance: objects outside of Flux' namespace have no rights of their own unless the cluster has one tenant, and
-// what is reconciled is verified by what the stack says.
+// TestInstance: objects outside of Flux' namespace have no rights by default unless the cluster has one tenant, and the
+// source is verified as the stack file says.
 func TestInstance(t *testing.T) {
 	t.Parallel()
 
@@ -25,7 +25,7 @@ func TestInstance(t *testing.T) {
 		"artifacts, by a key":       {Kind: "oci", Verify: spec.Verify{Keys: []string{"-----BEGIN PUBLIC KEY-----"}}},
 		"artifacts, by an identity": {Kind: "oci", Verify: spec.Verify{Issuer: "a", Subject: "b"}},
 	} {
-		secrets := secretsOf(req)
+		secrets := fluxSecrets(req)
 		keys := map[string]string{}
 
 		for name, encoded := range secrets[len(secrets)-1].data {

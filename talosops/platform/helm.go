@@ -16,11 +16,11 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 )
 
-// history is how many revisions of a release stay.
-const history = 10
+// maxHistory is the number of revisions of a release that Helm keeps.
+const maxHistory = 10
 
-// revisionLabel is on the record of a revision that this program made, with its number: Helm copies labels from one
-// revision to the next.
+// revisionLabel marks the record of a revision that this program created. Its value is the number of the revision,
+// because Helm copies labels to later revisions.
 const revisionLabel = "talos-proxmox/revision"
 
 func (r *releaser) helm() (*action.Configuration, error) {
@@ -28,16 +28,16 @@ func (r *releaser) helm() (*action.Configuration, error) {
 
 	r.cluster.mapper.Reset() // definitions may be new
 
-	into, err := r.cluster.in(r.req.Namespace)
+	scoped, err := r.cluster.withNamespace(r.req.Namespace)
 	if err != nil {
 		return nil, err
 	}
 
-	return cfg, cfg.Init(into, r.req.Namespace, "secret")
+	return cfg, cfg.Init(scoped, r.req.Namespace, "secret")
 }
 
-// newest is the record of the newest revision; nil = there is no release.
-func (r *releaser) newest(cfg *action.Configuration) (*release.Release, error) {
+// newestRevision returns the record of the newest revision; nil if there is no release.
+func (r *releaser) newestRevision(cfg *action.Configuration) (*release.Release, error) {
 	found, err := cfg.Releases.Last(r.req.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return nil, nil //nolint:nilnil // as the comment says
@@ -49,20 +49,20 @@ func (r *releaser) newest(cfg *action.Configuration) (*release.Release, error) {
 
 	newest, ok := found.(*release.Release)
 	if !ok {
-		return nil, fmt.Errorf("its record is of a form that Helm %T has and this program does not know", found)
+		return nil, fmt.Errorf("its record has a type that this program does not know: %T", found)
 	}
 
 	return newest, nil
 }
 
-// reconcile makes the release what it has to be.
-func (r *releaser) reconcile(ctx context.Context) error {
+// installOrUpgrade installs or upgrades the release, unless it is up to date.
+func (r *releaser) installOrUpgrade(ctx context.Context) error {
 	cfg, err := r.helm()
 	if err != nil {
 		return err
 	}
 
-	newest, err := r.newest(cfg)
+	newest, err := r.newestRevision(cfg)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func (r *releaser) reconcile(ctx context.Context) error {
 	case common.StatusUninstalled:
 		return r.install(ctx, cfg, newest.Version+1)
 	case common.StatusUninstalling:
-		return errors.New("someone uninstalls it: wait until they have, or end it with `helm uninstall`")
+		return errors.New("it is being uninstalled: wait until that has ended, or complete it with `helm uninstall`")
 	case common.StatusDeployed:
-		same, err := r.same(newest)
+		same, err := r.isUpToDate(newest)
 		if err != nil {
 			return err
 		}
@@ -98,37 +98,37 @@ func (r *releaser) reconcile(ctx context.Context) error {
 	return r.upgrade(ctx, cfg, newest)
 }
 
-// resume marks a revision that an interrupted run left half made as failed, which lets the next one go on where it
-// stopped. Helm knows no other way that removes nothing.
-func (r *releaser) resume(cfg *action.Configuration, half *release.Release) error {
-	status := half.Info.Status
-	if half.Labels[revisionLabel] != strconv.Itoa(half.Version) {
-		return fmt.Errorf("revision %d is %s since %s by another program: wait until it has done, or, where it is gone, "+
-			"run `helm --namespace %s rollback %s`", half.Version, status,
-			half.Info.LastDeployed.UTC().Format("2006-01-02 15:04:05 UTC"), r.req.Namespace, r.req.Name)
+// resume marks a pending revision of an interrupted run as failed, so that an upgrade can continue it. Helm has no
+// other way that removes nothing.
+func (r *releaser) resume(cfg *action.Configuration, pending *release.Release) error {
+	status := pending.Info.Status
+	if pending.Labels[revisionLabel] != strconv.Itoa(pending.Version) {
+		return fmt.Errorf("revision %d is %s since %s by another program: wait until it has finished, or, if it is gone, "+
+			"run `helm --namespace %s rollback %s`", pending.Version, status,
+			pending.Info.LastDeployed.UTC().Format("2006-01-02 15:04:05 UTC"), r.req.Namespace, r.req.Name)
 	}
 
-	half.SetStatus(common.StatusFailed, "Interrupted")
+	pending.SetStatus(common.StatusFailed, "Interrupted")
 
-	if err := cfg.Releases.Update(half); err != nil {
-		return fmt.Errorf("unable to resume revision %d, which is %s: %w", half.Version, status, err)
+	if err := cfg.Releases.Update(pending); err != nil {
+		return fmt.Errorf("unable to resume revision %d, which is %s: %w", pending.Version, status, err)
 	}
 
-	r.printf("release %s/%s: revision %d was %s when a run was interrupted: it is continued", r.req.Namespace, r.req.Name,
-		half.Version, status)
+	r.printf("release %s/%s: revision %d was %s when a run was interrupted: it resumes", r.req.Namespace, r.req.Name,
+		pending.Version, status)
 
 	return nil
 }
 
-// same says whether a revision has this chart and these values.
-func (r *releaser) same(newest *release.Release) (bool, error) {
+// isUpToDate reports whether a revision has this chart and these values.
+func (r *releaser) isUpToDate(newest *release.Release) (bool, error) {
 	for _, pair := range [][2]any{{newest.Chart, r.chart}, {newest.Config, r.values}} {
-		old, err := canonical(pair[0])
+		old, err := normalize(pair[0])
 		if err != nil {
 			return false, err
 		}
 
-		wanted, err := canonical(pair[1])
+		wanted, err := normalize(pair[1])
 		if err != nil {
 			return false, err
 		}
@@ -141,8 +141,8 @@ func (r *releaser) same(newest *release.Release) (bool, error) {
 	return true, nil
 }
 
-// canonical is a value's JSON as it is after a record has kept it.
-func canonical(value any) ([]byte, error) {
+// normalize returns a value's JSON as it would be read from a record.
+func normalize(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func canonical(value any) ([]byte, error) {
 	return json.Marshal(plain)
 }
 
-// install installs. What has Helm's labels of this release without a record is part of it.
+// install installs the release. It adopts objects that have the release's labels, although no record has them.
 func (r *releaser) install(ctx context.Context, cfg *action.Configuration, revision int) error {
 	do := action.NewInstall(cfg)
 	do.ReleaseName, do.Namespace, do.Replace = r.req.Name, r.req.Namespace, true
@@ -177,7 +177,7 @@ func (r *releaser) install(ctx context.Context, cfg *action.Configuration, revis
 
 func (r *releaser) upgrade(ctx context.Context, cfg *action.Configuration, newest *release.Release) error {
 	do := action.NewUpgrade(cfg)
-	do.Namespace, do.MaxHistory, do.ResetValues = r.req.Namespace, history, true
+	do.Namespace, do.MaxHistory, do.ResetValues = r.req.Namespace, maxHistory, true
 	do.ServerSideApply, do.ForceConflicts = "true", true
 	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.req.Timeout
 	do.Labels = map[string]string{revisionLabel: strconv.Itoa(newest.Version + 1)}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
@@ -20,13 +21,13 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// Objects of this program say so by a label.
+// The label of the objects that this program applies.
 const (
 	managedBy = "app.kubernetes.io/managed-by"
 	manager   = "talos-proxmox"
 )
 
-// parseObjects reads the objects of a request. It never repeats what it read: one may be a Secret.
+// parseObjects parses the objects of a request. Its errors do not quote them: one may be a Secret.
 func parseObjects(field string, list []json.RawMessage) ([]*unstructured.Unstructured, error) {
 	objects := make([]*unstructured.Unstructured, 0, len(list))
 
@@ -42,7 +43,7 @@ func parseObjects(field string, list []json.RawMessage) ([]*unstructured.Unstruc
 	return objects, nil
 }
 
-// parseManifest reads the objects of a file in YAML.
+// parseManifest parses the objects of a YAML file.
 func parseManifest(source string, text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 
@@ -66,7 +67,7 @@ func parseManifest(source string, text []byte) ([]*unstructured.Unstructured, er
 	}
 }
 
-func nameIn(kind, namespace, name string) string {
+func objectName(kind, namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
@@ -74,8 +75,8 @@ func nameIn(kind, namespace, name string) string {
 	return kind + " " + name
 }
 
-// resource is where objects of a kind are asked. The API is asked again for a kind that it did not have: definitions
-// may be new.
+// resource returns a client for objects of a kind. It repeats the discovery for an unknown kind, whose definition may
+// be new.
 func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -94,7 +95,7 @@ func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dyna
 	return c.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
-// apply makes an object what it has to be, by server-side apply. One that Flux has from Git is left alone, and said so.
+// apply applies an object with server-side apply, unless Flux owns it.
 func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 
@@ -103,44 +104,38 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
-	there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	existing, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
 	if err == nil {
-		if owner := kube.FluxOwner(there); owner != "" {
+		if owner := kube.FluxOwner(existing); owner != "" {
 			r.printf("%s is %s's: it is left alone", kube.ObjectName(object), owner)
 
 			return nil
 		}
 	}
 
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-
-	labels[managedBy] = manager
-	object.SetLabels(labels)
+	object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{managedBy: manager}))
 
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 
 	applied, err := resource.Apply(ctx, object.GetName(), object, options)
 	if err != nil {
-		return fmt.Errorf("%s: %w", kube.ObjectName(object), kube.NotQuoted(object, err))
+		return fmt.Errorf("%s: %w", kube.ObjectName(object), kube.RedactSecret(object, err))
 	}
 
-	if there == nil || there.GetResourceVersion() != applied.GetResourceVersion() {
+	if existing == nil || existing.GetResourceVersion() != applied.GetResourceVersion() {
 		r.printf("%s is applied", kube.ObjectName(object))
 	}
 
 	return nil
 }
 
-// remove deletes an object that this program made.
+// remove deletes an object that this program applied.
 func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
-	said := nameIn(name.Kind, name.Namespace, name.Name)
+	label := objectName(name.Kind, name.Namespace, name.Name)
 
 	resource, err := r.cluster.resource(schema.FromAPIVersionAndKind(name.APIVersion, name.Kind), name.Namespace)
 	if meta.IsNoMatchError(err) {
@@ -148,25 +143,25 @@ func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("%s: %w", said, err)
+		return fmt.Errorf("%s: %w", label, err)
 	}
 
-	there, err := resource.Get(ctx, name.Name, metav1.GetOptions{})
+	existing, err := resource.Get(ctx, name.Name, metav1.GetOptions{})
 
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s: %w", said, err)
-	case there.GetLabels()[managedBy] != manager || kube.FluxOwner(there) != "":
+		return fmt.Errorf("%s: %w", label, err)
+	case existing.GetLabels()[managedBy] != manager || kube.FluxOwner(existing) != "":
 		return nil
 	}
 
 	if err := resource.Delete(ctx, name.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s: %w", said, err)
+		return fmt.Errorf("%s: %w", label, err)
 	}
 
-	r.printf("%s is removed: it is not part of the stack any more", said)
+	r.printf("%s is removed: it is not part of the stack any more", label)
 
 	return nil
 }

@@ -15,17 +15,17 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-var helmRelease = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
+var helmReleaseKind = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
 
-// owner is the HelmRelease of Flux that has the release, or that the newest revision is of; empty = none.
-func (r *releaser) owner(ctx context.Context) (string, error) {
+// fluxOwner returns the HelmRelease of Flux that defines the release or created its newest revision; empty = none.
+func (r *releaser) fluxOwner(ctx context.Context) (string, error) {
 	list, err := r.helmReleases(ctx)
 	if err != nil {
 		return "", err
 	}
 
 	for _, object := range list {
-		if made := charts.FluxReleaseOf(&object); made.Name == r.req.Name && made.Records == r.req.Namespace {
+		if flux := charts.FluxReleaseOf(&object); flux.Name == r.req.Name && flux.Records == r.req.Namespace {
 			return kube.ObjectName(&object), nil
 		}
 	}
@@ -35,17 +35,17 @@ func (r *releaser) owner(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	newest, err := r.newest(cfg)
+	newest, err := r.newestRevision(cfg)
 	if err != nil || newest == nil {
 		return "", err
 	}
 
-	return labelledOwner(newest)
+	return manifestOwner(newest)
 }
 
-// helmReleases are all that the cluster has; none where it has no Flux.
+// helmReleases lists the cluster's HelmReleases; none if it has no Flux.
 func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructured, error) {
-	resource, err := r.cluster.resource(helmRelease, metav1.NamespaceAll)
+	resource, err := r.cluster.resource(helmReleaseKind, metav1.NamespaceAll)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
@@ -56,21 +56,21 @@ func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructure
 
 	list, err := resource.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("unable to ask who has the release: %w", err)
+		return nil, fmt.Errorf("unable to find the owner of the release: %w", err)
 	}
 
 	return list.Items, nil
 }
 
-// labelledOwner is the HelmRelease that the objects of a revision name.
-func labelledOwner(newest *release.Release) (string, error) {
+// manifestOwner returns the HelmRelease in the labels of a revision's objects; empty = none.
+func manifestOwner(newest *release.Release) (string, error) {
 	objects, err := parseManifest("the manifest of the release", []byte(newest.Manifest))
 	if err != nil {
 		return "", err
 	}
 
 	for _, object := range objects {
-		if owner := kube.FluxOwner(object); strings.HasPrefix(owner, helmRelease.Kind) {
+		if owner := kube.FluxOwner(object); strings.HasPrefix(owner, helmReleaseKind.Kind) {
 			return owner, nil
 		}
 	}

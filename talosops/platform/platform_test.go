@@ -25,50 +25,50 @@ import (
 func testChart() *chart.Chart {
 	return &chart.Chart{
 		Metadata:  &chart.Metadata{APIVersion: "v2", Name: "network", Version: "1.2.3"},
-		Raw:       []*chartcommon.File{{Name: "values.yaml", Data: []byte("cgroup: {}\n")}}, // what is saved
+		Raw:       []*chartcommon.File{{Name: "values.yaml", Data: []byte("cgroup: {}\n")}}, // chartutil.Save writes Raw
 		Templates: []*chartcommon.File{{Name: "templates/a.yaml", Data: []byte("a: {{ .Values.cgroup.b }}\n")}},
 	}
 }
 
-// TestChartOfARegistry: without a digest the one that is there is told, for people to state; another one is refused
-// before anything is changed, and so are values that the chart does not have.
+// TestChartOfARegistry: without a digest, the actual one is printed, for the stack file. Another digest, and values
+// that the chart does not have, are refused before anything is changed.
 func TestChartOfARegistry(t *testing.T) {
 	t.Parallel()
 
 	address, digests := chartstest.Registry(t, testChart())
-	fetched := func(digest string, values map[string]any) (string, error) {
+	fetch := func(digest string, values map[string]any) (string, error) {
 		var progress bytes.Buffer
 
 		r := &releaser{values: values, progress: &progress, req: Release{HelmRelease: request.HelmRelease{
 			Name: "network", Namespace: "kube-system", Chart: address + "/network", Version: "1.2.3", Digest: digest,
 		}}}
 
-		err := r.ended(t.Context(), r.fetch(t.Context()))
+		err := r.explain(t.Context(), r.fetch(t.Context()))
 
 		return progress.String(), err
 	}
 
-	said, err := fetched("", nil)
+	output, err := fetch("", nil)
 	require.NoError(t, err)
 	assert.Equal(t, "the chart "+address+"/network 1.2.3 has the digest "+digests[0]+
-		": state it, and no other is taken for it\n", said)
+		": set it, so that no other chart is accepted\n", output)
 
-	said, err = fetched(digests[0], map[string]any{"cgroup": map[string]any{"b": 1}})
+	output, err = fetch(digests[0], map[string]any{"cgroup": map[string]any{"b": 1}})
 	require.NoError(t, err)
-	assert.Empty(t, said)
+	assert.Empty(t, output)
 
-	_, err = fetched("sha256:"+strings.Repeat("0", 64), nil)
+	_, err = fetch("sha256:"+strings.Repeat("0", 64), nil)
 	require.EqualError(t, err, "the chart "+address+"/network has the digest "+digests[0]+", not sha256:"+
-		strings.Repeat("0", 64)+": it is not what was meant: find out why, and state the digest of what you trust; "+
+		strings.Repeat("0", 64)+": it is not what was meant: find out why, then set the digest of what you trust; "+
 		"nothing was changed")
 
-	_, err = fetched("", map[string]any{"cgruop": 1, "nonsense": 1})
-	require.EqualError(t, err, "the chart network 1.2.3 does not have these values, and would pass over them; nothing was "+
+	_, err = fetch("", map[string]any{"cgruop": 1, "nonsense": 1})
+	require.EqualError(t, err, "the chart network 1.2.3 does not have these values, and would ignore them; nothing was "+
 		"changed:\n  cgruop: write cgroup\n  nonsense: remove it")
 }
 
-// TestSame compares a record with what is wanted as Helm has kept it.
-func TestSame(t *testing.T) {
+// TestIsUpToDate compares chart and values with a record that was encoded and decoded.
+func TestIsUpToDate(t *testing.T) {
 	t.Parallel()
 
 	archive, err := chartutil.Save(testChart(), t.TempDir())
@@ -82,8 +82,8 @@ func TestSame(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	var kept releasev1.Release
-	require.NoError(t, json.Unmarshal(text, &kept))
+	var record releasev1.Release
+	require.NoError(t, json.Unmarshal(text, &record))
 
 	for name, test := range map[string]struct {
 		values map[string]any
@@ -94,23 +94,23 @@ func TestSame(t *testing.T) {
 		"none":         {nil, false},
 	} {
 		r := &releaser{chart: wanted, values: test.values}
-		same, err := r.same(&kept)
+		upToDate, err := r.isUpToDate(&record)
 		require.NoError(t, err, name)
-		assert.Equal(t, test.want, same, name)
+		assert.Equal(t, test.want, upToDate, name)
 	}
 
 	other := *wanted
 	other.Templates = nil
-	same, err := (&releaser{chart: &other, values: kept.Config}).same(&kept)
+	upToDate, err := (&releaser{chart: &other, values: record.Config}).isUpToDate(&record)
 	require.NoError(t, err)
-	assert.False(t, same, "another chart of the same version")
+	assert.False(t, upToDate, "another chart of the same version")
 }
 
-// TestResume takes over what an interrupted run of this program left, and nothing of another's.
+// TestResume resumes a revision of an interrupted run of this program, and refuses another program's.
 func TestResume(t *testing.T) {
 	t.Parallel()
 
-	half := func(revision int, label string) (*action.Configuration, *releasev1.Release) {
+	pending := func(revision int, label string) (*action.Configuration, *releasev1.Release) {
 		record := &releasev1.Release{
 			Name: "network", Namespace: "kube-system", Version: revision, Chart: testChart(),
 			Info: &releasev1.Info{Status: common.StatusPendingUpgrade}, Labels: map[string]string{revisionLabel: label},
@@ -127,31 +127,31 @@ func TestResume(t *testing.T) {
 		progress: &bytes.Buffer{},
 	}
 
-	cfg, record := half(3, "3")
+	cfg, record := pending(3, "3")
 	require.NoError(t, r.resume(cfg, record))
 
-	newest, err := r.newest(cfg)
+	newest, err := r.newestRevision(cfg)
 	require.NoError(t, err)
 	assert.Equal(t, common.StatusFailed, newest.Info.Status)
 
-	cfg, record = half(4, "3") // Helm has copied the label
+	cfg, record = pending(4, "3") // Helm copied the label
 	require.ErrorContains(t, r.resume(cfg, record), "revision 4 is pending-upgrade since ")
-	require.ErrorContains(t, r.resume(cfg, record), "by another program: wait until it has done, or, where it is gone, run "+
+	require.ErrorContains(t, r.resume(cfg, record), "by another program: wait until it has finished, or, if it is gone, run "+
 		"`helm --namespace kube-system rollback network`")
 }
 
-// TestWhoHasARelease reads what the objects of a release say.
-func TestWhoHasARelease(t *testing.T) {
+// TestManifestOwner reads the owner from the labels of a release's objects.
+func TestManifestOwner(t *testing.T) {
 	t.Parallel()
 
-	owner, err := labelledOwner(&releasev1.Release{Manifest: "kind: ConfigMap\nmetadata:\n  name: a\n---\n" +
+	owner, err := manifestOwner(&releasev1.Release{Manifest: "kind: ConfigMap\nmetadata:\n  name: a\n---\n" +
 		"kind: ConfigMap\nmetadata:\n  name: b\n  labels: {helm.toolkit.fluxcd.io/name: cilium, helm.toolkit.fluxcd.io/namespace: flux-system}\n"})
 	require.NoError(t, err)
 	assert.Equal(t, "HelmRelease flux-system/cilium", owner)
 }
 
-// TestTroubleOf says why a pod does not run.
-func TestTroubleOf(t *testing.T) {
+// TestPodProblem names the reason why a pod does not run.
+func TestPodProblem(t *testing.T) {
 	t.Parallel()
 
 	ended := &corev1.ContainerStateTerminated{ExitCode: 1, Message: "a\nunable to reach the API\n"}
@@ -172,6 +172,6 @@ func TestTroubleOf(t *testing.T) {
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available",
 		}}}, "0/3 nodes are available"},
 	} {
-		assert.Equal(t, test.want, troubleOf(corev1.Pod{Status: test.status}), name)
+		assert.Equal(t, test.want, podProblem(corev1.Pod{Status: test.status}), name)
 	}
 }

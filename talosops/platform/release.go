@@ -1,5 +1,4 @@
-// Package platform brings what a cluster's platform begins with to a cluster: Helm releases, and a few objects around
-// them.
+// Package platform installs the base of a cluster's platform: Helm releases, and objects that belong to them.
 package platform
 
 import (
@@ -29,50 +28,49 @@ import (
 
 const (
 	interval = 2 * time.Second
-	reminder = 15 * time.Second // between two lines about what is waited for
+	reminder = 15 * time.Second // between equal lines of progress
 )
 
-// fieldManager is who owns the fields of what is applied. It is the name of Flux' helm-controller, so that a
-// HelmRelease of the same name takes a release over without a conflict.
+// fieldManager is the field manager of applied objects. It is the name of Flux' helm-controller, so that a
+// HelmRelease of the same name can take a release over without a conflict.
 const fieldManager = "helm-controller"
 
-// nothingChanged ends errors of what comes before the first change.
+// nothingChanged ends errors that occur before the first change.
 const nothingChanged = "nothing was changed"
 
-// again ends errors after which the same can be run again.
-const again = "run the same again: what was done is skipped"
+// retryAdvice ends errors after which a run can be repeated.
+const retryAdvice = "run the same again: what was done is skipped"
 
 // Release is a Helm release that a cluster has to have.
 type Release struct {
 	request.HelmRelease
 
 	Kubeconfig string // secret
-	// Endpoints are the control planes' own addresses: the first that answers is asked, and never the shared one, which
-	// may be nowhere yet. Empty = the server of the kubeconfig.
+	// Endpoints are the control planes' own addresses, of which the first that responds is used. The shared address may
+	// not be up yet. Empty = the server of the kubeconfig.
 	Endpoints []string
-	Timeout   time.Duration // of the whole
+	Timeout   time.Duration // of the whole installation
 	// Sequential says that minor versions cannot be skipped.
 	Sequential bool
 }
 
-// Install brings a Helm release to a cluster, and objects that belong to it.
+// Install installs or upgrades a Helm release in a cluster, with objects that belong to it.
 //
-// The chart is fetched first, and its digest and the values are judged: what is refused has changed nothing. Then, in
-// order:
-//  1. objects that come before the release are applied;
-//  2. the release is installed where there is none, and upgraded where its chart or its values are others. One that an
-//     interrupted run left half made is continued: what runs is never removed for it;
-//  3. it is waited for its Deployments, DaemonSets and StatefulSets;
-//  4. objects that follow the release are applied, those of kinds that it registers itself included, and those of
-//     earlier requests that are not wanted any more are removed.
+// It first fetches the chart and checks its digest and the values, so that an error has changed nothing. Then it
+//  1. applies the objects before the release;
+//  2. installs the release, or upgrades it if its chart or its values differ. It resumes an interrupted installation or
+//     upgrade, without removing what runs;
+//  3. waits for the release's Deployments, DaemonSets and StatefulSets;
+//  4. applies the objects after the release, which may be of kinds that it registers itself, and deletes those of
+//     earlier requests that are no longer wanted.
 //
-// A release that a HelmRelease of Flux has is left alone, and so are objects that Flux has from Git: a line says so.
-// What comes before and after the release is applied whoever has it.
+// A release that belongs to a HelmRelease of Flux is left alone, and so are objects that Flux applies from Git. The
+// objects before and after a release are applied in any case.
 //
-// Definitions of custom resources are applied so that pods of the version that runs bear them: while that is an older
-// minor they serve each version that they have. Where minors cannot be skipped (sequential) a step over one is refused.
+// Definitions of custom resources serve all their versions while pods of an older minor run. If minors cannot be
+// skipped (Sequential), an upgrade that skips one is refused.
 //
-// Where the Kubernetes API does not answer for a while it is asked again, until the timeout.
+// While the Kubernetes API does not respond, calls are retried until the timeout.
 func Install(ctx context.Context, release Release, progress io.Writer) error {
 	r, err := newReleaser(release, progress)
 	if err != nil {
@@ -84,7 +82,7 @@ func Install(ctx context.Context, release Release, progress io.Writer) error {
 	return r.run(ctx)
 }
 
-// releaser brings a release to a cluster.
+// releaser installs a release in a cluster.
 type releaser struct {
 	req     Release
 	cluster *cluster
@@ -95,8 +93,8 @@ type releaser struct {
 
 	mu       sync.Mutex
 	progress io.Writer
-	last     string    // line
-	lastAt   time.Time // when it was said
+	last     string // line
+	lastAt   time.Time
 }
 
 func newReleaser(req Release, progress io.Writer) (*releaser, error) {
@@ -111,22 +109,22 @@ func newReleaser(req Release, progress io.Writer) (*releaser, error) {
 
 	r.before, beforeErr = parseObjects("before", req.Before)
 	r.after, afterErr = parseObjects("after", req.After)
-	r.cluster, err = openCluster(req.Kubeconfig, req.Endpoints)
+	r.cluster, err = newCluster(req.Kubeconfig, req.Endpoints)
 
 	return r, errors.Join(beforeErr, afterErr, err)
 }
 
-// run does the whole within the timeout.
+// run reconciles everything within the timeout.
 func (r *releaser) run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.req.Timeout)
 	defer cancel()
 
-	return r.ended(ctx, r.bring(limited))
+	return r.explain(ctx, r.reconcileAll(limited))
 }
 
-// bring does it in order: what comes before the release, the release unless Flux has it, and what follows.
-func (r *releaser) bring(ctx context.Context) error {
-	owner, err := patientOf(ctx, r, func(ctx context.Context) (string, error) { return r.owner(ctx) })
+// reconcileAll reconciles the objects before the release, the release unless Flux owns it, and the objects after it.
+func (r *releaser) reconcileAll(ctx context.Context) error {
+	owner, err := retryValue(ctx, r, r.fluxOwner)
 	if err != nil {
 		return err
 	}
@@ -137,15 +135,15 @@ func (r *releaser) bring(ctx context.Context) error {
 		}
 	}
 
-	definitions, err := r.precede(ctx)
+	definitions, err := r.applyBefore(ctx)
 	if err != nil {
 		return err
 	}
 
 	if owner == "" {
-		err = r.release(ctx, definitions)
+		err = r.reconcileRelease(ctx, definitions)
 	} else {
-		r.printf("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
+		r.printf("release %s/%s is %s's: it is left alone, and the stack's chart and values are not applied",
 			r.req.Namespace, r.req.Name, owner)
 	}
 
@@ -153,13 +151,13 @@ func (r *releaser) bring(ctx context.Context) error {
 		return err
 	}
 
-	return r.follow(ctx)
+	return r.applyAfter(ctx)
 }
 
-// fetcher is patient: `up` waits for what it downloads.
+// fetcher has a long timeout and retries, because `up` waits for the download.
 var fetcher = charts.Fetcher{Timeout: 2 * time.Minute, Attempts: 3} //nolint:gochecknoglobals // a constant
 
-// fetch gets the chart and judges the values. What it refuses has changed nothing.
+// fetch downloads the chart and checks the values. It changes nothing.
 func (r *releaser) fetch(ctx context.Context) error {
 	var (
 		digest string
@@ -171,65 +169,66 @@ func (r *releaser) fetch(ctx context.Context) error {
 	}
 
 	if r.req.Digest == "" {
-		r.printf("the chart %s %s has the digest %s: state it, and no other is taken for it", r.req.Chart, r.req.Version, digest)
+		r.printf("the chart %s %s has the digest %s: set it, so that no other chart is accepted", r.req.Chart, r.req.Version, digest)
 	}
 
 	if unknown := charts.UnknownValues(r.chart, r.values); len(unknown) > 0 {
-		return fmt.Errorf("the chart %s %s does not have these values, and would pass over them; %s:\n  %s",
+		return fmt.Errorf("the chart %s %s does not have these values, and would ignore them; %s:\n  %s",
 			r.chart.Name(), r.chart.Metadata.Version, nothingChanged, strings.Join(unknown, "\n  "))
 	}
 
 	return nil
 }
 
-// precede applies what comes before the release, whoever has it, and returns the objects of files among that.
-func (r *releaser) precede(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	running, err := patientOf(ctx, r, r.running)
+// applyBefore applies the objects before the release, and returns those of manifest files.
+func (r *releaser) applyBefore(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	running, err := retryValue(ctx, r, r.runningVersion)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := r.checkStep(running); err != nil {
+	if err := r.checkVersionStep(running); err != nil {
 		return nil, err
 	}
 
-	definitions, err := r.manifests(ctx)
+	definitions, err := r.readManifests(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := patientEach(ctx, r, r.before, r.apply); err != nil {
+	if err := retryEach(ctx, r, r.before, r.apply); err != nil {
 		return nil, err
 	}
 
-	return definitions, r.define(ctx, definitions, running)
+	return definitions, r.applyDefinitions(ctx, definitions, running)
 }
 
-// release brings the release itself, and then definitions as they are: no pods of an older version are left.
-func (r *releaser) release(ctx context.Context, definitions []*unstructured.Unstructured) error {
-	if err := r.patient(ctx, r.reconcile); err != nil {
+// reconcileRelease installs or upgrades the release. Afterwards no pods of an older version run, and it applies the
+// definitions as they are.
+func (r *releaser) reconcileRelease(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	if err := r.retry(ctx, r.installOrUpgrade); err != nil {
 		return err
 	}
 
-	if err := r.rolledOut(ctx); err != nil {
+	if err := r.awaitRollout(ctx); err != nil {
 		return err
 	}
 
-	return r.define(ctx, definitions, r.req.Version)
+	return r.applyDefinitions(ctx, definitions, r.req.Version)
 }
 
-// follow applies the objects that follow the release, which may be of kinds that its pods register.
-func (r *releaser) follow(ctx context.Context) error {
-	if err := patientEach(ctx, r, r.after, r.apply); err != nil {
+// applyAfter applies the objects after the release, and deletes unwanted ones.
+func (r *releaser) applyAfter(ctx context.Context) error {
+	if err := retryEach(ctx, r, r.after, r.apply); err != nil {
 		return err
 	}
 
-	return patientEach(ctx, r, r.req.Absent, r.remove)
+	return retryEach(ctx, r, r.req.Absent, r.remove)
 }
 
-func patientEach[T any](ctx context.Context, r *releaser, list []T, do func(context.Context, T) error) error {
+func retryEach[T any](ctx context.Context, r *releaser, list []T, do func(context.Context, T) error) error {
 	for _, one := range list {
-		if err := r.patient(ctx, func(ctx context.Context) error { return do(ctx, one) }); err != nil {
+		if err := r.retry(ctx, func(ctx context.Context) error { return do(ctx, one) }); err != nil {
 			return err
 		}
 	}
@@ -237,25 +236,25 @@ func patientEach[T any](ctx context.Context, r *releaser, list []T, do func(cont
 	return nil
 }
 
-// ended is the error in words that say what to do.
-func (r *releaser) ended(ctx context.Context, err error) error {
+// explain adds to an error what the reader can do.
+func (r *releaser) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
-	case strings.HasSuffix(err.Error(), again) || strings.Contains(err.Error(), nothingChanged):
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), retryAdvice)
+	case strings.HasSuffix(err.Error(), retryAdvice) || strings.Contains(err.Error(), nothingChanged):
 		return err
 	default:
-		return fmt.Errorf("release %s/%s: %w: repair what it names, then %s", r.req.Namespace, r.req.Name, err, again)
+		return fmt.Errorf("release %s/%s: %w: repair what it names, then %s", r.req.Namespace, r.req.Name, err, retryAdvice)
 	}
 }
 
-// patient does something again while the Kubernetes API does not answer, or does not know a kind yet.
-func (r *releaser) patient(ctx context.Context, do func(context.Context) error) error {
+// retry repeats a call while the Kubernetes API does not respond, or does not know a kind yet.
+func (r *releaser) retry(ctx context.Context, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
-		if err == nil || !passing(err) {
+		if err == nil || !isTransient(err) {
 			return err
 		}
 
@@ -263,7 +262,7 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 
 		switch {
 		case checks.Pause(ctx, interval) == nil:
-		case oneOf(err, unreachable()):
+		case matchesAny(err, connectionErrors()):
 			return fmt.Errorf("the Kubernetes API has not answered for %s: %w", r.req.Timeout, err)
 		default:
 			return fmt.Errorf("%w (for %s)", err, r.req.Timeout)
@@ -271,32 +270,33 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 	}
 }
 
-func patientOf[T any](ctx context.Context, r *releaser, ask func(context.Context) (T, error)) (answer T, err error) {
-	err = r.patient(ctx, func(ctx context.Context) error {
-		answer, err = ask(ctx)
+func retryValue[T any](ctx context.Context, r *releaser, get func(context.Context) (T, error)) (value T, err error) {
+	err = r.retry(ctx, func(ctx context.Context) error {
+		value, err = get(ctx)
 
 		return err
 	})
 
-	return answer, err
+	return value, err
 }
 
-// passing says whether an error is one of an API that restarts, or that does not know a kind yet.
-func passing(err error) bool {
-	return oneOf(err, append(unreachable(), meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable,
-		apierrors.IsTooManyRequests, apierrors.IsTimeout, apierrors.IsInternalError, apierrors.IsConflict))
+// isTransient reports whether an error is that of an API that restarts, or that does not know a kind yet.
+func isTransient(err error) bool {
+	return matchesAny(err, append(connectionErrors(), meta.IsNoMatchError, apierrors.IsServerTimeout,
+		apierrors.IsServiceUnavailable, apierrors.IsTooManyRequests, apierrors.IsTimeout, apierrors.IsInternalError,
+		apierrors.IsConflict))
 }
 
-// unreachable are the errors of an API that is not there.
-func unreachable() []func(error) bool {
+// connectionErrors are predicates for the errors of an unreachable API.
+func connectionErrors() []func(error) bool {
 	return []func(error) bool{
 		utilnet.IsConnectionRefused, utilnet.IsConnectionReset, utilnet.IsProbableEOF, utilnet.IsTimeout,
 		utilnet.IsHTTP2ConnectionLost,
 	}
 }
 
-// oneOf says whether an error, or one that it joins, is of some kind.
-func oneOf(err error, kinds []func(error) bool) bool {
+// matchesAny reports whether an error, or one that it joins, is of one of the kinds.
+func matchesAny(err error, kinds []func(error) bool) bool {
 	for _, is := range kinds {
 		if is(err) {
 			return true
@@ -305,13 +305,13 @@ func oneOf(err error, kinds []func(error) bool) bool {
 
 	var wrapped interface{ Unwrap() []error }
 	if errors.As(err, &wrapped) {
-		return slices.ContainsFunc(wrapped.Unwrap(), func(err error) bool { return oneOf(err, kinds) })
+		return slices.ContainsFunc(wrapped.Unwrap(), func(err error) bool { return matchesAny(err, kinds) })
 	}
 
 	return false
 }
 
-// printf writes a line of progress, unless it is the one before it again.
+// printf writes a line of progress. It drops a repetition of the last line until a reminder is due.
 func (r *releaser) printf(format string, values ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

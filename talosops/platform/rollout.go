@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,18 +19,18 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// workloads are the kinds that are waited for.
-var workloads = []string{"Deployment", "DaemonSet", "StatefulSet"}
+// workloadKinds are the kinds that awaitRollout waits for.
+var workloadKinds = []string{"Deployment", "DaemonSet", "StatefulSet"}
 
-// rolledOut waits until all pods of the release are those of its newest revision, and ready.
-func (r *releaser) rolledOut(ctx context.Context) error {
-	newest, err := patientOf(ctx, r, func(context.Context) (*release.Release, error) {
+// awaitRollout waits until all pods of the release are of its newest revision and ready.
+func (r *releaser) awaitRollout(ctx context.Context) error {
+	newest, err := retryValue(ctx, r, func(context.Context) (*release.Release, error) {
 		cfg, err := r.helm()
 		if err != nil {
 			return nil, err
 		}
 
-		return r.newest(cfg)
+		return r.newestRevision(cfg)
 	})
 	if err != nil || newest == nil {
 		return err
@@ -41,45 +42,42 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 	}
 
 	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		return !slices.Contains(workloads, object.GetKind())
+		return !slices.Contains(workloadKinds, object.GetKind())
 	})
 
 	for {
-		open, err := patientOf(ctx, r, func(ctx context.Context) ([]string, error) { return r.unready(ctx, objects) })
+		problems, err := retryValue(ctx, r, func(ctx context.Context) ([]string, error) {
+			return r.rolloutProblems(ctx, objects)
+		})
 		if err != nil {
 			return err
 		}
 
-		if len(open) == 0 {
+		if len(problems) == 0 {
 			return nil
 		}
 
-		r.printf("waits: %s", strings.Join(open, "; "))
+		r.printf("waits: %s", strings.Join(problems, "; "))
 
 		if checks.Pause(ctx, interval) != nil {
-			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(open, "\n  "))
+			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(problems, "\n  "))
 		}
 	}
 }
 
-// unready says what each workload that is not ready lacks.
-func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
-	var open []string
+// rolloutProblems returns the reasons of each workload that is not rolled out.
+func (r *releaser) rolloutProblems(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
+	var problems []string
 
 	for _, object := range objects {
-		namespace := object.GetNamespace()
-		if namespace == "" {
-			namespace = r.req.Namespace
-		}
-
-		resource, err := r.cluster.resource(object.GroupVersionKind(), namespace)
+		resource, err := r.cluster.resource(object.GroupVersionKind(), cmp.Or(object.GetNamespace(), r.req.Namespace))
 		if err != nil {
 			return nil, err
 		}
 
-		there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+		live, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			open = append(open, kube.ObjectName(object)+": it is gone: someone deleted it")
+			problems = append(problems, kube.ObjectName(object)+": it is gone: someone deleted it")
 
 			continue
 		}
@@ -88,7 +86,7 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 			return nil, err
 		}
 
-		found, err := status.Compute(there)
+		found, err := status.Compute(live)
 		if err != nil {
 			return nil, err
 		}
@@ -97,22 +95,23 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 			continue
 		}
 
-		troubles, err := r.troubles(ctx, there)
+		pods, err := r.podProblems(ctx, live)
 		if err != nil {
 			return nil, err
 		}
 
-		open = append(open, strings.Join(append([]string{kube.ObjectName(there) + ": " + found.Message}, troubles...), "; "))
+		reasons := append([]string{found.Message}, pods...)
+		problems = append(problems, kube.ObjectName(live)+": "+strings.Join(reasons, "; "))
 	}
 
-	return open, nil
+	return problems, nil
 }
 
-// named is how many pods with troubles are named.
-const named = 3
+// maxProblems is the number of pods that podProblems names.
+const maxProblems = 3
 
-// troubles are what the pods of a workload say of themselves.
-func (r *releaser) troubles(ctx context.Context, workload *unstructured.Unstructured) ([]string, error) {
+// podProblems says why pods of a workload do not run.
+func (r *releaser) podProblems(ctx context.Context, workload *unstructured.Unstructured) ([]string, error) {
 	text, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
 
 	var selector metav1.LabelSelector
@@ -130,7 +129,7 @@ func (r *releaser) troubles(ctx context.Context, workload *unstructured.Unstruct
 		return nil, err
 	}
 
-	var found []string
+	var problems []string
 
 	for _, item := range list.Items {
 		var pod corev1.Pod
@@ -138,16 +137,16 @@ func (r *releaser) troubles(ctx context.Context, workload *unstructured.Unstruct
 			return nil, err
 		}
 
-		if trouble := troubleOf(pod); trouble != "" && len(found) < named {
-			found = append(found, fmt.Sprintf("pod %s on %s: %s", pod.Name, pod.Spec.NodeName, trouble))
+		if problem := podProblem(pod); problem != "" && len(problems) < maxProblems {
+			problems = append(problems, fmt.Sprintf("pod %s on %s: %s", pod.Name, pod.Spec.NodeName, problem))
 		}
 	}
 
-	return found, nil
+	return problems, nil
 }
 
-// troubleOf is what keeps a pod from running: where no node takes it, and why a container waits or ended.
-func troubleOf(pod corev1.Pod) string {
+// podProblem says why a pod does not run: it is unschedulable, or a container waits or has terminated; empty = it runs.
+func podProblem(pod corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 			return condition.Message
@@ -155,21 +154,21 @@ func troubleOf(pod corev1.Pod) string {
 	}
 
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		waiting, ended := container.State.Waiting, container.LastTerminationState.Terminated
+		waiting, terminated := container.State.Waiting, container.LastTerminationState.Terminated
 		if container.State.Terminated != nil && container.State.Terminated.ExitCode != 0 {
-			ended = container.State.Terminated
+			terminated = container.State.Terminated
 		}
 
 		var parts []string
 		if waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
 			parts = append(parts, waiting.Reason)
-			if ended == nil {
+			if terminated == nil {
 				parts = append(parts, waiting.Message)
 			}
 		}
 
-		if ended != nil && !container.Ready {
-			parts = append(parts, fmt.Sprintf("exit status %d", ended.ExitCode), lastLine(ended.Message))
+		if terminated != nil && !container.Ready {
+			parts = append(parts, fmt.Sprintf("exit status %d", terminated.ExitCode), lastLine(terminated.Message))
 		}
 
 		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })

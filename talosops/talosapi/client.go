@@ -1,5 +1,6 @@
 // Package talosapi is a client of the Talos API of each machine on its own address: its version, services,
-// configuration and GPUs, its member of etcd, upgrades and resets. It answers with what was found, and judges nothing.
+// configuration and GPUs, its member of etcd, upgrades and resets. It returns what it finds; callers decide what that
+// means.
 package talosapi
 
 import (
@@ -20,10 +21,10 @@ import (
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
-// ErrTalosconfig says what a talosconfig needs, and nothing of what was read.
+// ErrTalosconfig says what a talosconfig needs, without quoting what was read.
 var ErrTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
 
-// API asks one machine's Talos API on its own address.
+// API is the Talos API of a machine at its own address.
 type API interface {
 	Version(ctx context.Context, address string) (string, error)
 	Schematic(ctx context.Context, address string) (string, error)
@@ -62,8 +63,8 @@ type API interface {
 	Close()
 }
 
-// Client keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off
-// for too long.
+// Client keeps a connection per node, and closes it after an error, because gRPC's own reconnects back off for too
+// long.
 type Client struct {
 	config *clientconfig.Config
 
@@ -71,7 +72,7 @@ type Client struct {
 	clients map[string]*client.Client
 }
 
-// New never repeats what it read: the parser's own messages quote the text.
+// New returns a client with the credentials of a talosconfig. It drops the parser's errors, which quote the text.
 func New(talosconfig string) (*Client, error) {
 	config, err := clientconfig.FromString(talosconfig)
 	if err != nil || config == nil {
@@ -90,7 +91,7 @@ func New(talosconfig string) (*Client, error) {
 	return &Client{config: config, clients: map[string]*client.Client{}}, nil
 }
 
-// Close ends all connections; the next call makes a new one.
+// Close closes all connections; the next call opens a new one.
 func (t *Client) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +112,7 @@ func (t *Client) dial(ctx context.Context, address string) (*client.Client, erro
 	if c, ok := t.clients[address]; ok {
 		return c, nil
 	}
-	// Nodes are reached directly, as everything else in this program reaches them.
+	// No proxy: everything else in this program connects to nodes directly, too.
 	c, err := client.New(
 		ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
 	)
@@ -135,20 +136,20 @@ func (t *Client) drop(address string, c *client.Client) {
 	}
 }
 
-// refusal is a gRPC error reduced to its message.
-type refusal struct{ status *status.Status }
+// rpcError is a gRPC error reduced to its message.
+type rpcError struct{ status *status.Status }
 
-// Error leaves out the difference of machine configurations, secrets included, that Talos adds to a mode it refuses.
-func (r refusal) Error() string {
+// Error leaves out the diff of machine configurations, secrets included, that Talos appends when it refuses a mode.
+func (r rpcError) Error() string {
 	message, _, _ := strings.Cut(r.status.Message(), "\ndiff:")
 
 	return message
 }
 
 // GRPCStatus lets status.Code find the code.
-func (r refusal) GRPCStatus() *status.Status { return r.status }
+func (r rpcError) GRPCStatus() *status.Status { return r.status }
 
-// call makes one call, within its limit.
+// call makes one call, within the timeout of a call.
 func (t *Client) call(ctx context.Context, address string, do func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
@@ -156,7 +157,7 @@ func (t *Client) call(ctx context.Context, address string, do func(context.Conte
 	return t.callLong(ctx, address, do)
 }
 
-// callLong is call for what takes as long as its context.
+// callLong is call without a timeout of its own.
 func (t *Client) callLong(ctx context.Context, address string, do func(context.Context, *client.Client) error) error {
 	c, err := t.dial(ctx, address)
 	if err != nil {
@@ -166,7 +167,7 @@ func (t *Client) callLong(ctx context.Context, address string, do func(context.C
 	if err := do(ctx, c); err != nil {
 		t.drop(address, c)
 
-		return refusal{status.Convert(err)}
+		return rpcError{status.Convert(err)}
 	}
 
 	return nil

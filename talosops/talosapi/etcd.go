@@ -25,14 +25,14 @@ import (
 	"talos-proxmox/internal/backup"
 )
 
-// Bootstrap has a control plane begin an empty etcd.
+// Bootstrap bootstraps an empty etcd on a control plane.
 func (t *Client) Bootstrap(ctx context.Context, address string) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
 	})
 }
 
-// HoldsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
+// HoldsEtcd reports whether etcd's data directory has files: Talos makes the same check before a bootstrap.
 func (t *Client) HoldsEtcd(ctx context.Context, address string) (holds bool, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
@@ -81,7 +81,7 @@ func (t *Client) Members(ctx context.Context, address string) (list []Member, er
 	return list, err
 }
 
-// EtcdStatus asks a control plane how its own member of etcd is.
+// EtcdStatus returns the status of a control plane's own member of etcd.
 func (t *Client) EtcdStatus(ctx context.Context, address string) (s EtcdStatus, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.EtcdStatus(ctx)
@@ -103,7 +103,7 @@ func (t *Client) EtcdStatus(ctx context.Context, address string) (s EtcdStatus, 
 	return s, err
 }
 
-// EtcdAlarms are the alarms that members of etcd have raised.
+// EtcdAlarms lists the alarms of all members of etcd.
 func (t *Client) EtcdAlarms(ctx context.Context, address string) (list []string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.EtcdAlarmList(ctx)
@@ -122,7 +122,7 @@ func (t *Client) EtcdAlarms(ctx context.Context, address string) (list []string,
 	return list, err
 }
 
-// ForfeitLeadership has another member of etcd lead; one that does not lead does nothing.
+// ForfeitLeadership makes another member of etcd the leader, if this one is.
 func (t *Client) ForfeitLeadership(ctx context.Context, address string) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{})
@@ -131,10 +131,10 @@ func (t *Client) ForfeitLeadership(ctx context.Context, address string) error {
 	})
 }
 
-// leaveTimeout is longer than the five minutes that Talos itself tries.
+// leaveTimeout is longer than the five minutes for which Talos itself retries.
 const leaveTimeout = 6 * time.Minute
 
-// LeaveEtcd has a machine's member leave its cluster; its etcd stops, and its data is deleted.
+// LeaveEtcd makes a machine's member leave its cluster. Its etcd stops, and its data is deleted.
 func (t *Client) LeaveEtcd(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
@@ -144,34 +144,33 @@ func (t *Client) LeaveEtcd(ctx context.Context, address string) error {
 	})
 }
 
-// RemoveMember removes another machine's member through this one's.
+// RemoveMember removes a member by its id through another machine.
 func (t *Client) RemoveMember(ctx context.Context, address string, id uint64) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: id})
 	})
 }
 
-// Snapshot writes the database of a control plane's member of etcd, with its digest at the end.
+// Snapshot writes the database of a control plane's member of etcd, followed by its digest.
 func (t *Client) Snapshot(ctx context.Context, address string, to io.Writer) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})
 
-		return copied(to, from, err)
+		return copyStream(to, from, err)
 	})
 }
 
-// Database writes the database of a control plane's member of etcd as its disk has it, without a digest. That needs no
-// member that runs.
+// Database writes the database file of a control plane's member of etcd, without a digest. The member need not run.
 func (t *Client) Database(ctx context.Context, address string, to io.Writer) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.Read(ctx, constants.EtcdDataPath+"/member/snap/db")
 
-		return copied(to, from, err)
+		return copyStream(to, from, err)
 	})
 }
 
-// copied copies a stream that could be opened, and closes it.
-func copied(to io.Writer, from io.ReadCloser, err error) error {
+// copyStream copies a stream and closes it. It takes the results of the call that opens it.
+func copyStream(to io.Writer, from io.ReadCloser, err error) error {
 	if err != nil {
 		return err
 	}
@@ -183,9 +182,9 @@ func copied(to io.Writer, from io.ReadCloser, err error) error {
 	return err
 }
 
-// Origin asks a control plane which cluster its etcd is of, and for the secret that seals backups: the key of etcd's
-// Secrets, without which a snapshot is of no use, from its machine configuration; only administrators are shown that,
-// so that the one of another control plane of the cluster may be given.
+// Origin returns the cluster that a control plane's etcd belongs to, sealed with the key that encrypts Secrets in etcd:
+// without that key a snapshot is useless. The key is in the machine configuration, which only administrators can read;
+// configuration may be that of another control plane of the cluster, and is read from this one if it is empty.
 func (t *Client) Origin(ctx context.Context, address, configuration string) (backup.Origin, error) {
 	version, err := t.Version(ctx, address)
 	if err != nil {
@@ -199,7 +198,7 @@ func (t *Client) Origin(ctx context.Context, address, configuration string) (bac
 	}
 
 	loaded, err := configloader.NewFromBytes([]byte(configuration))
-	if err != nil || loaded.Cluster() == nil || loaded.Cluster().Etcd().CA() == nil { // the cause would quote it
+	if err != nil || loaded.Cluster() == nil || loaded.Cluster().Etcd().CA() == nil { // err may quote it
 		return backup.Origin{}, errors.New("its machine configuration is not that of a control plane")
 	}
 
@@ -214,8 +213,8 @@ func (t *Client) Origin(ctx context.Context, address, configuration string) (bac
 	return backup.Origin{ID: hex.EncodeToString(id[:8]), Talos: version, Kubernetes: kubernetes}.SealedBy(secret), nil
 }
 
-// etcdPartition is where a machine has its data of etcd: from Talos 1.14 on the configuration may give it a partition
-// of its own, which a wipe of EPHEMERAL leaves as it is.
+// etcdPartition returns the label of the partition with etcd's data: from Talos 1.14 on the configuration may give etcd
+// a partition of its own, which a wipe of EPHEMERAL does not touch.
 func etcdPartition(ctx context.Context, c *client.Client) (string, error) {
 	volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, c.COSI, constants.EtcdDataVolumeID)
 
@@ -231,7 +230,7 @@ func etcdPartition(ctx context.Context, c *client.Client) (string, error) {
 	}
 }
 
-// Wipe has a control plane wipe its data of etcd, and whatever else is on that partition, and boot.
+// Wipe wipes the partition with a control plane's etcd data, with everything else on it, and reboots.
 func (t *Client) Wipe(ctx context.Context, address string) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		label, err := etcdPartition(ctx, c)
@@ -246,7 +245,7 @@ func (t *Client) Wipe(ctx context.Context, address string) error {
 	})
 }
 
-// Recover sends a snapshot to a control plane, and has it begin the cluster from that.
+// Recover uploads a snapshot to a control plane and bootstraps etcd from it.
 func (t *Client) Recover(ctx context.Context, address string, snapshot io.Reader) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		if _, err := c.EtcdRecover(ctx, snapshot); err != nil {

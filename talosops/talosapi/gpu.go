@@ -21,7 +21,7 @@ const (
 	displayController = "0x03" // PCI class
 )
 
-// GPUMachine asks a machine for all that its GPUs need of it; the kernel log only where the driver is not loaded.
+// GPUMachine returns what a machine has for its GPUs. It reads the kernel log only if the driver is not loaded.
 func (t *Client) GPUMachine(ctx context.Context, address string) (m GPUMachine, err error) {
 	m.Extensions = map[string]string{}
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
@@ -59,7 +59,7 @@ func (t *Client) GPUMachine(ctx context.Context, address string) (m GPUMachine, 
 		}
 
 		if !slices.Contains(m.Modules, DriverModule) {
-			m.Driver, err = driverWords(ctx, c)
+			m.Driver, err = driverErrors(ctx, c)
 		}
 
 		return err
@@ -68,9 +68,8 @@ func (t *Client) GPUMachine(ctx context.Context, address string) (m GPUMachine, 
 	return m, err
 }
 
-// driverWords picks the driver's refusals from the kernel log: the lines that begin where a GPU "installed in this
-// system" is spoken of.
-func driverWords(ctx context.Context, c *client.Client) ([]string, error) {
+// driverErrors returns the driver's errors from the kernel log.
+func driverErrors(ctx context.Context, c *client.Client) ([]string, error) {
 	stream, err := c.Dmesg(ctx, false, false)
 	if err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func driverWords(ctx context.Context, c *client.Client) ([]string, error) {
 	for {
 		data, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return refusals(log.String()), nil
+			return parseDriverErrors(log.String()), nil
 		}
 
 		if err != nil {
@@ -92,9 +91,10 @@ func driverWords(ctx context.Context, c *client.Client) ([]string, error) {
 	}
 }
 
-// refusals are the sentences of the kernel log's last refusal.
-func refusals(log string) []string {
-	var words []string
+// parseDriverErrors returns the lines of the last message in which the driver refuses a GPU: those after "The NVIDIA
+// GPU …".
+func parseDriverErrors(log string) []string {
+	var messages []string
 
 	inside := false
 
@@ -104,13 +104,13 @@ func refusals(log string) []string {
 		text = strings.TrimSpace(text)
 		switch {
 		case found && strings.HasPrefix(text, "The NVIDIA GPU "):
-			inside, words = true, nil
+			inside, messages = true, nil
 		case !found || strings.HasPrefix(text, "The NVIDIA probe routine"):
 			inside = false
 		case inside:
-			words = append(words, text)
+			messages = append(messages, text)
 		}
 	}
 
-	return words
+	return messages
 }

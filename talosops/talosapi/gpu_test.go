@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestRefusalsInAKernelLog(t *testing.T) {
+func TestParseDriverErrors(t *testing.T) {
 	t.Parallel()
 
 	log := "kern: info: [x]: NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1b80)\nkern: info: [x]: NVRM: installed in this system is not supported by open\n" +
@@ -14,7 +14,7 @@ func TestRefusalsInAKernelLog(t *testing.T) {
 		"kern: info: [x]: NVRM: The NVIDIA probe routine failed for 1 device(s).\n"
 	assert.Equal(
 		t, []string{"installed in this system is not supported by open", "nvidia.ko because it lacks the GSP."},
-		refusals(log),
+		parseDriverErrors(log),
 	)
-	assert.Empty(t, refusals("kern: info: [x]: NVRM: loading NVIDIA UNIX Open Kernel Module\n"))
+	assert.Empty(t, parseDriverErrors("kern: info: [x]: NVRM: loading NVIDIA UNIX Open Kernel Module\n"))
 }

@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
-// Version is the version of Talos that a machine runs.
+// Version returns the version of Talos that a machine runs.
 func (t *Client) Version(ctx context.Context, address string) (version string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.Version(ctx)
@@ -39,11 +39,12 @@ func (t *Client) Version(ctx context.Context, address string) (version string, e
 	return version, err
 }
 
-// NoSchematic stands for an image that the Image Factory did not make: it has no extensions, and loses those that were
-// there before.
+// NoSchematic stands for an image that is not the Image Factory's: it has no extensions, so a machine that boots it
+// loses those of its previous image.
 const NoSchematic = "none"
 
-// Schematic returns the id that the Image Factory notes as the version of the pseudo extension of this name.
+// Schematic returns the schematic id of a machine's image, which the Image Factory adds as the version of a pseudo
+// extension named schematic.
 func (t *Client) Schematic(ctx context.Context, address string) (id string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
@@ -65,7 +66,7 @@ func (t *Client) Schematic(ctx context.Context, address string) (id string, err 
 	return id, err
 }
 
-// Services lists the services of a machine and how they are.
+// Services lists the services of a machine with their health.
 func (t *Client) Services(ctx context.Context, address string) (list []Service, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.ServiceList(ctx)
@@ -86,13 +87,13 @@ func (t *Client) Services(ctx context.Context, address string) (list []Service, 
 	return list, err
 }
 
-// BootID is another one after each boot.
+// BootID returns the kernel's boot id, which changes with each boot.
 func (t *Client) BootID(ctx context.Context, address string) (id string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		var content strings.Builder
 
 		file, err := c.Read(ctx, "/proc/sys/kernel/random/boot_id")
-		err = copied(&content, file, err)
+		err = copyStream(&content, file, err)
 
 		if id = strings.TrimSpace(content.String()); id == "" && err == nil {
 			err = errEmptyAnswer
@@ -104,7 +105,7 @@ func (t *Client) BootID(ctx context.Context, address string) (id string, err err
 	return id, err
 }
 
-// Reboot has a machine restart: by kexec, as Talos does it, or with a reset of its devices.
+// Reboot restarts a machine: by kexec, Talos' default, or with a reset of its devices.
 func (t *Client) Reboot(ctx context.Context, address string, devices bool) error {
 	mode := machineapi.RebootRequest_DEFAULT
 	if devices {
@@ -116,7 +117,7 @@ func (t *Client) Reboot(ctx context.Context, address string, devices bool) error
 	})
 }
 
-// Configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
+// Configuration returns the active machine configuration, and the one on disk if it was written since the boot.
 func (t *Client) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
@@ -131,7 +132,7 @@ func (t *Client) Configuration(ctx context.Context, address string) (active, per
 
 			text, err := found.Provider().Bytes()
 			if err != nil {
-				return errors.New("it is not a machine configuration") // the cause would quote it
+				return errors.New("it is not a machine configuration") // err may quote it
 			}
 
 			*to = string(text)
@@ -143,11 +144,11 @@ func (t *Client) Configuration(ctx context.Context, address string) (active, per
 	return active, persistent, err
 }
 
-// noChanges is how Talos says that a configuration is what the machine has.
-const noChanges = "No changes."
+// noChangesSuffix ends Talos' response if the machine has this configuration already.
+const noChangesSuffix = "No changes."
 
-// Rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
-// the difference does.
+// Rehearse makes a dry run of a configuration. Talos does not report which parts take effect only after a restart: the
+// diff with the active configuration shows them.
 func (t *Client) Rehearse(ctx context.Context, address string, configuration []byte) (Rehearsal, error) {
 	var resp *machineapi.ApplyConfigurationResponse
 
@@ -164,7 +165,7 @@ func (t *Client) Rehearse(ctx context.Context, address string, configuration []b
 
 	for _, message := range resp.GetMessages() {
 		switch {
-		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChanges):
+		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChangesSuffix):
 			return Rehearsal{Effect: Unchanged}, nil
 		case message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT:
 			return Rehearsal{Effect: Restarts}, nil
@@ -176,12 +177,12 @@ func (t *Client) Rehearse(ctx context.Context, address string, configuration []b
 		return Rehearsal{}, err
 	}
 
-	left, err := talos.AtRestart(running, string(configuration))
+	pending, err := talos.AtRestart(running, string(configuration))
 
-	return Rehearsal{Effect: TakesOver, Pending: left}, err
+	return Rehearsal{Effect: TakesOver, Pending: pending}, err
 }
 
-// Reconfigure has a machine take a configuration over while it runs.
+// Reconfigure applies a configuration without a restart.
 func (t *Client) Reconfigure(ctx context.Context, address string, configuration []byte) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
@@ -192,8 +193,8 @@ func (t *Client) Reconfigure(ctx context.Context, address string, configuration 
 	})
 }
 
-// KubeletStart is another one each time that the kubelet starts; an error while it does not run. Talos removes the
-// service when it ends it for other settings, and makes it anew.
+// KubeletStart returns the time at which Talos created the kubelet's service, or an error if it is not healthy. When
+// its settings change, Talos removes the service and creates it again.
 func (t *Client) KubeletStart(ctx context.Context, address string) (started string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
@@ -215,7 +216,7 @@ func (t *Client) KubeletStart(ctx context.Context, address string) (started stri
 	return started, err
 }
 
-// Kubeconfig is the administrator's, which a control plane makes.
+// Kubeconfig returns an administrator's kubeconfig, generated by a control plane.
 func (t *Client) Kubeconfig(ctx context.Context, address string) (text string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		content, err := c.Kubeconfig(ctx)
@@ -227,14 +228,14 @@ func (t *Client) Kubeconfig(ctx context.Context, address string) (text string, e
 	return text, err
 }
 
-// KubernetesImages asks a control plane for the images that it makes its static pods and its kubelet of.
+// KubernetesImages returns the images of a control plane's static pods and kubelet.
 func (t *Client) KubernetesImages(ctx context.Context, address string) (images kubeupgrade.Images, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
-		server, serverErr := specOf[*k8s.APIServerConfig](ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID))
-		manager, managerErr := specOf[*k8s.ControllerManagerConfig](
+		server, serverErr := getOrDefault[*k8s.APIServerConfig](ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID))
+		manager, managerErr := getOrDefault[*k8s.ControllerManagerConfig](
 			ctx, c, k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID))
-		scheduler, schedulerErr := specOf[*k8s.SchedulerConfig](ctx, c, k8s.NewSchedulerConfig(k8s.SchedulerConfigID))
-		kubelet, kubeletErr := specOf[*k8s.KubeletSpec](ctx, c, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID))
+		scheduler, schedulerErr := getOrDefault[*k8s.SchedulerConfig](ctx, c, k8s.NewSchedulerConfig(k8s.SchedulerConfigID))
+		kubelet, kubeletErr := getOrDefault[*k8s.KubeletSpec](ctx, c, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID))
 
 		images = kubeupgrade.Images{
 			APIServer: server.TypedSpec().Image, ControllerManager: manager.TypedSpec().Image,
@@ -247,21 +248,21 @@ func (t *Client) KubernetesImages(ctx context.Context, address string) (images k
 	return images, err
 }
 
-// specOf reads a resource; one that is not there is as it was given.
-func specOf[R resource.Resource](ctx context.Context, c *client.Client, otherwise R) (R, error) {
-	found, err := safe.StateGet[R](ctx, c.COSI, *otherwise.Metadata())
+// getOrDefault reads a resource, and returns fallback if it does not exist.
+func getOrDefault[R resource.Resource](ctx context.Context, c *client.Client, fallback R) (R, error) {
+	found, err := safe.StateGet[R](ctx, c.COSI, *fallback.Metadata())
 
 	switch {
 	case state.IsNotFoundError(err):
-		return otherwise, nil
+		return fallback, nil
 	case err != nil:
-		return otherwise, err
+		return fallback, err
 	default:
 		return found, nil
 	}
 }
 
-// Reset has a machine wipe its configuration and its data, and shut down.
+// Reset wipes a machine's configuration and data, and shuts it down.
 func (t *Client) Reset(ctx context.Context, address string) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.ResetGeneric(ctx, &machineapi.ResetRequest{

@@ -13,8 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// Install has a machine of a release with the service for it write another image beside the one that runs. It returns
-// once that is done; the machine runs on, and boots the new one when it is restarted.
+// Install writes another image beside the running one, on a release of Talos with the lifecycle service. It returns
+// when the installer has exited; the machine keeps running, and boots the new image at its next restart.
 func (t *Client) Install(ctx context.Context, address, installer string) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		name, err := pull(ctx, c, installer)
@@ -26,20 +26,20 @@ func (t *Client) Install(ctx context.Context, address, installer string) error {
 	})
 }
 
-// Where Talos keeps the images of its own, etcd's and the kubelet's among them.
+// systemImages returns where Talos keeps its own images, which include etcd's and the kubelet's.
 func systemImages() *common.ContainerdInstance {
 	return &common.ContainerdInstance{
 		Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM,
 	}
 }
 
-// pull has a machine get an image, and returns its name there.
+// pull makes a machine pull an image, and returns its name on the machine.
 func pull(ctx context.Context, c *client.Client, image string) (name string, err error) {
 	stream, err := c.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{
 		Containerd: systemImages(), ImageRef: image,
 	})
 	if err != nil {
-		return "", err //nolint:wrapcheck // ask says what it is
+		return "", err //nolint:wrapcheck // callLong converts it
 	}
 
 	for {
@@ -49,50 +49,49 @@ func pull(ctx context.Context, c *client.Client, image string) (name string, err
 		}
 
 		if err != nil {
-			return "", err //nolint:wrapcheck // ask says what it is
+			return "", err //nolint:wrapcheck // callLong converts it
 		}
 
 		name = cmp.Or(answer.GetName(), name)
 	}
 }
 
-// runInstaller runs an installer that was pulled; its last words are the error of one that fails.
+// runInstaller runs a pulled installer. If it fails, the error has the last line of its output.
 func runInstaller(ctx context.Context, c *client.Client, name string) error {
 	stream, err := c.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{
 		Containerd: systemImages(), Source: &machineapi.InstallArtifactsSource{ImageName: name},
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // ask says what it is
+		return err //nolint:wrapcheck // callLong converts it
 	}
 
-	ended, last := false, ""
+	exited, last := false, ""
 
 	for {
 		answer, err := stream.Recv()
 
 		switch {
-		case errors.Is(err, io.EOF) && ended:
+		case errors.Is(err, io.EOF) && exited:
 			return nil
 		case errors.Is(err, io.EOF):
 			return errors.New("the installer did not say how it ended")
 		case err != nil:
-			return err //nolint:wrapcheck // ask says what it is
+			return err //nolint:wrapcheck // callLong converts it
 		}
 
 		switch r := answer.GetProgress().GetResponse().(type) {
 		case *machineapi.LifecycleServiceInstallProgress_Message:
 			last = strings.TrimSpace(r.Message)
 		case *machineapi.LifecycleServiceInstallProgress_ExitCode:
-			if ended = true; r.ExitCode != 0 {
+			if exited = true; r.ExitCode != 0 {
 				return fmt.Errorf("the installer ended with %d: %s", r.ExitCode, last)
 			}
 		}
 	}
 }
 
-// Upgrade has a machine of a release without the service for installations install another image and boot it. It
-// returns once the machine has the image and has judged it and etcd; that it is neither forced nor staged is the
-// default.
+// Upgrade installs and boots another image, on a release of Talos without the lifecycle service. It returns when the
+// machine has pulled the image and has checked it and etcd. By default it is neither forced nor staged.
 func (t *Client) Upgrade(ctx context.Context, address, installer string, devices bool) error {
 	mode := machineapi.UpgradeRequest_DEFAULT
 	if devices {
@@ -106,10 +105,9 @@ func (t *Client) Upgrade(ctx context.Context, address, installer string, devices
 	})
 }
 
-// Failures tells from now on why a sequence of a machine has failed, as its events say it, until the context ends or
-// the machine stops telling.
+// Failures watches a machine's events and returns the error of a failed sequence, until the context or the stream ends.
 func (t *Client) Failures(ctx context.Context, address string) <-chan string {
-	told := make(chan string, 1)
+	failures := make(chan string, 1)
 
 	go func() {
 		results := make(chan client.EventResult)
@@ -125,7 +123,7 @@ func (t *Client) Failures(ctx context.Context, address string) <-chan string {
 			case r := <-results:
 				event, _ := r.Event.Payload.(*machineapi.SequenceEvent)
 				if event.GetError() != nil {
-					told <- event.GetError().GetMessage()
+					failures <- event.GetError().GetMessage()
 				}
 
 				if r.Error != nil || event.GetError() != nil {
@@ -137,5 +135,5 @@ func (t *Client) Failures(ctx context.Context, address string) <-chan string {
 		}
 	}()
 
-	return told
+	return failures
 }

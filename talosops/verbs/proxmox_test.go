@@ -129,8 +129,8 @@ func TestRefusedAccounts(t *testing.T) {
 		"labels":{"app.kubernetes.io/managed-by":"Helm"},
 		"annotations":{"meta.helm.sh/release-name":"csi","meta.helm.sh/release-namespace":"csi-proxmox"}}}`})
 	_, _, err := runProxmoxVerb(t, helms, req)
-	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin is there already, and is the Helm release "+
-		"csi-proxmox/csi's: take it out there, or delete it with kubectl, so that the next up makes it")
+	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin exists already and belongs to the Helm release "+
+		"csi-proxmox/csi: remove it there, or delete it with kubectl, so that the next up creates it")
 
 	// A refusal quotes the Secret; an API server that starts is waited for.
 	refusing := func(code int32, times int) *clustertest.API {

@@ -26,7 +26,7 @@ const (
 	remoteType tokens.Type = "command:remote:Command"
 )
 
-// What the tests call a provider with.
+// Helpers that call a provider.
 var (
 	urn, inputs   = providertest.URN, providertest.Inputs
 	check, create = providertest.Check, providertest.Create
@@ -91,9 +91,9 @@ func TestLocalCommands(t *testing.T) {
 	}
 }
 
-// TestTheLifeOfACommand is that of a local one and of a remote one, which does not know its last output: sshd takes no
-// variable with it; the provider warns and continues.
-func TestTheLifeOfACommand(t *testing.T) {
+// TestCommandLifecycle runs a local and a remote command. The remote one does not get its previous output, because
+// sshd accepts no such variable: the provider warns and continues.
+func TestCommandLifecycle(t *testing.T) {
 	t.Parallel()
 
 	h, folder := startHost(t), t.TempDir()
@@ -110,11 +110,11 @@ func TestTheLifeOfACommand(t *testing.T) {
 			t.Parallel()
 
 			s := server(t.Context(), t)
-			said := func(word string) string {
+			echo := func(word string) string {
 				return "echo " + word + " $PULUMI_COMMAND_STDOUT >> " + test.log + "; echo " + word
 			}
 			in := func(more map[string]any) property.Map {
-				all := map[string]any{"create": said("create"), "delete": said("delete"), "triggers": []string{"a"}}
+				all := map[string]any{"create": echo("create"), "delete": echo("delete"), "triggers": []string{"a"}}
 				all["connection"] = test.connection
 				maps.Copy(all, more)
 				maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
@@ -122,7 +122,7 @@ func TestTheLifeOfACommand(t *testing.T) {
 				return check(t, s, typ, inputs(all))
 			}
 
-			first, changed := in(nil), in(map[string]any{"create": said("again")})
+			first, changed := in(nil), in(map[string]any{"create": echo("again")})
 			preview, err := s.Create(p.CreateRequest{Urn: urn(typ), Properties: first, DryRun: true})
 			require.NoError(t, err)
 			assert.True(t, preview.Properties.Get("stdout").IsComputed())
@@ -147,7 +147,7 @@ func TestTheLifeOfACommand(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "again", updated.Properties.Get("stdout").AsString())
 
-			own := in(map[string]any{"update": said("update"), "addPreviousOutputInEnv": false})
+			own := in(map[string]any{"update": echo("update"), "addPreviousOutputInEnv": false})
 			updated, err = s.Update(p.UpdateRequest{Urn: urn(typ), State: updated.Properties, Inputs: own})
 			require.NoError(t, err)
 			require.NoError(t, s.Delete(p.DeleteRequest{Urn: urn(typ), Properties: updated.Properties}))
@@ -159,7 +159,7 @@ func TestTheLifeOfACommand(t *testing.T) {
 	}
 }
 
-func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
+func TestCancelledCommandKillsItsChildren(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
@@ -169,7 +169,7 @@ func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
 	done := make(chan error, 1)
 
 	go func() {
-		// The child would outlive its shell, and would keep the output open.
+		// Without a kill the child would outlive its shell and keep the output open.
 		_, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: inputs(map[string]any{
 			"create": "cd " + folder + "; (trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait",
 		})})

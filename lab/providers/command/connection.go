@@ -24,8 +24,8 @@ const (
 	defaultPerDialTimeout = 15 // seconds
 )
 
-// connection says how the remote host is reached. Without a private key the keys of the SSH agent at SSH_AUTH_SOCK are
-// tried; without a host key any host is trusted.
+// connection are the inputs of an SSH connection. Without a private key, the keys of the SSH agent at SSH_AUTH_SOCK
+// are tried; without a host key, any host is trusted.
 type connection struct {
 	User           *string  `pulumi:"user,optional"`
 	Host           *string  `pulumi:"host"`
@@ -36,7 +36,7 @@ type connection struct {
 	HostKey        *string  `pulumi:"hostKey,optional"`
 }
 
-// Annotate states the published defaults.
+// Annotate sets the published defaults.
 func (c *connection) Annotate(a infer.Annotator) {
 	a.SetDefault(&c.User, "root")
 	a.SetDefault(&c.Port, defaultPort)
@@ -44,8 +44,8 @@ func (c *connection) Annotate(a infer.Annotator) {
 	a.SetDefault(&c.PerDialTimeout, defaultPerDialTimeout)
 }
 
-// value returns what a pointer points to, or the default.
-func value[T any](pointer *T, fallback T) T {
+// orDefault returns what a pointer points to, or the default.
+func orDefault[T any](pointer *T, fallback T) T {
 	if pointer == nil {
 		return fallback
 	}
@@ -54,18 +54,18 @@ func value[T any](pointer *T, fallback T) T {
 }
 
 func (c *connection) address() string {
-	return net.JoinHostPort(value(c.Host, ""), strconv.Itoa(int(value(c.Port, defaultPort))))
+	return net.JoinHostPort(orDefault(c.Host, ""), strconv.Itoa(int(orDefault(c.Port, defaultPort))))
 }
 
 func (c *connection) timeout() time.Duration {
-	return time.Duration(value(c.PerDialTimeout, defaultPerDialTimeout)) * time.Second
+	return time.Duration(orDefault(c.PerDialTimeout, defaultPerDialTimeout)) * time.Second
 }
 
-// config is recreated for every dial: agents hand out their signers over their own connection, which closing ends.
-func (c *connection) config() (config *ssh.ClientConfig, closing func(), err error) {
+// config is called for every dial: the signers of an agent need the agent's connection, which closeAgent closes.
+func (c *connection) config() (config *ssh.ClientConfig, closeAgent func(), err error) {
 	//nolint:gosec // as published, without a hostKey
 	config = &ssh.ClientConfig{
-		User: value(c.User, "root"), Timeout: c.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: orDefault(c.User, "root"), Timeout: c.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	}
 
 	if c.HostKey != nil {
@@ -105,11 +105,11 @@ func (c *connection) config() (config *ssh.ClientConfig, closing func(), err err
 
 // connect dials once.
 func (c *connection) connect(ctx context.Context) (*ssh.Client, error) {
-	config, closing, err := c.config()
+	config, closeAgent, err := c.config()
 	if err != nil {
 		return nil, err
 	}
-	defer closing()
+	defer closeAgent()
 
 	if timeout := c.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
@@ -123,7 +123,7 @@ func (c *connection) connect(ctx context.Context) (*ssh.Client, error) {
 		return nil, err
 	}
 
-	// The handshake knows no context: closing the connection under it ends it.
+	// The handshake takes no context: closing the connection cancels it.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 
 	secure, channels, requests, err := ssh.NewClientConn(conn, c.address(), config)
@@ -140,17 +140,17 @@ func (c *connection) connect(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(secure, channels, requests), nil
 }
 
-// dial connects until it succeeds or dialErrorLimit is passed.
+// dial retries until it is connected or dialErrorLimit is exceeded.
 func (c *connection) dial(ctx context.Context) (*ssh.Client, error) {
-	limit := value(c.DialErrorLimit, defaultDialErrorLimit)
+	limit := orDefault(c.DialErrorLimit, defaultDialErrorLimit)
 
-	// What is set wrong stays wrong: only the network is worth another try.
-	_, closing, err := c.config()
+	// Invalid settings fail at once: only network errors are retried.
+	_, closeAgent, err := c.config()
 	if err != nil {
 		return nil, err
 	}
 
-	closing()
+	closeAgent()
 
 	var last error
 

@@ -12,24 +12,26 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
-// killAfter is how long a cancelled command may take to end on its own.
+// killAfter is how long a canceled command may take to exit by itself.
 const killAfter = 5 * time.Second
 
 // localCommand is local:Command.
-type localCommand struct{ life[localArgs, localState] }
+type localCommand struct {
+	commandResource[localArgs, localState]
+}
 
 func newLocalCommand() *localCommand {
-	return &localCommand{life[localArgs, localState]{
+	return &localCommand{commandResource[localArgs, localState]{
 		commands: func(args localArgs) lifecycle { return args.lifecycle },
 		run: func(ctx context.Context, args localArgs, command string, before output) (output, error) {
 			return args.run(ctx, command, before)
 		},
 		state: func(args localArgs, printed output) localState { return localState{args, printed} },
-		parts: func(state localState) (localArgs, output) { return state.localArgs, state.output },
+		split: func(state localState) (localArgs, output) { return state.localArgs, state.output },
 	}}
 }
 
-// localBase are the inputs of everything that runs here.
+// localBase are the inputs of everything that runs locally.
 type localBase struct {
 	Stdin                  *string            `pulumi:"stdin,optional"`
 	Logging                *logging           `pulumi:"logging,optional"`
@@ -50,7 +52,7 @@ type localState struct {
 // Annotate gives the resource its published token.
 func (c *localCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
 
-// localRun is the function local:run, which runs its command at every call.
+// localRun is the function local:run, which runs its command at every invocation.
 type localRun struct{}
 
 type localRunArgs struct {
@@ -78,19 +80,19 @@ func (f *localRun) Invoke(
 	}, err
 }
 
-func (b localBase) run(ctx context.Context, command string, before output) (output, error) {
+func (b localBase) run(ctx context.Context, command string, previous output) (output, error) {
 	recorder := newRecorder(ctx, b.Logging)
 
 	//nolint:gosec // running the user's commands is what this is for
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &recorder.stdout, &recorder.stderr
-	cmd.Env = b.environment(before)
+	cmd.Env = b.environment(previous)
 
 	if b.Stdin != nil {
 		cmd.Stdin = strings.NewReader(*b.Stdin)
 	}
 
-	// The shell's children belong to the command: a cancelled one takes them along, and is given time to clean up.
+	// A process group, so that a cancellation reaches the shell's children as well. They get time to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = killAfter
@@ -119,7 +121,7 @@ func signalGroup(leader int, signal syscall.Signal) error {
 	return err
 }
 
-func (b localBase) environment(before output) []string {
+func (b localBase) environment(previous output) []string {
 	env := os.Environ()
 
 	if b.Environment != nil {
@@ -128,7 +130,7 @@ func (b localBase) environment(before output) []string {
 		}
 	}
 
-	for name, value := range before.previous(b.AddPreviousOutputInEnv) {
+	for name, value := range previous.variables(b.AddPreviousOutputInEnv) {
 		env = append(env, name+"="+value)
 	}
 

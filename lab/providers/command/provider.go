@@ -1,5 +1,5 @@
-// Package command is a stand-in for the published Pulumi provider that runs commands, here and over SSH: the same
-// resources, properties, defaults, replace rules and errors, as far as this program uses them.
+// Package command is a stand-in for the published Pulumi provider that runs commands locally and over SSH. It has the
+// same resources, properties, defaults, replace rules and errors, as far as this program uses them.
 package command
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
-// Provider makes an instance of the provider.
+// Provider returns a new instance of the provider.
 func Provider() (p.Provider, error) {
 	return infer.Provider(infer.Options{
 		Resources: []infer.InferredResource{
@@ -18,20 +18,20 @@ func Provider() (p.Provider, error) {
 	}), nil
 }
 
-// output is what a command printed, without its last line feed.
+// output is the output of a command without its last line feed.
 type output struct {
 	Stdout string `pulumi:"stdout"`
 	Stderr string `pulumi:"stderr"`
 }
 
-// Environment variables in which a command finds what the one before it printed.
+// Environment variables with a command's previous output.
 const (
 	previousStdout = "PULUMI_COMMAND_STDOUT"
 	previousStderr = "PULUMI_COMMAND_STDERR"
 )
 
-// previous returns those variables, where they are wanted (nil = true) and not empty.
-func (o output) previous(wanted *bool) map[string]string {
+// variables returns the output as environment variables, without empty ones; none if wanted is false (nil = true).
+func (o output) variables(wanted *bool) map[string]string {
 	variables := map[string]string{}
 	if wanted != nil && !*wanted {
 		return variables

@@ -11,8 +11,7 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
-// logging says which of a command's outputs are shown while it runs; both where nothing is said. Resources capture both
-// anyway.
+// logging selects the outputs of a command that are shown while it runs; nil = both. Resources capture both anyway.
 type logging string
 
 const (
@@ -22,7 +21,7 @@ const (
 	logNone   logging = "none"
 )
 
-// Values lists the choices.
+// Values implements infer.Enum.
 func (logging) Values() []infer.EnumValue[logging] {
 	return []infer.EnumValue[logging]{
 		{Name: string(logStdout), Value: logStdout},
@@ -34,8 +33,8 @@ func (logging) Values() []infer.EnumValue[logging] {
 
 func (l *logging) shows(stream logging) bool { return l == nil || *l == logBoth || *l == stream }
 
-// recorder keeps what a command prints, each stream for the outputs and both as they came for an error, and shows
-// complete lines in the engine's progress.
+// recorder captures the output of a command: each stream for the resource's outputs, and both in order for an error.
+// It shows complete lines in the engine's progress.
 type recorder struct {
 	mu   sync.Mutex
 	both bytes.Buffer
@@ -46,7 +45,7 @@ type recorder struct {
 type stream struct {
 	recorder *recorder
 	text     bytes.Buffer
-	// show is nil for a stream that is not shown.
+	// show is nil if the stream is not shown.
 	show func(line string)
 	line []byte
 }
@@ -67,7 +66,7 @@ func newRecorder(ctx context.Context, l *logging) *recorder {
 	return r
 }
 
-// Write never fails.
+// Write implements io.Writer. It never fails.
 func (s *stream) Write(b []byte) (int, error) {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
@@ -92,7 +91,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	}
 }
 
-// close shows what came after the last line feed.
+// close shows the incomplete last lines.
 func (r *recorder) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +113,7 @@ func (r *recorder) output() output {
 	}
 }
 
-// failure says what failed, and everything the command printed.
+// failure returns an error with the command and its output.
 func (r *recorder) failure(err error, command string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,16 +13,18 @@ import (
 )
 
 // remoteCommand is remote:Command.
-type remoteCommand struct{ life[remoteArgs, remoteState] }
+type remoteCommand struct {
+	commandResource[remoteArgs, remoteState]
+}
 
 func newRemoteCommand() *remoteCommand {
-	return &remoteCommand{life[remoteArgs, remoteState]{
+	return &remoteCommand{commandResource[remoteArgs, remoteState]{
 		commands: func(args remoteArgs) lifecycle { return args.lifecycle },
 		run: func(ctx context.Context, args remoteArgs, command string, before output) (output, error) {
 			return args.run(ctx, command, before)
 		},
 		state: func(args remoteArgs, printed output) remoteState { return remoteState{args, printed} },
-		parts: func(state remoteState) (remoteArgs, output) { return state.remoteArgs, state.output },
+		split: func(state remoteState) (remoteArgs, output) { return state.remoteArgs, state.output },
 	}}
 }
 
@@ -43,7 +45,7 @@ type remoteState struct {
 // Annotate gives the resource its published token.
 func (c *remoteCommand) Annotate(a infer.Annotator) { a.SetToken("remote", "Command") }
 
-func (a remoteArgs) run(ctx context.Context, command string, before output) (output, error) {
+func (a remoteArgs) run(ctx context.Context, command string, previous output) (output, error) {
 	client, err := a.Connection.dial(ctx)
 	if err != nil {
 		return output{}, err
@@ -56,7 +58,7 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 	}
 	defer session.Close() //nolint:errcheck
 
-	for name, value := range before.previous(a.AddPreviousOutputInEnv) {
+	for name, value := range previous.variables(a.AddPreviousOutputInEnv) {
 		if err := session.Setenv(name, value); err != nil {
 			p.GetLogger(ctx).Warningf(
 				"unable to set '%s': this only works if the SSH server accepts the variable (AcceptEnv); "+
@@ -83,8 +85,7 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 	return recorder.output(), nil
 }
 
-// runSession runs the command; when the engine cancels, the command gets a signal, and shortly afterwards its
-// connection is gone.
+// runSession runs the command. On cancellation it sends a signal, and shortly afterwards closes the connection.
 func runSession(ctx context.Context, session *ssh.Session, client *ssh.Client, command string) error {
 	done := make(chan error, 1)
 
@@ -96,7 +97,7 @@ func runSession(ctx context.Context, session *ssh.Session, client *ssh.Client, c
 	case <-ctx.Done():
 	}
 
-	// Not every server answers to signals, or at all.
+	// Not every server supports signals, or responds at all.
 	go session.Signal(ssh.SIGTERM) //nolint:errcheck
 
 	select {

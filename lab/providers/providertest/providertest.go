@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// URN is that of the only resource of a type.
+// URN returns the URN of a test's only resource of a type.
 func URN(typ tokens.Type) resource.URN { return resource.NewURN("lab", "project", "", typ, "it") }
 
-// Inputs are properties of plain values and of values as they are.
+// Inputs converts plain values and property values to inputs.
 func Inputs(pairs map[string]any) property.Map {
 	asIs := func(v any) (resource.PropertyValue, bool) {
 		value, ok := v.(property.Value)
@@ -28,7 +28,7 @@ func Inputs(pairs map[string]any) property.Map {
 	return resource.FromResourcePropertyMap(resource.NewPropertyMapFromMapRepl(pairs, nil, asIs))
 }
 
-// Check returns the inputs of a resource as the provider completes them; it must refuse none.
+// Check returns the inputs that the provider completes. It fails the test if the provider refuses any.
 func Check(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) property.Map {
 	t.Helper()
 
@@ -46,8 +46,8 @@ func Create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map
 	return s.Create(p.CreateRequest{Urn: URN(typ), Properties: Check(t, s, typ, in)})
 }
 
-// Registered are the inputs of what a stack registers by "type name", from a golden file of package stacks. What is
-// unknown or secret there is unknown.
+// Registered returns the inputs of a stack's resources by "type name", from a golden file of package stacks. Values
+// that are unknown or secret there are unknown.
 func Registered(t *testing.T, file string) map[string]property.Map {
 	t.Helper()
 
@@ -59,14 +59,14 @@ func Registered(t *testing.T, file string) map[string]property.Map {
 
 	found := map[string]property.Map{}
 	for name, registered := range all {
-		found[name] = Inputs(hidden(registered.Inputs).(map[string]any))
+		found[name] = Inputs(withUnknowns(registered.Inputs).(map[string]any))
 	}
 
 	return found
 }
 
-// hidden puts unknown values where a golden file says that there is one, or has a secret's digest.
-func hidden(v any) any {
+// withUnknowns replaces what a golden file has for unknown and secret values by unknown values.
+func withUnknowns(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		if _, secret := v["secret"]; secret && len(v) == 1 {
@@ -74,11 +74,11 @@ func hidden(v any) any {
 		}
 
 		for name := range v {
-			v[name] = hidden(v[name])
+			v[name] = withUnknowns(v[name])
 		}
 	case []any:
 		for i := range v {
-			v[i] = hidden(v[i])
+			v[i] = withUnknowns(v[i])
 		}
 	case string:
 		if v == "(unknown)" {

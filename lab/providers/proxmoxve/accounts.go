@@ -16,23 +16,23 @@ const (
 	typeToken = "proxmoxve:User/token:Token" //nolint:gosec // the type's name
 )
 
-// named is an id that one property states.
-func named(name string) func(object) string {
+// idFrom returns a function that takes a resource's id from a property.
+func idFrom(name string) func(object) string {
 	return func(values object) string { return str(values, name) }
 }
 
-// roleType is the resource of roles: named sets of privileges.
+// roleType returns the resource type of roles: named sets of privileges.
 func roleType() *resourceType {
-	at := under("/access/roles")
+	at := pathIn("/access/roles")
 
 	return entity{
 		table: attributes{
 			"privileges": {many: true, set: true, required: true, effect: InPlace},
 			"roleId":     {required: true, effect: Replace},
 		},
-		id: named("roleId"), at: at, param: "roleid", absent: gone,
-		request: func(plan object) repeated {
-			return repeated{"privs": {strings.Join(words(plan, "privileges"), ",")}}
+		id: idFrom("roleId"), path: at, idParam: "roleid", isAbsent: isNotFound,
+		request: func(plan object) multiForm {
+			return multiForm{"privs": {strings.Join(stringList(plan, "privileges"), ",")}}
 		},
 		read: func(ctx context.Context, a *api, id string) (object, error) {
 			var found map[string]float64
@@ -44,17 +44,17 @@ func roleType() *resourceType {
 
 			return object{"roleId": id, "privileges": toList(slices.Sorted(maps.Keys(found)))}, nil
 		},
-		says: map[string]string{
+		messages: map[string]string{
 			http.MethodPost: "error creating role", http.MethodGet: "error getting role",
 			http.MethodPut: "error updating role", http.MethodDelete: "error deleting role",
 		},
 	}.resource(resourceType{token: typeRole})
 }
 
-var userAt = under("/access/users")
+var userPath = pathIn("/access/users")
 
-// userType is the resource of users, with their access rules and groups. A user who is gone is recognized by words that
-// Proxmox does not have for users: a refresh after one was deleted manually fails, as published.
+// userType returns the resource type of users, with their access rules and groups. The published provider recognizes
+// a missing user by a message that Proxmox does not use for users, so a refresh after a manual deletion fails.
 func userType() *resourceType {
 	return entity{
 		table: attributes{
@@ -66,25 +66,25 @@ func userType() *resourceType {
 			"groups":  {many: true, set: true, fallback: []any{}, effect: InPlace},
 			"userId":  {required: true, effect: Replace},
 		},
-		id: named("userId"), at: userAt, param: "userid", absent: gone, holder: "users",
-		// Without groups there is no parameter of them, so that the last group is never left: as published.
-		request: func(plan object) repeated {
-			request := repeated{"comment": {str(plan, "comment")}, "enable": {bit(flag(plan, "enabled"))}}
-			if groups := words(plan, "groups"); len(groups) > 0 {
+		id: idFrom("userId"), path: userPath, idParam: "userid", isAbsent: isNotFound, holderParam: "users",
+		// As published: without groups the parameter is omitted, so a user never leaves the last group.
+		request: func(plan object) multiForm {
+			request := multiForm{"comment": {str(plan, "comment")}, "enable": {formatBool(flag(plan, "enabled"))}}
+			if groups := stringList(plan, "groups"); len(groups) > 0 {
 				request["groups"] = []string{strings.Join(groups, ",")}
 			}
 
 			return request
 		},
 		read: readUser,
-		says: map[string]string{
+		messages: map[string]string{
 			http.MethodPost: "error creating user", http.MethodGet: "error retrieving user",
 			http.MethodPut: "error updating user", http.MethodDelete: "error deleting user",
 		},
 	}.resource(resourceType{token: typeUser})
 }
 
-// readUser takes over all rules of a user, those that other resources made included: as published.
+// readUser reads all rules of a user, including those of other resources, as published.
 func readUser(ctx context.Context, a *api, id string) (object, error) {
 	found := struct {
 		Comment string
@@ -92,7 +92,7 @@ func readUser(ctx context.Context, a *api, id string) (object, error) {
 		Enable  int
 	}{Enable: 1}
 
-	if err := a.call(ctx, http.MethodGet, userAt(id), nil, &found); err != nil {
+	if err := a.call(ctx, http.MethodGet, userPath(id), nil, &found); err != nil {
 		return nil, err
 	}
 
@@ -116,13 +116,13 @@ func readUser(ctx context.Context, a *api, id string) (object, error) {
 	}, nil
 }
 
-// tokenType is the resource of API tokens. Proxmox says a token's value once: a change of anything but the name loses
-// it from the state, and nothing that Proxmox says of a token that is gone means that: both as published.
+// tokenType returns the resource type of API tokens. As published, a change of anything but the name loses the value
+// from the state, because Proxmox returns it only once, and no response of Proxmox means that a token does not exist.
 func tokenType() *resourceType {
 	at := func(id string) string {
 		user, name, _ := strings.Cut(id, "!")
 
-		return under(userAt(user) + "/token")(name)
+		return pathIn(userPath(user) + "/token")(name)
 	}
 
 	return entity{
@@ -133,17 +133,17 @@ func tokenType() *resourceType {
 			"userId":               {required: true, effect: Replace},
 			"value":                {output: true, secret: true},
 		},
-		id: func(values object) string { return str(values, "userId") + "!" + str(values, "tokenName") }, at: at,
-		// A comment that is not set any more stays, as published.
-		request: func(plan object) repeated {
-			request := repeated{"privsep": {bit(flag(plan, "privilegesSeparation"))}}
-			if comment, stated := plan["comment"].(string); stated {
+		id: func(values object) string { return str(values, "userId") + "!" + str(values, "tokenName") }, path: at,
+		// As published, a removed comment stays.
+		request: func(plan object) multiForm {
+			request := multiForm{"privsep": {formatBool(flag(plan, "privilegesSeparation"))}}
+			if comment, ok := plan["comment"].(string); ok {
 				request["comment"] = []string{comment}
 			}
 
 			return request
 		},
-		created: func(plan, answer object) { plan["value"] = str(answer, "full-tokenid") + "=" + str(answer, "value") },
+		afterCreate: func(plan, answer object) { plan["value"] = str(answer, "full-tokenid") + "=" + str(answer, "value") },
 		read: func(ctx context.Context, a *api, id string) (object, error) {
 			var found struct {
 				Comment any
@@ -154,7 +154,7 @@ func tokenType() *resourceType {
 
 			return object{"comment": found.Comment, "privilegesSeparation": found.Privsep == 1}, err
 		},
-		says: map[string]string{
+		messages: map[string]string{
 			http.MethodPost:   "Error creating user token: error creating user token",
 			http.MethodGet:    "Error reading user token: error retrieving user token",
 			http.MethodPut:    "Error creating user token: error updating user token",
@@ -162,11 +162,11 @@ func tokenType() *resourceType {
 		},
 	}.resource(resourceType{
 		token: typeToken, framework: true,
-		moreChanges: func(_, _ object, found differences) {
+		outputChanges: func(_, _ object, found differences) {
 			if len(found) > 0 {
 				found["value"] = difference{p.Update, InPlace}
 			}
 		},
-		recomputes: func(object, object) []string { return []string{"value"} },
+		recomputedOutputs: func(object, object) []string { return []string{"value"} },
 	})
 }

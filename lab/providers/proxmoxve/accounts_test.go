@@ -16,8 +16,9 @@ func reader() object {
 
 func readerOn(path string) object { return object{"path": path, "roleId": "Reader"} }
 
-// newAccounts is a lab with a role Reader, a user ci@pve and his token one, and a provider that may set passwords.
-func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
+// newAccounts returns a lab with a role Reader, a user ci@pve and the user's token one, and a provider that may set
+// passwords.
+func newAccounts(t *testing.T) (*datacentre.Datacentre, testProvider) {
 	t.Helper()
 
 	dc, endpoint := newLab(t)
@@ -30,11 +31,12 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
 		"endpoint": endpoint, "username": labRoot, "password": "a password", "insecure": true,
 	})}))
 
-	return dc, rig{t, s}
+	return dc, testProvider{t, s}
 }
 
-// TestMistakesOfThePublishedAccounts are kept: a program that works around them must do so on the lab too.
-func TestMistakesOfThePublishedAccounts(t *testing.T) {
+// TestPublishedBugsOfAccounts: the stand-in has the published provider's bugs, so that the program's workarounds are
+// tested.
+func TestPublishedBugsOfAccounts(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a token's comment cannot be taken away", func(t *testing.T) {
@@ -43,15 +45,15 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		dc, r := newAccounts(t)
 		in := object{"userId": "ci@pve", "tokenName": "two", "comment": "c"}
 
-		made, err := r.create(typeToken, in)
+		created, err := r.create(typeToken, in)
 		require.NoError(t, err)
 
 		changed := with(in, object{"comment": nil})
 
-		state, err := r.change(typeToken, made.ID, changed, made.Properties)
+		state, err := r.change(typeToken, created.ID, changed, created.Properties)
 		require.NoError(t, err)
 		assert.Equal(t, "c", dc.Records(datacentre.Tokens)["ci@pve!two"]["comment"])
-		assert.Contains(t, r.diff(typeToken, changed, r.read(typeToken, made.ID, changed, state).Properties), "comment")
+		assert.Contains(t, r.diff(typeToken, changed, r.read(typeToken, created.ID, changed, state).Properties), "comment")
 	})
 
 	t.Run("a user never leaves the last group", func(t *testing.T) {
@@ -62,14 +64,14 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 
 		user := object{"userId": "ann@pve"}
 
-		made, err := r.create(typeUser, with(user, object{"groups": []any{"ops"}}))
+		created, err := r.create(typeUser, with(user, object{"groups": []any{"ops"}}))
 		require.NoError(t, err)
 
-		state, err := r.change(typeUser, made.ID, user, made.Properties)
+		state, err := r.change(typeUser, created.ID, user, created.Properties)
 		require.NoError(t, err)
 		assert.Empty(t, fromMap(state)["groups"], "the state says that he did")
 		assert.Equal(t, "ann@pve", dc.Records(datacentre.Groups)["ops"]["users"])
-		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, made.ID, user, state).Properties)["groups"])
+		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, created.ID, user, state).Properties)["groups"])
 	})
 
 	t.Run("its own rule is one of its user's too", func(t *testing.T) {
@@ -78,13 +80,13 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		_, r := newAccounts(t)
 		user := object{"userId": "ann@pve"}
 
-		made, err := r.create(typeUser, user)
+		created, err := r.create(typeUser, user)
 		require.NoError(t, err)
 		_, err = r.create(typeACL, with(readerOn("/vms"), object{"userId": "ann@pve"}))
 		require.NoError(t, err)
 		assert.Equal(
 			t, map[string]p.DiffKind{"acls[0]": p.Delete},
-			r.diff(typeUser, user, r.read(typeUser, made.ID, user, made.Properties).Properties),
+			r.diff(typeUser, user, r.read(typeUser, created.ID, user, created.Properties).Properties),
 		)
 	})
 
@@ -94,20 +96,20 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		_, r := newAccounts(t)
 		in := with(readerOn("vms/"), object{"userId": "ci@pve"})
 
-		made, err := r.create(typeACL, in)
+		created, err := r.create(typeACL, in)
 		require.NoError(t, err)
-		assert.Empty(t, r.read(typeACL, made.ID, in, made.Properties).ID)
+		assert.Empty(t, r.read(typeACL, created.ID, in, created.Properties).ID)
 	})
 }
 
-// TestWhatIsGone is removed behind the state's back: a refresh sees it where the published provider does.
-func TestWhatIsGone(t *testing.T) {
+// TestDeletedResources deletes resources outside of Pulumi: a refresh notices where the published provider does.
+func TestDeletedResources(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		token string
 		in    object
-		says  string // empty = it leaves the state, and is no error when deleted again
+		want  string // empty = a refresh removes it, and another deletion is no error
 	}{
 		"a role":    {typeRole, with(reader(), object{"roleId": "New"}), ""},
 		"a rule":    {typeACL, with(readerOn("/vms"), object{"userId": "ci@pve"}), ""},
@@ -130,15 +132,15 @@ func TestWhatIsGone(t *testing.T) {
 			t.Parallel()
 
 			dc, r := newAccounts(t)
-			made, err := r.create(test.token, test.in)
+			created, err := r.create(test.token, test.in)
 			require.NoError(t, err)
 
-			in, state := r.check(test.token, test.in), made.Properties
-			read := p.ReadRequest{ID: made.ID, Urn: urn(test.token), Inputs: in, Properties: state}
+			in, state := r.check(test.token, test.in), created.Properties
+			read := p.ReadRequest{ID: created.ID, Urn: urn(test.token), Inputs: in, Properties: state}
 
-			seen, err := r.p.Read(t.Context(), read)
+			refreshed, err := r.p.Read(t.Context(), read)
 			require.NoError(t, err)
-			assert.Equal(t, fromMap(state), fromMap(seen.Properties), "a refresh changes nothing")
+			assert.Equal(t, fromMap(state), fromMap(refreshed.Properties), "a refresh changes nothing")
 
 			dc.Delete(datacentre.Roles, "New")
 			dc.Delete(datacentre.Users, "ann@pve")
@@ -149,23 +151,23 @@ func TestWhatIsGone(t *testing.T) {
 				require.NoError(t, dc.DeleteACL(a))
 			}
 
-			removal := p.DeleteRequest{ID: made.ID, Urn: urn(test.token), Properties: state}
+			removal := p.DeleteRequest{ID: created.ID, Urn: urn(test.token), Properties: state}
 			if test.token == typeDownloadFile {
 				require.NoError(t, r.p.Delete(t.Context(), removal))
 				assert.Empty(t, dc.Volumes("pve1", "local", ""))
 			}
 
-			seen, err = r.p.Read(t.Context(), read)
+			refreshed, err = r.p.Read(t.Context(), read)
 
-			if test.says != "" {
-				require.EqualError(t, err, test.says)
+			if test.want != "" {
+				require.EqualError(t, err, test.want)
 				require.Error(t, r.p.Delete(t.Context(), removal))
 
 				return
 			}
 
 			require.NoError(t, err)
-			assert.Empty(t, seen.ID)
+			assert.Empty(t, refreshed.ID)
 			require.NoError(t, r.p.Delete(t.Context(), removal))
 		})
 	}

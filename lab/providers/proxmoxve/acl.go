@@ -14,10 +14,10 @@ const (
 	aclPath = "/access/acl"
 )
 
-// aclType is the resource of access rules: a role of a user, group or token on a path.
+// aclType returns the resource type of access rules: a role of a user, group or token on a path.
 func aclType() *resourceType {
 	return &resourceType{
-		token: typeACL, framework: true, checkMore: checkACL,
+		token: typeACL, framework: true, validate: checkACL,
 		attributes: attributes{
 			"groupId":   {exact: true, effect: Replace},
 			"path":      {required: true, effect: Replace},
@@ -35,7 +35,7 @@ func aclType() *resourceType {
 				str(plan, "roleId"), plan, nil
 		},
 		read: readACL,
-		// The rule goes before it is added again: for a moment there is none, as published.
+		// As published, the rule is deleted before it is added again: for a moment there is none.
 		update: func(ctx context.Context, a *api, _ string, plan, state object) (object, error) {
 			if err := putACL(ctx, a, state, true); err != nil {
 				return nil, err
@@ -47,49 +47,48 @@ func aclType() *resourceType {
 	}
 }
 
-// aclHolders are the properties that name who has the role, with Proxmox' parameter and type of each.
+// aclHolders are the properties that name the holder of a role, with Proxmox' parameter and type of each.
 var aclHolders = []struct{ property, param, kind string }{
 	{"groupId", "groups", "group"}, {"tokenId", "tokens", "token"}, {"userId", "users", "user"},
 }
 
-// checkACL wants one holder at most; without one it is Proxmox that refuses, as published.
+// checkACL allows at most one holder. Without one, Proxmox refuses, as published.
 func checkACL(c *checker, in object) {
-	var stated []string
+	var holders []string
 
 	for _, holder := range aclHolders {
 		if _, known := in[holder.property].(string); known {
-			stated = append(stated, holder.property)
+			holders = append(holders, holder.property)
 		}
 	}
 
-	if len(stated) > 1 {
-		c.fail(stated[0], "These attributes cannot be configured together: [group_id,token_id,user_id]")
+	if len(holders) > 1 {
+		c.fail(holders[0], "These attributes cannot be configured together: [group_id,token_id,user_id]")
 	}
 }
 
 // putACL adds or removes the rule of an Acl.
 func putACL(ctx context.Context, a *api, values object, remove bool) error {
-	whom, doing := form{}, "create"
+	holderParams, action := form{}, "create"
 	if remove {
-		doing = "delete old"
+		action = "delete old"
 	}
 
 	for _, holder := range aclHolders {
-		if id, stated := values[holder.property].(string); stated {
-			whom[holder.param] = id
+		if id, ok := values[holder.property].(string); ok {
+			holderParams[holder.param] = id
 		}
 	}
 
-	if err := putRule(ctx, a, values, remove, whom); err != nil {
+	if err := putRule(ctx, a, values, remove, holderParams); err != nil {
 		//nolint:revive,staticcheck // published words
-		return fmt.Errorf("Unable to %s ACL: API call failed: %w", doing, err)
+		return fmt.Errorf("Unable to %s ACL: API call failed: %w", action, err)
 	}
 
 	return nil
 }
 
-// readACL compares paths as they are written: a rule whose path Proxmox writes in another way counts as gone, as
-// published.
+// readACL compares paths literally: a rule whose path Proxmox normalizes counts as deleted, as published.
 func readACL(ctx context.Context, a *api, _ string, before object) (object, error) {
 	rules, err := listRules(ctx, a)
 	if err != nil {
@@ -131,15 +130,15 @@ func listRules(ctx context.Context, a *api) ([]rule, error) {
 	return found, nil
 }
 
-// putRule adds a rule for whom a parameter names (users, groups or tokens), or removes it.
-func putRule(ctx context.Context, a *api, entry object, remove bool, whom form) error {
+// putRule adds or removes a rule. holder has the parameter users, groups or tokens.
+func putRule(ctx context.Context, a *api, entry object, remove bool, holder form) error {
 	f := form{
 		"path":      str(entry, "path"),
 		"roles":     str(entry, "roleId"),
-		"propagate": bit(flag(entry, "propagate")),
-		"delete":    bit(remove),
+		"propagate": formatBool(flag(entry, "propagate")),
+		"delete":    formatBool(remove),
 	}
-	maps.Copy(f, whom)
+	maps.Copy(f, holder)
 
 	if err := a.call(ctx, http.MethodPut, aclPath, f, nil); err != nil {
 		return fmt.Errorf("failed to update access control list: %w", err)

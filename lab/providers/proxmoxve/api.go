@@ -16,14 +16,14 @@ import (
 	"talos-proxmox/lab/loopback"
 )
 
-// apiOptions are where Proxmox is, who asks, and how often.
+// apiOptions are endpoint, credentials and polling interval.
 type apiOptions struct {
 	base, token, username, password string
 	insecure                        bool
 	poll                            time.Duration
 }
 
-// api speaks to one Proxmox endpoint.
+// api is a client of one Proxmox endpoint.
 type api struct {
 	o    apiOptions
 	http *http.Client
@@ -32,13 +32,13 @@ type api struct {
 	credentials http.Header
 }
 
-// parameters of a call in the form in which they are sent.
+// parameters are the encoded parameters of a call.
 type parameters interface{ values() url.Values }
 
-// repeated is the parameters of a call that has some of them several times.
-type repeated url.Values
+// multiForm are the parameters of a call that repeats some of them.
+type multiForm url.Values
 
-// newAPI connects nowhere yet: credentials are first tried by the first call, so that a preview without Proxmox works.
+// newAPI does not connect: the first call tests the credentials, so that previews work without Proxmox.
 func newAPI(o apiOptions) *api {
 	t := loopback.Transport()
 	t.MaxIdleConnsPerHost = 64
@@ -48,9 +48,9 @@ func newAPI(o apiOptions) *api {
 	return &api{o: o, http: &http.Client{Transport: t}}
 }
 
-// authorized returns the headers of a call. As the published provider does, it logs in once and keeps the ticket, which
-// Proxmox honours for two hours.
-func (a *api) authorized(ctx context.Context) (http.Header, error) {
+// authHeaders returns the headers of a call. Like the published provider, it logs in once and keeps the ticket, which
+// is valid for two hours.
+func (a *api) authHeaders(ctx context.Context) (http.Header, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -79,9 +79,9 @@ func (a *api) authorized(ctx context.Context) (http.Header, error) {
 	return a.credentials, nil
 }
 
-// call makes one request. Reads are tried three times when the connection breaks.
+// call makes one request. It tries reads three times if the connection fails.
 func (a *api) call(ctx context.Context, method, path string, params parameters, out any) error {
-	header, err := a.authorized(ctx)
+	header, err := a.authHeaders(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (a *api) call(ctx context.Context, method, path string, params parameters, 
 	}
 }
 
-// send is one request and its answer. Its parameters are a form, in the body or, where there is none, in the address.
+// send makes one request and decodes the response. Parameters are in the body or, for GET and DELETE, in the URL.
 func (a *api) send(ctx context.Context, method, path string, header http.Header, params parameters, out any) error {
 	encoded := ""
 	if params != nil {
@@ -166,15 +166,15 @@ func (f form) values() url.Values {
 	return out
 }
 
-func (r repeated) values() url.Values { return url.Values(r) }
+func (r multiForm) values() url.Values { return url.Values(r) }
 
-// statusError is an answer of Proxmox that is not a success; its words are the HTTP reason phrase.
+// statusError is an error response of Proxmox; its message is the HTTP reason phrase.
 type statusError struct {
 	code   int
 	reason string
 }
 
-// newStatusError is an answer with all that Proxmox said: the reason phrase, and what is wrong with which parameter.
+// newStatusError returns the error with the reason phrase and the problems of single parameters.
 func newStatusError(response *http.Response) error {
 	answer := &statusError{
 		code: response.StatusCode, reason: strings.TrimPrefix(response.Status, fmt.Sprintf("%d ", response.StatusCode)),
@@ -197,23 +197,23 @@ func newStatusError(response *http.Response) error {
 	return answer
 }
 
-// Error is worded as the published provider words it.
+// Error uses the published provider's wording.
 func (e *statusError) Error() string {
-	if e.gone() {
+	if e.isNotFound() {
 		return "the requested resource does not exist"
 	}
 
 	return fmt.Sprintf("received an HTTP %d response - Reason: %s", e.code, e.reason)
 }
 
-// gone tells the answers that mean that something does not exist.
-func gone(err error) bool {
+// isNotFound reports whether an error means that something does not exist.
+func isNotFound(err error) bool {
 	var answer *statusError
 
-	return errors.As(err, &answer) && answer.gone()
+	return errors.As(err, &answer) && answer.isNotFound()
 }
 
-func (e *statusError) gone() bool {
+func (e *statusError) isNotFound() bool {
 	return e.code == http.StatusNotFound || e.code == http.StatusInternalServerError &&
 		strings.Contains(e.reason, "does not exist")
 }

@@ -11,21 +11,21 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestChecks has one mistake in a resource's inputs, and expects the published provider's words about that property.
+// TestChecks has one mistake per case, and expects the published provider's message for that property.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 
 	const missing = "Missing required argument"
 
 	entry := gpuMapping()["maps"].([]any)[0].(object)
-	machine := func(changes object) object { return with(node(), changes) }
+	machine := func(changes object) object { return with(nodeInputs(), changes) }
 	image := func(changes object) object { return with(talosImage(), changes) }
 	device := func(changes object) object { return with(gpuMapping(), object{"maps": []any{with(entry, changes)}}) }
 
 	for name, test := range map[string]struct {
 		token           string
 		in              object
-		property, words string // no property = nothing is wrong
+		property, words string // no property = valid
 	}{
 		"a VM's unknown property": {
 			typeVirtualMachine, machine(object{"memry": 1.0}), "memry", "stand-in does not know memry",
@@ -139,7 +139,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestCreationsFail are refusals in the published provider's words that no engine test meets.
+// TestCreationsFail has errors with the published provider's wording that no engine test covers.
 func TestCreationsFail(t *testing.T) {
 	t.Parallel()
 
@@ -148,20 +148,20 @@ func TestCreationsFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		token string
 		in    object
-		says  string
-		keeps bool // it is there by then
+		want  string
+		keeps bool // the resource exists by then
 	}{
-		"a VM without an id": {typeVirtualMachine, with(node(), object{"vmId": nil}), "chooses no VMID", false},
+		"a VM without an id": {typeVirtualMachine, with(nodeInputs(), object{"vmId": nil}), "chooses no VMID", false},
 		"a disk smaller than the template's": {
-			typeVirtualMachine, with(node(), object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}),
+			typeVirtualMachine, with(nodeInputs(), object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}),
 			"is lower than current size", true,
 		},
 		"a template of another host": {
-			typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "nodeName": "pve2"}}),
+			typeVirtualMachine, with(nodeInputs(), object{"clone": object{"vmId": 900.0, "nodeName": "pve2"}}),
 			"templates of the machine's own host only, not of pve2", false,
 		},
 		"an EFI disk of another type than before": {
-			typeVirtualMachine, with(node(), object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}),
+			typeVirtualMachine, with(nodeInputs(), object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}),
 			"resizing of efidisks is not supported", true,
 		},
 
@@ -218,15 +218,15 @@ func TestCreationsFail(t *testing.T) {
 			addTemplate(t, dc)
 			dc.Put(datacentre.Mappings, "there", nil)
 
-			made, err := r.create(test.token, test.in)
-			require.ErrorContains(t, err, test.says)
-			assert.Equal(t, test.keeps, made.ID != "")
-			assert.Equal(t, test.keeps, made.PartialState != nil)
+			created, err := r.create(test.token, test.in)
+			require.ErrorContains(t, err, test.want)
+			assert.Equal(t, test.keeps, created.ID != "")
+			assert.Equal(t, test.keeps, created.PartialState != nil)
 		})
 	}
 }
 
-// TestDiff are changes of which no engine test sees what becomes: those try what each property does, one at a time.
+// TestDiff has changes that no engine test covers: those change each property by itself.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 
@@ -238,15 +238,16 @@ func TestDiff(t *testing.T) {
 	role, user := with(reader(), object{"roleId": "New"}), object{"userId": "ann@pve", "acls": []any{
 		readerOn("/vms"), readerOn("/nodes"),
 	}}
-	is, states := map[string]object{
-		typeVirtualMachine: node(), typeDownloadFile: talosImage(), typeMapping: gpuMapping(), typeRole: role, typeUser: user,
+	inputs, states := map[string]object{
+		typeVirtualMachine: nodeInputs(), typeDownloadFile: talosImage(), typeMapping: gpuMapping(), typeRole: role,
+		typeUser: user,
 	}, map[string]p.CreateResponse{}
 
-	for token, in := range is {
-		made, err := r.create(token, in)
+	for token, in := range inputs {
+		created, err := r.create(token, in)
 		require.NoError(t, err)
 
-		states[token] = made
+		states[token] = created
 	}
 
 	for name, test := range map[string]struct {
@@ -307,9 +308,9 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(
-				t, test.want, r.diff(test.token, with(is[test.token], test.change), states[test.token].Properties, ignoredSpeed),
-			)
+
+			in := with(inputs[test.token], test.change)
+			assert.Equal(t, test.want, r.diff(test.token, in, states[test.token].Properties, ignoredSpeed))
 		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	p "github.com/pulumi/pulumi-go-provider"
 )
 
-// checker collects the problems of one resource's inputs.
+// checker collects the problems in a resource's inputs.
 type checker struct {
 	failures []p.CheckFailure
 }
@@ -16,8 +16,7 @@ func (c *checker) fail(path, format string, args ...any) {
 	c.failures = append(c.failures, p.CheckFailure{Property: path, Reason: fmt.Sprintf(format, args...)})
 }
 
-// unknownProperty refuses what is in no table. The tables have what the program states, which is less than is
-// published.
+// unknownProperty refuses a property that is in no table. The tables have only what the program uses.
 func (c *checker) unknownProperty(path string) {
 	c.fail(
 		path, "the lab's stand-in does not know %s: check its spelling, or run against the published provider if that has it",
@@ -25,23 +24,23 @@ func (c *checker) unknownProperty(path string) {
 	)
 }
 
-// check validates inputs and fills in defaults, in lists and blocks too.
+// check validates inputs and fills in defaults, also in lists and blocks.
 func (r *resourceType) check(_ context.Context, req p.CheckRequest) (p.CheckResponse, error) {
 	c := &checker{}
 	in := c.fields("", r.attributes, fromMap(req.Inputs))
 
-	if r.named && in["name"] == nil {
+	if r.uniqueName && in["name"] == nil {
 		c.fail("name", "the lab's stand-in chooses no name: state `name`, or run against the published provider")
 	}
 
-	if r.checkMore != nil {
-		r.checkMore(c, in)
+	if r.validate != nil {
+		r.validate(c, in)
 	}
 
 	return p.CheckResponse{Inputs: r.attributes.toMap(in, secrets(req.Inputs)), Failures: c.failures}, nil
 }
 
-// fields checks a block: nothing unknown, nothing required missing, defaults for the rest.
+// fields checks a block for unknown properties and missing required ones, and fills in defaults.
 func (c *checker) fields(path string, as attributes, in object) object {
 	out := object{}
 
@@ -54,8 +53,8 @@ func (c *checker) fields(path string, as attributes, in object) object {
 	for _, name := range as.names() {
 		a, at := as[name], join(path, name)
 
-		v, stated := in[name]
-		if !stated || v == nil {
+		v, ok := in[name]
+		if !ok || v == nil {
 			if a.required {
 				c.fail(at, "Missing required argument: %q is required, but no definition was found", at)
 			}
@@ -77,7 +76,7 @@ func (c *checker) fields(path string, as attributes, in object) object {
 	return out
 }
 
-// value checks lists and blocks all the way down. What is not known before another resource exists is taken as right.
+// value checks a value, also in lists and blocks. Unknown values are accepted.
 func (c *checker) value(path string, a attribute, v any) any {
 	switch v := v.(type) {
 	case unknown:

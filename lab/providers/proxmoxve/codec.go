@@ -12,28 +12,28 @@ import (
 	"strings"
 )
 
-// form is the parameters of a call.
+// form are the parameters of a call.
 type form map[string]string
 
-// some adds what is set: an empty value would be a refusal.
-func (f form) some(name, value string) {
+// setNonEmpty sets a parameter unless its value is empty, which Proxmox would refuse.
+func (f form) setNonEmpty(name, value string) {
 	if value != "" {
 		f[name] = value
 	}
 }
 
-// clean takes out what is not set, of which a new machine is told nothing.
-func (f form) clean() {
+// dropEmpty deletes empty parameters, which a new machine does not get.
+func (f form) dropEmpty() {
 	maps.DeleteFunc(f, func(_, value string) bool { return value == "" })
 }
 
-// options builds one of Proxmox' property strings.
+// options is one of Proxmox' property strings.
 type options []string
 
 func (o *options) add(name, value string) { *o = append(*o, name+"="+value) }
 
-// some adds a value that is set.
-func (o *options) some(name, value string) {
+// addNonEmpty adds an option unless its value is empty.
+func (o *options) addNonEmpty(name, value string) {
 	if value != "" {
 		o.add(name, value)
 	}
@@ -41,7 +41,7 @@ func (o *options) some(name, value string) {
 
 func (o options) String() string { return strings.Join(o, ",") }
 
-// parseOptions takes a property string apart; a part without a name gets that of the default option.
+// parseOptions splits a property string; a part without a name is the value of the default option bare.
 func parseOptions(text, bare string) map[string]string {
 	out := map[string]string{}
 
@@ -61,7 +61,7 @@ func parseOptions(text, bare string) map[string]string {
 	return out
 }
 
-func bit(v bool) string {
+func formatBool(v bool) string {
 	if v {
 		return "1"
 	}
@@ -71,8 +71,8 @@ func bit(v bool) string {
 
 func isTrue(text string) bool { return text == "1" }
 
-// orElse returns the value of an option, or what its absence means.
-func orElse(o map[string]string, name, absent string) string {
+// valueOr returns the value of an option, or absent if it is missing.
+func valueOr(o map[string]string, name, absent string) string {
 	if v, ok := o[name]; ok {
 		return v
 	}
@@ -80,9 +80,9 @@ func orElse(o map[string]string, name, absent string) string {
 	return absent
 }
 
-// whole reads an integer; Proxmox writes some of them as 1.0 or with spaces, and what is none counts as 0, like an
-// absent value.
-func whole(text string) float64 {
+// parseInteger parses an integer, which Proxmox may write as 1.0 or with spaces. Anything else is 0, like a missing
+// value.
+func parseInteger(text string) float64 {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil {
 		return 0
@@ -91,15 +91,15 @@ func whole(text string) float64 {
 	return math.Trunc(n)
 }
 
-var sizeText = regexp.MustCompile(`(?i)^(\d+(?:\.\d+)?)([KMGT]?)(?:i?b)?$`)
+var sizePattern = regexp.MustCompile(`(?i)^(\d+(?:\.\d+)?)([KMGT]?)(?:i?b)?$`)
 
-// parseSize reads a size such as 40G into bytes; none is 0.
+// parseSize parses a size such as 40G into bytes; empty is 0.
 func parseSize(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
 
-	parts := sizeText.FindStringSubmatch(text)
+	parts := sizePattern.FindStringSubmatch(text)
 	if parts == nil {
 		return 0, fmt.Errorf("cannot parse disk size %q: correct it in the VM's configuration", text)
 	}
@@ -114,15 +114,15 @@ func parseSize(text string) (int64, error) {
 	return int64(math.Ceil(value * unit)), nil
 }
 
-// configured tells the attributes that are keys of a machine's configuration: one key, one for each element, or those
-// of the fields.
-func (a attribute) configured() bool {
+// isConfigKey reports whether an attribute has keys in a machine's configuration: its own, one per element, or those
+// of its fields.
+func (a attribute) isConfigKey() bool {
 	return a.key != "" || a.kind == block && !a.many && slices.ContainsFunc(
-		slices.Collect(maps.Values(a.fields)), attribute.configured,
+		slices.Collect(maps.Values(a.fields)), attribute.isConfigKey,
 	)
 }
 
-// encode adds a value to a configuration, and returns those of its keys that it leaves out.
+// encode adds a value to a configuration, and returns the attribute's keys that it does not set.
 func (a attribute) encode(f form, value any) (absent []string) {
 	set := func(key, text string) {
 		if text != "" {
@@ -136,22 +136,22 @@ func (a attribute) encode(f form, value any) (absent []string) {
 	case a.many && a.kind == block:
 		a.encodeList(f, value)
 
-		for i := range a.most {
+		for i := range a.maxItems {
 			set(fmt.Sprintf(a.key, i), f[fmt.Sprintf(a.key, i)])
 		}
 	case a.kind == block && a.key == "":
 		for name, field := range a.fields {
 			switch {
-			case field.kind == block && field.configured():
+			case field.kind == block && field.isConfigKey():
 				absent = append(absent, field.encode(f, fields[name])...)
-			case field.configured():
-				set(field.key, field.text(fields[name]))
+			case field.isConfigKey():
+				set(field.key, field.encodeText(fields[name]))
 			}
 		}
 	case a.kind == block:
-		set(a.key, a.text(value))
+		set(a.key, a.encodeText(value))
 	default:
-		if text := a.text(value); text != "" || a.option == "" {
+		if text := a.encodeText(value); text != "" || a.option == "" {
 			f[a.key] = text
 		}
 	}
@@ -163,27 +163,28 @@ func (a attribute) encode(f form, value any) (absent []string) {
 	return absent
 }
 
-// encodeList adds the elements that are not switched off.
+// encodeList adds the enabled elements.
 func (a attribute) encodeList(f form, value any) {
 	for i, element := range blocks(value) {
 		key := fmt.Sprintf(a.key, i)
-		if a.place != "" {
-			key = str(element, a.place)
+		if a.keyProperty != "" {
+			key = str(element, a.keyProperty)
 		}
 
 		if element["enabled"] != false {
-			f[key] = a.text(element)
+			f[key] = a.encodeText(element)
 		}
 	}
 }
 
-// text is a value as Proxmox has it: empty for a number that is not above 0, unless 0 is something else than nothing.
-func (a attribute) text(value any) string {
+// encodeText returns a value in Proxmox' form: empty for a number that is not above 0, unless 0 has a meaning
+// (exact).
+func (a attribute) encodeText(value any) string {
 	text := a.absent
 
 	switch v := value.(type) {
 	case bool:
-		text = bit(v)
+		text = formatBool(v)
 	case float64:
 		if text = ""; v > 0 || v == 0 && a.exact {
 			text = strconv.Itoa(int(v))
@@ -196,7 +197,7 @@ func (a attribute) text(value any) string {
 			slices.Sort(list)
 		}
 
-		if text = strings.Join(list, cmp.Or(a.joint, ";")); a.escaped {
+		if text = strings.Join(list, cmp.Or(a.separator, ";")); a.escaped {
 			text = strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 		}
 	case object:
@@ -213,7 +214,7 @@ func (a attribute) text(value any) string {
 	return text
 }
 
-// options are the stated values of a block in Proxmox' names. Booleans are always sent: unset is 0.
+// options returns the values of a block by Proxmox' names. Booleans are always included: unset is 0.
 func (as attributes) options(values object, without ...string) options {
 	var o options
 
@@ -226,17 +227,17 @@ func (as attributes) options(values object, without ...string) options {
 			o = append(o, a.fields.options(fields)...)
 		case a.key == "" || slices.Contains(without, name):
 		case a.kind != boolean && value != nil:
-			o.some(a.key, a.text(value))
+			o.addNonEmpty(a.key, a.encodeText(value))
 		case a.kind == boolean && (flag(values, name) || !a.trueOnly):
-			o.add(a.key, bit(flag(values, name)))
+			o.add(a.key, formatBool(flag(values, name)))
 		}
 	}
 
 	return o
 }
 
-// decode reads a value of a configuration; nil is a block that is not there. What of it is not in Proxmox stays as it
-// was before.
+// decode reads a value of a configuration; nil is a missing block. Fields that Proxmox does not have keep their
+// values.
 func (a attribute) decode(config map[string]string, before any) any {
 	old, _ := before.(object)
 	text, exists := config[a.key]
@@ -244,34 +245,34 @@ func (a attribute) decode(config map[string]string, before any) any {
 	switch {
 	case a.many && a.kind == block:
 		return a.decodeList(config)
-	case a.kind == block && a.key == "" && a.fallback == nil && !a.fields.stated(config):
+	case a.kind == block && a.key == "" && a.fallback == nil && !a.fields.anyIn(config):
 		return nil
 	case a.kind == block && a.key == "":
-		return a.block(config, old)
+		return a.decodeBlock(config, old)
 	case a.kind == block && !exists:
 		return nil
 	case a.kind == block:
-		return a.block(parseOptions(text, a.bare), old)
+		return a.decodeBlock(parseOptions(text, a.bare), old)
 	case a.many:
 		if plain, err := url.QueryUnescape(text); err == nil && a.escaped {
 			text = plain
 		}
 
 		list := slices.DeleteFunc(
-			strings.Split(text, cmp.Or(a.joint, ";")), func(s string) bool { return strings.TrimSpace(s) == "" },
+			strings.Split(text, cmp.Or(a.separator, ";")), func(s string) bool { return strings.TrimSpace(s) == "" },
 		)
 		if a.set {
-			slices.Sort(list) // because Proxmox may
+			slices.Sort(list) // Proxmox may sort it, too
 		}
 
 		return toList(list)
 	default:
-		return a.decoded(config)
+		return a.decodeScalar(config)
 	}
 }
 
-func (a attribute) block(found map[string]string, before object) object {
-	out := a.fields.decoded(found)
+func (a attribute) decodeBlock(found map[string]string, before object) object {
+	out := a.fields.decodeAll(found)
 
 	for name, field := range a.fields {
 		if field.key == "" && field.fallback != nil {
@@ -284,12 +285,12 @@ func (a attribute) block(found map[string]string, before object) object {
 	return out
 }
 
-// decodeList reads elements up to the last one; one that is missing in between keeps its place, unless elements name
-// theirs.
+// decodeList reads all elements. A missing one in between gets a placeholder, unless elements have a property with
+// their key.
 func (a attribute) decodeList(config map[string]string) any {
 	out := []any{}
 
-	for i := range a.most {
+	for i := range a.maxItems {
 		name := fmt.Sprintf(a.key, i)
 
 		text, exists := config[name]
@@ -297,8 +298,8 @@ func (a attribute) decodeList(config map[string]string) any {
 			continue
 		}
 
-		for a.place == "" && len(out) < i {
-			out = append(out, a.missing)
+		for a.keyProperty == "" && len(out) < i {
+			out = append(out, a.placeholder)
 		}
 
 		found := parseOptions(text, a.bare)
@@ -308,9 +309,9 @@ func (a attribute) decodeList(config map[string]string) any {
 			}
 		}
 
-		element := a.block(found, nil)
-		if a.place != "" {
-			element[a.place] = name
+		element := a.decodeBlock(found, nil)
+		if a.keyProperty != "" {
+			element[a.keyProperty] = name
 		}
 
 		out = append(out, element)
@@ -319,8 +320,8 @@ func (a attribute) decodeList(config map[string]string) any {
 	return out
 }
 
-// stated says whether a configuration has any of the keys.
-func (as attributes) stated(config map[string]string) bool {
+// anyIn reports whether a configuration has any of the keys.
+func (as attributes) anyIn(config map[string]string) bool {
 	for _, a := range as {
 		if _, exists := config[a.key]; exists {
 			return true
@@ -330,12 +331,12 @@ func (as attributes) stated(config map[string]string) bool {
 	return false
 }
 
-// decoded are the values of everything that has a name in Proxmox.
-func (as attributes) decoded(found map[string]string) object {
+// decodeAll returns the values of all attributes that have keys.
+func (as attributes) decodeAll(found map[string]string) object {
 	out := object{}
 
 	for name, a := range as {
-		if a.configured() {
+		if a.isConfigKey() {
 			out[name] = a.decode(found, nil)
 		}
 	}
@@ -343,8 +344,8 @@ func (as attributes) decoded(found map[string]string) object {
 	return out
 }
 
-func (a attribute) decoded(found map[string]string) any {
-	value := strings.TrimSpace(orElse(found, a.key, a.absent))
+func (a attribute) decodeScalar(found map[string]string) any {
+	value := strings.TrimSpace(valueOr(found, a.key, a.absent))
 	if a.option != "" {
 		value = parseOptions(value, a.option)[a.option]
 	}
@@ -353,7 +354,7 @@ func (a attribute) decoded(found map[string]string) any {
 	case boolean:
 		return isTrue(value)
 	case integer:
-		return whole(value)
+		return parseInteger(value)
 	case text, texts, block:
 		return value
 	}

@@ -15,8 +15,8 @@ import (
 
 var errNotConfigured = errors.New("the proxmoxve provider is not configured: set proxmoxve:endpoint and proxmoxve:apiToken, or PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN")
 
-// configuration is the table of the provider's own properties.
-func configuration() attributes {
+// configurationTable has the provider's own properties.
+func configurationTable() attributes {
 	return attributes{
 		"apiToken": {secret: true},
 		"endpoint": {},
@@ -26,9 +26,9 @@ func configuration() attributes {
 	}
 }
 
-// environment has the published environment variables. The older names (PM_VE_…) do not do: half of the published
-// provider does not read them.
-var environment = map[string]string{ //nolint:gosec // names of variables
+// environmentVariables are the published environment variables. The older names (PM_VE_…) are not supported: half of
+// the published provider does not read them.
+var environmentVariables = map[string]string{ //nolint:gosec // names of variables
 	"endpoint": "PROXMOX_VE_ENDPOINT",
 	"apiToken": "PROXMOX_VE_API_TOKEN",
 	"username": "PROXMOX_VE_USERNAME",
@@ -36,10 +36,10 @@ var environment = map[string]string{ //nolint:gosec // names of variables
 	"insecure": "PROXMOX_VE_INSECURE",
 }
 
-// checkConfig refuses settings that it does not know. Keys that the engine adds itself pass.
+// checkConfig refuses unknown settings, except those that the engine adds.
 func (s *server) checkConfig(_ context.Context, req p.CheckRequest) (p.CheckResponse, error) {
 	c := &checker{}
-	as := configuration()
+	as := configurationTable()
 
 	for name, v := range fromMap(req.Inputs) {
 		engines := name == "version" || name == "pluginDownloadURL" || strings.HasPrefix(name, "__")
@@ -59,11 +59,11 @@ func (s *server) checkConfig(_ context.Context, req p.CheckRequest) (p.CheckResp
 	return p.CheckResponse{Inputs: inputs, Failures: c.failures}, nil
 }
 
-// diffConfig never replaces: new credentials must not recreate the machines.
+// diffConfig never replaces: new credentials must not recreate machines.
 func diffConfig(_ context.Context, req p.DiffRequest) (p.DiffResponse, error) {
 	out := p.DiffResponse{DetailedDiff: map[string]p.PropertyDiff{}}
 
-	for name := range configuration() {
+	for name := range configurationTable() {
 		if !req.Inputs.Get(name).Equals(req.State.Get(name)) {
 			out.DetailedDiff[name] = p.PropertyDiff{Kind: p.Update, InputDiff: true}
 			out.HasChanges = true
@@ -73,10 +73,10 @@ func diffConfig(_ context.Context, req p.DiffRequest) (p.DiffResponse, error) {
 	return out, nil
 }
 
-// configure takes the credentials. An endpoint that is an output of something else is unknown in previews, which do
-// without.
+// configure reads endpoint and credentials. An endpoint that is an output of another resource is unknown in previews,
+// which work without it.
 func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
-	setting := func(name string) string { return configured(req.Args.Get(name), environment[name]) }
+	setting := func(name string) string { return lookupSetting(req.Args.Get(name), environmentVariables[name]) }
 
 	endpoint := setting("endpoint")
 
@@ -116,8 +116,8 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 	return nil
 }
 
-// configured returns a setting of the stack (a string, or a value of an explicit provider) or of the environment.
-func configured(v property.Value, variable string) string {
+// lookupSetting returns a setting of the stack (a string, or a value of an explicit provider), or of the environment.
+func lookupSetting(v property.Value, variable string) string {
 	switch {
 	case v.IsString() && v.AsString() != "":
 		return v.AsString()

@@ -62,7 +62,7 @@ func TestTheEnvironmentConfigures(t *testing.T) {
 	server := Provider(5 * time.Millisecond)
 	require.NoError(t, server.Configure(t.Context(), p.ConfigureRequest{}))
 
-	_, err := rig{t, server}.create(typeDownloadFile, talosImage())
+	_, err := testProvider{t, server}.create(typeDownloadFile, talosImage())
 	require.NoError(t, err)
 }
 
@@ -109,7 +109,7 @@ func TestNewCredentialsReplaceNothing(t *testing.T) {
 	assert.Equal(t, map[string]p.PropertyDiff{"apiToken": {Kind: p.Update, InputDiff: true}}, resp.DetailedDiff)
 }
 
-func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
+func TestUnsupportedRequests(t *testing.T) {
 	t.Parallel()
 
 	s := Provider(testPoll)
@@ -117,7 +117,7 @@ func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
 	require.ErrorIs(t, err, errNotConfigured)
 
-	r := newRig(t, "https://127.0.0.1:1")
+	r := newTestProvider(t, "https://127.0.0.1:1")
 	_, err = r.p.Read(t.Context(), p.ReadRequest{Urn: urn(typeToken), ID: "one@pve!two"})
 	require.ErrorContains(t, err, "does not import")
 
@@ -165,12 +165,13 @@ func TestAPasswordGetsATicketOnce(t *testing.T) {
 	assert.Equal(t, int32(2), calls.Load())
 }
 
-// TestCertificatesAreVerified reaches a Proxmox whose authority is unknown. Engine tests reach theirs by SSL_CERT_FILE.
+// TestCertificatesAreVerified connects to a Proxmox with an unknown certificate authority. The engine's tests set
+// SSL_CERT_FILE.
 func TestCertificatesAreVerified(t *testing.T) {
 	t.Parallel()
 
 	_, endpoint := newLab(t)
-	r := rig{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(endpoint), "apiToken": property.New(testToken),
 	})}))

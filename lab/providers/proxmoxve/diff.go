@@ -9,22 +9,22 @@ import (
 	p "github.com/pulumi/pulumi-go-provider"
 )
 
-// plan returns what the resource is to become: the inputs, with the state where the program leaves the choice to the
-// server or ignores changes.
+// plan returns the resource after the update: the inputs, with the state's values where changes are ignored or the
+// server chooses.
 func (r *resourceType) plan(inputs, state object, ignore []string) object {
-	out := r.attributes.planned("", inputs, state, ignore)
-	r.attributes.keepSets(out, state)
+	out := r.attributes.plan("", inputs, state, ignore)
+	r.attributes.keepSetOrder(out, state)
 
-	if r.suppress != nil {
-		r.suppress(out, state)
+	if r.suppressDiff != nil {
+		r.suppressDiff(out, state)
 	}
 
 	return out
 }
 
-// planned leaves ignored paths as they are in the state. Paths are compared as written: a wildcard ignores nothing, as
+// plan keeps the state's values of ignored paths. Paths are compared literally: a wildcard ignores nothing, as
 // published.
-func (as attributes) planned(path string, in, state object, ignore []string) object {
+func (as attributes) plan(path string, in, state object, ignore []string) object {
 	out := object{}
 
 	for name, a := range as {
@@ -35,15 +35,15 @@ func (as attributes) planned(path string, in, state object, ignore []string) obj
 			continue
 		}
 
-		out[name] = a.planned(at, in[name], state[name], ignore)
+		out[name] = a.plan(at, in[name], state[name], ignore)
 	}
 
 	return out
 }
 
-// planned is the value after the update: the state's for outputs and for choices of the server, otherwise the
+// plan returns the value after the update: the state's for outputs and for choices of the server, otherwise the
 // program's.
-func (a attribute) planned(path string, in, state any, ignore []string) any {
+func (a attribute) plan(path string, in, state any, ignore []string) any {
 	switch {
 	case a.output, in == nil && a.computed:
 		return state
@@ -69,7 +69,7 @@ func (a attribute) planned(path string, in, state any, ignore []string) any {
 				old = before[i]
 			}
 
-			out = append(out, a.element().planned(at, e, old, ignore))
+			out = append(out, a.element().plan(at, e, old, ignore))
 		}
 
 		return out
@@ -81,24 +81,23 @@ func (a attribute) planned(path string, in, state any, ignore []string) any {
 
 		old, _ := state.(object)
 
-		return a.fields.planned(path, fields, old, ignore)
+		return a.fields.plan(path, fields, old, ignore)
 	default:
 		return in
 	}
 }
 
-// keepSets takes back differences in the order of sets.
-func (as attributes) keepSets(plan, state object) {
+// keepSetOrder keeps the state's order of sets whose elements are equal.
+func (as attributes) keepSetOrder(plan, state object) {
 	for name, a := range as {
-		if a.set && plan[name] != (unknown{}) && slices.Equal(members(plan, name), members(state, name)) {
+		if a.set && plan[name] != (unknown{}) && slices.Equal(setMembers(plan, name), setMembers(state, name)) {
 			plan[name] = state[name]
 		}
 	}
 }
 
-// members are the elements of a set as texts, each once and in order. What is not set in an element is not in its
-// text.
-func members(o object, name string) []string {
+// setMembers returns the elements of a set as sorted, unique strings, without unset fields.
+func setMembers(o object, name string) []string {
 	var out []string
 
 	for _, element := range list(o, name) {
@@ -117,48 +116,49 @@ func members(o object, name string) []string {
 	return slices.Compact(out)
 }
 
-// difference is a path at which the plan differs from the state, and what the change does.
+// difference is a path at which plan and state differ, with the effect of the change.
 type difference struct {
 	kind   p.DiffKind
 	effect Effect
 }
 
-// differences are those of a resource by their paths.
+// differences are a resource's differences by path.
 type differences map[string]difference
 
-// differences lists the paths at which a plan differs from the state.
+// differences returns the paths at which a plan differs from the state.
 func (r *resourceType) differences(plan, state object) differences {
 	found := differences{}
-	r.attributes.changes("", InPlace, plan, state, found)
+	r.attributes.collectChanges("", InPlace, plan, state, found)
 
-	if r.moreChanges != nil {
-		r.moreChanges(plan, state, found)
+	if r.outputChanges != nil {
+		r.outputChanges(plan, state, found)
 	}
 
 	return found
 }
 
-func (as attributes) changes(path string, around Effect, plan, state object, found differences) {
+func (as attributes) collectChanges(path string, outer Effect, plan, state object, found differences) {
 	for name, a := range as {
 		if !a.output {
-			a.changes(join(path, name), a.within(around), plan[name], state[name], found)
+			a.collectChanges(join(path, name), a.effectIn(outer), plan[name], state[name], found)
 		}
 	}
 }
 
-// within is what a change does in a block: replacement and refusal of the block hold for everything in it.
-func (a attribute) within(around Effect) Effect {
-	if a.effect == inherited || around == Replace || around == Refused {
-		return around
+// effectIn returns the effect of a change within a block: if the block is replaced or refuses changes, so does
+// everything in it.
+func (a attribute) effectIn(outer Effect) Effect {
+	if a.effect == inherited || outer == Replace || outer == Refused {
+		return outer
 	}
 
 	return a.effect
 }
 
-// changes goes down to the values that differ; a block that comes or goes is one difference. Lists of blocks are
-// compared by position, like Terraform: an element put in front shifts the rest. An unset primitive or list equals its
-// zero.
-func (a attribute) changes(path string, e Effect, plan, state any, found differences) {
+// collectChanges descends to the values that differ; a block that is added or removed is one difference. Like
+// Terraform, it compares lists of blocks by position: an element inserted at the front shifts the others. An unset
+// primitive or list equals its zero value.
+func (a attribute) collectChanges(path string, e Effect, plan, state any, found differences) {
 	_, planUnknown := plan.(unknown)
 	_, stateUnknown := state.(unknown)
 	x, planned := plan.(object)
@@ -170,17 +170,17 @@ func (a attribute) changes(path string, e Effect, plan, state any, found differe
 			return
 		}
 	case a.many:
-		a.elementChanges(path, e, plan, state, found)
+		a.collectElementChanges(path, e, plan, state, found)
 
 		return
 	case a.kind == block && planned && existing:
-		a.fields.changes(path, e, x, y, found)
+		a.fields.collectChanges(path, e, x, y, found)
 
 		return
 	case a.kind == block && planned != existing:
-		// By what it brings or takes: initialization with a user account replaces, without one it does not.
+		// A block's own fields decide: initialization with a user account replaces, without one it does not.
 		for name, field := range a.fields {
-			if field.effect == Replace && !field.same(x[name], y[name]) {
+			if field.effect == Replace && !field.equal(x[name], y[name]) {
 				e = Replace
 			}
 		}
@@ -202,8 +202,8 @@ func kindOf(plan, state any) p.DiffKind {
 	}
 }
 
-// elementChanges compares lists; one of primitives that differs is one difference.
-func (a attribute) elementChanges(path string, e Effect, plan, state any, found differences) {
+// collectElementChanges compares lists; a list of primitives that differs is one difference.
+func (a attribute) collectElementChanges(path string, e Effect, plan, state any, found differences) {
 	planned, _ := plan.([]any)
 	before, _ := state.([]any)
 	elements := differences{}
@@ -217,7 +217,7 @@ func (a attribute) elementChanges(path string, e Effect, plan, state any, found 
 	}
 
 	for i := range max(len(planned), len(before)) {
-		a.element().changes(fmt.Sprintf("%s[%d]", path, i), e, at(planned, i), at(before, i), elements)
+		a.element().collectChanges(fmt.Sprintf("%s[%d]", path, i), e, at(planned, i), at(before, i), elements)
 	}
 
 	switch {
@@ -228,15 +228,15 @@ func (a attribute) elementChanges(path string, e Effect, plan, state any, found 
 	}
 }
 
-// same compares two values of an attribute.
-func (a attribute) same(x, y any) bool {
+// equal reports whether two values of an attribute are the same.
+func (a attribute) equal(x, y any) bool {
 	found := differences{}
-	a.changes("", InPlace, x, y, found)
+	a.collectChanges("", InPlace, x, y, found)
 
 	return len(found) == 0
 }
 
-// orZero makes unset and zero the same.
+// orZero returns the zero value for an unset one.
 func (a attribute) orZero(v any) any {
 	if v == nil {
 		return a.zero()
@@ -245,7 +245,7 @@ func (a attribute) orZero(v any) any {
 	return v
 }
 
-// diff tells every changed path, so that a preview can show it, with what the table says of it.
+// diff returns every changed path for the preview, with the table's effect.
 func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffResponse, error) {
 	state := fromMap(req.State)
 	plan := r.plan(fromMap(req.Inputs), state, req.IgnoreChanges)
@@ -253,7 +253,7 @@ func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffRespons
 	replaced := false
 
 	for path, found := range r.differences(plan, state) {
-		if found.effect == Replace && (r.keeps == nil || !r.keeps(path, plan, state)) {
+		if found.effect == Replace && (r.updatesInPlace == nil || !r.updatesInPlace(path, plan, state)) {
 			found.kind += "&replace"
 			replaced = true
 		}
@@ -262,7 +262,7 @@ func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffRespons
 	}
 
 	out.HasChanges = len(out.DetailedDiff) > 0
-	out.DeleteBeforeReplace = replaced && r.named
+	out.DeleteBeforeReplace = replaced && r.uniqueName
 
 	return out, nil
 }

@@ -1,11 +1,11 @@
 package proxmoxve
 
-// Effect is what a change of a property does to a machine, or to another resource.
+// Effect is what a change of a property does to a machine or another resource.
 type Effect string
 
-// What a change can do. A restart is a reboot, or switching off and on where the machine must be off for the change.
+// The effects. A restart is a reboot, or a stop and a start if the machine must be off for the change.
 const (
-	inherited Effect = "" // as the block around it; at the top: in place
+	inherited Effect = "" // that of the surrounding block; at the top: in place
 	InPlace   Effect = "in place"
 	Restart   Effect = "in place, with a restart"
 	Replace   Effect = "replace"
@@ -13,8 +13,8 @@ const (
 	Ignored   Effect = "nothing"
 )
 
-// Effects lists what a change of each property of a resource type does, by its path: disks[].size of a VM. It is the
-// table that updates and plans follow. A property that the stand-in does not know is not in it.
+// Effects returns what a change of each property of a resource type does, by path: disks[].size of a VM. Updates and
+// diffs use the same table. It has only properties that the stand-in knows.
 func Effects(token string) map[string]Effect {
 	out := map[string]Effect{}
 	if t := types()[token]; t != nil {
@@ -24,9 +24,9 @@ func Effects(token string) map[string]Effect {
 	return out
 }
 
-func (as attributes) effects(path string, around Effect, out map[string]Effect) {
+func (as attributes) effects(path string, outer Effect, out map[string]Effect) {
 	for name, a := range as {
-		at, e := join(path, name), a.within(around)
+		at, e := join(path, name), a.effectIn(outer)
 
 		switch {
 		case a.output:

@@ -11,114 +11,114 @@ import (
 	"strings"
 )
 
-// entity is what Proxmox keeps under an id of its own, with one call for each verb: a role, a user, a token or a
-// mapping.
+// entity is an object with its own id in Proxmox, and one call per operation: a role, a user, a token or a mapping.
 type entity struct {
 	table attributes
 	id    func(values object) string
-	at    func(id string) string
-	// param has the id of an entity that is created in its collection; none = it is created at its own path.
-	param string
-	// request has the parameters that creation and change have in common.
-	request func(plan object) repeated
-	// removed are the parameters that a change deletes; nil = none.
-	removed func(plan, state object) []string
-	// created takes over what only the answer to the creation says, and a change loses. Such an entity is not read after
-	// it was written; nil = all others.
-	created func(plan, answer object)
-	read    func(ctx context.Context, a *api, id string) (object, error)
-	// absent tells the errors of a read that mean that the entity does not exist; nil = no error does.
-	absent func(error) bool
-	// holder is the parameter with which access rules name an entity that has them as a property; none = it has not.
-	holder string
-	// says is the published provider's wording of a failed call, by method; {id} is the quoted id.
-	says map[string]string
+	path  func(id string) string
+	// idParam is the parameter with the id of an entity that is created in its collection; empty = it is created at its
+	// own path.
+	idParam string
+	// request returns the parameters that create and update have in common.
+	request func(plan object) multiForm
+	// deletedParams returns the parameters that an update deletes; nil = none.
+	deletedParams func(plan, state object) []string
+	// afterCreate takes values that only the response to the creation has, and that an update loses. Such an entity is
+	// not read after a write; nil = all others.
+	afterCreate func(plan, answer object)
+	read        func(ctx context.Context, a *api, id string) (object, error)
+	// isAbsent reports whether an error of a read means that the entity does not exist; nil = no error does.
+	isAbsent func(error) bool
+	// holderParam is the parameter of access rules that names an entity with rules of its own; empty = it has none.
+	holderParam string
+	// messages are the published provider's messages for failed calls, by method; {id} is the quoted id.
+	messages map[string]string
 }
 
-// resource completes the description of a resource type with the four operations.
+// resource returns the resource type with the entity's four operations.
 func (e entity) resource(t resourceType) *resourceType {
 	t.attributes = e.table
 	t.create, t.read, t.update, t.remove = e.create, e.refresh, e.update, e.remove
 
-	if e.created == nil {
-		t.imported = func(id string) (string, object, error) { return id, object{}, nil }
+	if e.afterCreate == nil {
+		t.parseImportID = func(id string) (string, object, error) { return id, object{}, nil }
 	}
 
 	return &t
 }
 
-// under is the path of an id in a collection.
-func under(collection string) func(string) string {
+// pathIn returns a function that returns the path of an id in a collection.
+func pathIn(collection string) func(string) string {
 	return func(id string) string { return collection + "/" + url.PathEscape(id) }
 }
 
-func (e entity) failed(method, id string, err error) error {
+func (e entity) wrapError(method, id string, err error) error {
 	if err == nil {
 		return nil
 	}
 
-	return fmt.Errorf("%s: %w", strings.ReplaceAll(e.says[method], "{id}", strconv.Quote(id)), err)
+	return fmt.Errorf("%s: %w", strings.ReplaceAll(e.messages[method], "{id}", strconv.Quote(id)), err)
 }
 
 func (e entity) create(ctx context.Context, a *api, plan object) (string, object, error) {
 	id, request := e.id(plan), e.request(plan)
 
-	at := e.at(id)
-	if e.param != "" {
-		request[e.param] = []string{id}
+	at := e.path(id)
+	if e.idParam != "" {
+		request[e.idParam] = []string{id}
 		at = path.Dir(at)
 	}
 
 	var answer object
 	if err := a.call(ctx, http.MethodPost, at, request, &answer); err != nil {
-		return "", nil, e.failed(http.MethodPost, id, err)
+		return "", nil, e.wrapError(http.MethodPost, id, err)
 	}
 
-	if e.created != nil {
-		e.created(plan, answer)
+	if e.afterCreate != nil {
+		e.afterCreate(plan, answer)
 
 		return id, plan, nil
 	}
 
-	state, err := e.written(ctx, a, id, plan, nil)
+	state, err := e.finishWrite(ctx, a, id, plan, nil)
 
 	return id, state, err
 }
 
-// refresh keeps the order of sets in the state.
+// refresh reads an entity, and keeps the order of sets in the state.
 func (e entity) refresh(ctx context.Context, a *api, id string, before object) (object, error) {
 	found, err := e.read(ctx, a, id)
 
 	switch {
-	case err != nil && e.absent != nil && e.absent(err):
+	case err != nil && e.isAbsent != nil && e.isAbsent(err):
 		return nil, nil
 	case err != nil:
-		return nil, e.failed(http.MethodGet, id, err)
+		return nil, e.wrapError(http.MethodGet, id, err)
 	}
 
 	state := maps.Clone(before)
 	maps.Copy(state, found)
-	e.table.keepSets(state, before)
+	e.table.keepSetOrder(state, before)
 
 	return state, nil
 }
 
-// update writes to the id in the program, which an entity with a new name does not have yet.
+// update writes to the id in the inputs, which does not exist yet if an entity was renamed.
 func (e entity) update(ctx context.Context, a *api, _ string, plan, state object) (object, error) {
 	id, request := e.id(plan), e.request(plan)
 
-	if e.removed != nil {
-		if removed := e.removed(plan, state); len(removed) > 0 {
+	if e.deletedParams != nil {
+		if removed := e.deletedParams(plan, state); len(removed) > 0 {
 			request["delete"] = []string{strings.Join(removed, ",")}
 		}
 	}
 
-	if err := a.call(ctx, http.MethodPut, e.at(id), request, nil); err != nil {
-		return nil, e.failed(http.MethodPut, id, err)
+	if err := a.call(ctx, http.MethodPut, e.path(id), request, nil); err != nil {
+		return nil, e.wrapError(http.MethodPut, id, err)
 	}
 
-	if e.created == nil {
-		return e.written(ctx, a, id, plan, state)
+	if e.afterCreate == nil {
+		return e.finishWrite(ctx, a, id, plan, state)
 	}
 
 	maps.DeleteFunc(plan, func(name string, _ any) bool { return e.table[name].output })
@@ -126,9 +126,9 @@ func (e entity) update(ctx context.Context, a *api, _ string, plan, state object
 	return plan, nil
 }
 
-// written is the state of an entity after its call: its own access rules follow, and then it is read. Its sets are
-// those of the plan, whatever was read, until the next refresh: as published. Where a step fails, the plan is kept.
-func (e entity) written(ctx context.Context, a *api, id string, plan, before object) (object, error) {
+// finishWrite sets the access rules of an entity, reads it and returns its state. As published, its sets are those of
+// the plan until the next refresh. If a step fails, the state is the plan.
+func (e entity) finishWrite(ctx context.Context, a *api, id string, plan, before object) (object, error) {
 	if err := e.putRules(ctx, a, id, before, plan); err != nil {
 		return plan, err
 	}
@@ -156,27 +156,27 @@ func (e entity) remove(ctx context.Context, a *api, id string, state object) err
 		return err
 	}
 
-	if err := a.call(ctx, http.MethodDelete, e.at(id), nil, nil); err != nil && !gone(err) {
-		return e.failed(http.MethodDelete, id, err)
+	if err := a.call(ctx, http.MethodDelete, e.path(id), nil, nil); err != nil && !isNotFound(err) {
+		return e.wrapError(http.MethodDelete, id, err)
 	}
 
 	return nil
 }
 
-// putRules deletes all old access rules of an entity and adds all new ones, whether they differ or not: as published.
+// putRules deletes all old access rules of an entity and adds all new ones, even if they are equal, as published.
 func (e entity) putRules(ctx context.Context, a *api, id string, before, after object) error {
-	if e.holder == "" {
+	if e.holderParam == "" {
 		return nil
 	}
 
 	for _, entry := range children(before, "acls") {
-		if err := putRule(ctx, a, entry, true, form{e.holder: id}); err != nil {
+		if err := putRule(ctx, a, entry, true, form{e.holderParam: id}); err != nil {
 			return err
 		}
 	}
 
 	for _, entry := range children(after, "acls") {
-		if err := putRule(ctx, a, entry, false, form{e.holder: id}); err != nil {
+		if err := putRule(ctx, a, entry, false, form{e.holderParam: id}); err != nil {
 			return err
 		}
 	}

@@ -15,14 +15,14 @@ import (
 const (
 	typeDownloadFile = "proxmoxve:Download/file:File"
 
-	// The published provider keeps these beside the state: the size at the last refresh before and what the web server
-	// says.
+	// The published provider keeps these beside the state: the size at the previous refresh, and that of the web
+	// server.
 	previousSizeKey = "__previousSize"
 	urlSizeKey      = "__urlSize"
 )
 
-// downloadFile is the table of Download.File's properties.
-func downloadFile() attributes {
+// downloadFileTable has the properties of Download.File.
+func downloadFileTable() attributes {
 	return attributes{
 		"checksum":               {effect: Replace},
 		"checksumAlgorithm":      {effect: Replace, validate: oneOf("md5", "sha1", "sha224", "sha256", "sha384", "sha512")},
@@ -40,11 +40,11 @@ func downloadFile() attributes {
 	}
 }
 
-// downloadFileType is the resource of files that a host downloads itself.
+// downloadFileType returns the resource type of files that a host downloads.
 func downloadFileType() *resourceType {
 	return &resourceType{
-		token: typeDownloadFile, attributes: downloadFile(), framework: true,
-		checkMore: checkFile, suppress: keepSizes, moreChanges: fileSizeChanges,
+		token: typeDownloadFile, attributes: downloadFileTable(), framework: true,
+		validate: checkFile, suppressDiff: keepSizes, outputChanges: fileSizeChanges,
 		create: createFile, read: readFile,
 		update: func(ctx context.Context, a *api, id string, plan, _ object) (object, error) {
 			size, err := fileSize(ctx, a, id, plan)
@@ -60,7 +60,7 @@ func downloadFileType() *resourceType {
 	}
 }
 
-// checkFile wants a checksum with its algorithm, and in reverse.
+// checkFile requires a checksum and its algorithm together.
 func checkFile(c *checker, in object) {
 	for name, other := range map[string]string{"checksum": "checksumAlgorithm", "checksumAlgorithm": "checksum"} {
 		if in[name] != nil && in[other] == nil {
@@ -69,7 +69,7 @@ func checkFile(c *checker, in object) {
 	}
 }
 
-// keepSizes carries the notes of the last refresh along.
+// keepSizes keeps the sizes of the last refresh.
 func keepSizes(plan, state object) {
 	for _, name := range []string{previousSizeKey, urlSizeKey} {
 		if v, ok := state[name]; ok {
@@ -78,8 +78,8 @@ func keepSizes(plan, state object) {
 	}
 }
 
-// fileSizeChanges replaces a file that is not what it was, or not what the web server offers. With decompression the
-// latter never fits: set overwrite: false.
+// fileSizeChanges replaces a file whose size has changed, or differs from that on the web server. With decompression
+// the latter always differs: set overwrite: false.
 func fileSizeChanges(plan, state object, found differences) {
 	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
 		found["size"] = difference{p.Update, Replace}
@@ -92,7 +92,7 @@ func fileSizeChanges(plan, state object, found differences) {
 	}
 }
 
-// urlMetadata is what the web server says of a file; its size is that before decompression.
+// urlMetadata is what the web server reports about a file; the size is that before decompression.
 type urlMetadata struct {
 	Filename string   `json:"filename"`
 	Size     *float64 `json:"size"`
@@ -101,7 +101,7 @@ type urlMetadata struct {
 func metadata(ctx context.Context, a *api, values object) (urlMetadata, error) {
 	var out urlMetadata
 
-	f := form{"url": str(values, "url"), "verify-certificates": bit(flag(values, "verify"))}
+	f := form{"url": str(values, "url"), "verify-certificates": formatBool(flag(values, "verify"))}
 	if err := a.call(ctx, http.MethodGet, "/nodes/"+str(values, "nodeName")+"/query-url-metadata", f, &out); err != nil {
 		return out, fmt.Errorf("error fetching metadata from download url, unexpected error in GetQueryURLMetadata: error retrieving URL metadata for %s: %w", f["url"], err)
 	}
@@ -113,8 +113,7 @@ func storagePath(values object) string {
 	return "/nodes/" + str(values, "nodeName") + "/storage/" + str(values, "datastoreId")
 }
 
-// createFile always asks for the metadata first, even where it is not needed: a host that cannot reach the address
-// fails here.
+// createFile always reads the metadata first, even if it is not needed: it fails here if a host cannot reach the URL.
 func createFile(ctx context.Context, a *api, plan object) (string, object, error) {
 	ctx, cancel := context.WithTimeout(ctx, seconds(plan, "uploadTimeout"))
 	defer cancel()
@@ -134,7 +133,7 @@ func createFile(ctx context.Context, a *api, plan object) (string, object, error
 
 	err = fetchFile(ctx, a, plan)
 	if exists(err) && flag(plan, "overwriteUnmanaged") {
-		if err := deleteVolume(ctx, a, plan, inside); err != nil && !gone(err) {
+		if err := deleteVolume(ctx, a, plan, inside); err != nil && !isNotFound(err) {
 			return "", nil, fmt.Errorf(
 				"error deleting file from datastore: could not delete file '%s', unexpected error: %w", inside, err,
 			)
@@ -159,14 +158,14 @@ func createFile(ctx context.Context, a *api, plan object) (string, object, error
 	return id, plan, nil
 }
 
-// exists tells by the task's words that there is a file of this name.
+// exists reports whether a task failed because there is a file of this name.
 func exists(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "refusing to override existing file")
 }
 
-// fetchFile has the host download, decompress and compare.
+// fetchFile makes the host download, decompress and verify the file.
 func fetchFile(ctx context.Context, a *api, plan object) error {
-	f := form{"verify-certificates": bit(flag(plan, "verify"))}
+	f := form{"verify-certificates": formatBool(flag(plan, "verify"))}
 
 	for name, pve := range map[string]string{
 		"nodeName":               "node",
@@ -176,7 +175,7 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 		"checksumAlgorithm":      "checksum-algorithm",
 		"decompressionAlgorithm": "compression", "fileName": "filename", "url": "url",
 	} {
-		f.some(pve, str(plan, name))
+		f.setNonEmpty(pve, str(plan, name))
 	}
 
 	var upid string
@@ -184,14 +183,16 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 		return fmt.Errorf("error download file by URL: %w", err)
 	}
 
-	err := a.wait(ctx, upid, waitOptions{undo: true})
+	err := a.waitTask(ctx, upid, waitOptions{stopOnInterrupt: true})
 	if err == nil {
 		return nil
 	}
 
-	// A download whose time is up must not continue, and a failed one is cleared away.
+	// A download must not continue after its timeout, and a failed one is cleaned up.
 	path := "/nodes/" + str(plan, "nodeName") + "/tasks/" + url.PathEscape(upid)
-	if stopErr := a.call(context.WithoutCancel(ctx), http.MethodDelete, path, nil, nil); stopErr != nil && !gone(stopErr) {
+
+	stopErr := a.call(context.WithoutCancel(ctx), http.MethodDelete, path, nil, nil)
+	if stopErr != nil && !isNotFound(stopErr) {
 		err = errors.Join(err, stopErr)
 	}
 
@@ -200,17 +201,17 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 	)
 }
 
-// errNoFile says that a storage does not list a file.
+// errNoFile says that a storage does not have a file.
 var errNoFile = errors.New("file does not exists in datastore")
 
-// fileSize reads the size of a volume from the list of its storage, which is asked up to ten times.
+// fileSize returns the size of a volume from the list of its storage, which it tries to read ten times.
 func fileSize(ctx context.Context, a *api, id string, values object) (any, error) {
 	var found []struct {
 		Volume string  `json:"volid"`
 		Size   float64 `json:"size"`
 	}
 
-	err := a.tries(ctx, 10, 0.1, func(err error) bool { return !gone(err) }, func() error {
+	err := a.retry(ctx, 10, 0.1, func(err error) bool { return !isNotFound(err) }, func() error {
 		return a.call(ctx, http.MethodGet, storagePath(values)+"/content", nil, &found)
 	})
 	if err != nil {
@@ -229,7 +230,7 @@ func fileSize(ctx context.Context, a *api, id string, values object) (any, error
 	return nil, errNoFile
 }
 
-// readFile takes any failure but that of the credentials for a file that is gone, as published.
+// readFile treats every error except failed authentication as a missing file, as published.
 func readFile(ctx context.Context, a *api, id string, before object) (object, error) {
 	state := maps.Clone(before)
 	delete(state, previousSizeKey)
@@ -264,11 +265,11 @@ func readFile(ctx context.Context, a *api, id string, before object) (object, er
 	return state, nil
 }
 
-// deleteVolume is patient with anything but absence, like the published provider.
+// deleteVolume retries after every error except a missing volume, like the published provider.
 func deleteVolume(ctx context.Context, a *api, values object, volume string) error {
 	path := storagePath(values) + "/content/" + url.PathEscape(volume)
 
-	err := a.tries(ctx, 10, 0.1, func(err error) bool { return !gone(err) }, func() error {
+	err := a.retry(ctx, 10, 0.1, func(err error) bool { return !isNotFound(err) }, func() error {
 		return a.call(ctx, http.MethodDelete, path, nil, nil)
 	})
 	if err != nil {
@@ -278,10 +279,10 @@ func deleteVolume(ctx context.Context, a *api, values object, volume string) err
 	return nil
 }
 
-// removeFile takes a file that is gone for removed.
+// removeFile deletes a file; a missing one is no error.
 func removeFile(ctx context.Context, a *api, id string, state object) error {
 	err := deleteVolume(ctx, a, state, id)
-	if err == nil || gone(err) || strings.Contains(err.Error(), "unable to parse") {
+	if err == nil || isNotFound(err) || strings.Contains(err.Error(), "unable to parse") {
 		return nil
 	}
 

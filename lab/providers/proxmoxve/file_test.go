@@ -28,15 +28,15 @@ func TestDownload(t *testing.T) {
 	t.Parallel()
 
 	_, endpoint := newLab(t)
-	w := watch(t, endpoint, func() {})
-	r := newRig(t, w.endpoint)
+	w := startProxy(t, endpoint, func() {})
+	r := newTestProvider(t, w.endpoint)
 
 	resp, err := r.create(typeDownloadFile, talosImage())
 	require.NoError(t, err)
 	assert.Equal(t, "local:iso/talos.img", resp.ID)
 	assert.InDelta(t, len(labImage.Encode()), resp.Properties.Get("size").AsNumber(), 0)
 
-	requests := w.recorded()
+	requests := w.takeRequests()
 	require.Len(t, requests, 3)
 	assert.True(t, strings.HasPrefix(requests[0], "GET /nodes/pve1/query-url-metadata"))
 	assert.Equal(t, url.Values{

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// interruptKey finds the context that an interrupt ends.
+// interruptKey is the key of the context that an interrupt cancels.
 type interruptKey struct{}
 
-// uninterrupted returns a context that outlives an interrupt: what is begun is finished, as in the published provider,
-// because half a machine in the state is taken for a whole one by the next update. Only where a task can be undone, or
-// nothing depends on it, do operations look at interrupt.
-func uninterrupted(ctx context.Context) context.Context {
+// withoutInterrupt returns a context that outlives an interrupt. Like the published provider, operations finish what
+// they begin, because the next update would take an incomplete machine in the state for a complete one. Only tasks
+// that can be undone, and waits that nothing depends on, use interrupt.
+func withoutInterrupt(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), interruptKey{}, ctx)
 }
 
-// interrupt returns a channel that is closed by an interrupt.
+// interrupt returns a channel that an interrupt closes.
 func interrupt(ctx context.Context) <-chan struct{} {
 	if original, ok := ctx.Value(interruptKey{}).(context.Context); ok {
 		return original.Done()
@@ -26,10 +26,10 @@ func interrupt(ctx context.Context) <-chan struct{} {
 	return nil
 }
 
-// errInterrupted is what sleep returns after an interrupt.
+// errInterrupted is the error of sleep after an interrupt.
 var errInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
-// sleep waits, or returns why it must not: the end of the context, or of the stop channel when there is one.
+// sleep waits until d has passed, the context has ended or stop is closed; nil = no such channel.
 func sleep(ctx context.Context, d time.Duration, stop <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -44,8 +44,8 @@ func sleep(ctx context.Context, d time.Duration, stop <-chan struct{}) error {
 	}
 }
 
-// stopped words why a wait ended: a limit that ran out, or an interrupt.
-func stopped(err error, what string) error {
+// waitError describes why a wait ended: a timeout or an interrupt.
+func waitError(err error, what string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("timeout while waiting for %s: %w", what, err)
 	}

@@ -22,10 +22,10 @@ import (
 
 const labRoot = "root@pam"
 
-// labImage is what every address gives.
+// labImage is the content of every URL.
 var labImage = image.Image{OS: "talos", Version: "v1.12.6", Platform: "nocloud", Arch: "amd64"}
 
-// newLab is a data centre with a Talos template 900 on pve1, behind its real REST API.
+// newLab returns a data centre behind the lab's REST API, and its endpoint.
 func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 	t.Helper()
 
@@ -98,16 +98,16 @@ const (
 	testToken = "root@pam!test=00000000-0000-0000-0000-000000000001"
 )
 
-// rig is a configured provider.
-type rig struct {
+// testProvider is a configured provider.
+type testProvider struct {
 	t *testing.T
 	p p.Provider
 }
 
-func newRig(t *testing.T, endpoint string) rig {
+func newTestProvider(t *testing.T, endpoint string) testProvider {
 	t.Helper()
 
-	r := rig{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(endpoint), "apiToken": property.New(testToken), "insecure": property.New("true"),
 	})}))
@@ -119,7 +119,7 @@ func urn(token string) resource.URN {
 	return resource.URN("urn:pulumi:dev::test::" + token + "::node")
 }
 
-func (r rig) check(token string, in object) property.Map {
+func (r testProvider) check(token string, in object) property.Map {
 	r.t.Helper()
 
 	resp, err := r.p.Check(
@@ -131,13 +131,13 @@ func (r rig) check(token string, in object) property.Map {
 	return resp.Inputs
 }
 
-func (r rig) create(token string, in object) (p.CreateResponse, error) {
+func (r testProvider) create(token string, in object) (p.CreateResponse, error) {
 	r.t.Helper()
 
 	return r.p.Create(r.t.Context(), p.CreateRequest{Urn: urn(token), Properties: r.check(token, in)})
 }
 
-func (r rig) diff(token string, in object, state property.Map, ignore ...string) map[string]p.DiffKind {
+func (r testProvider) diff(token string, in object, state property.Map, ignore ...string) map[string]p.DiffKind {
 	r.t.Helper()
 
 	resp, err := r.p.Diff(
@@ -161,7 +161,7 @@ func toProperties(in object) property.Map {
 
 const ignoredSpeed = "disks[0].speed"
 
-func (r rig) read(token, id string, in object, state property.Map) p.ReadResponse {
+func (r testProvider) read(token, id string, in object, state property.Map) p.ReadResponse {
 	r.t.Helper()
 
 	resp, err := r.p.Read(
@@ -172,7 +172,7 @@ func (r rig) read(token, id string, in object, state property.Map) p.ReadRespons
 	return resp
 }
 
-func (r rig) change(token, id string, in object, state property.Map) (property.Map, error) {
+func (r testProvider) change(token, id string, in object, state property.Map) (property.Map, error) {
 	r.t.Helper()
 
 	resp, err := r.p.Update(

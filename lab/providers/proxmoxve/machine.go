@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// machine is one VM on the host where it is.
+// machine is a VM on its host.
 type machine struct {
 	api  *api
 	host string
@@ -22,7 +22,7 @@ func (m machine) path(rest string) string {
 	return fmt.Sprintf("/nodes/%s/qemu/%d/%s", m.host, m.id, rest)
 }
 
-// config reads the configuration as Proxmox keeps it: one string per key.
+// config reads the configuration in Proxmox' form: one string per key.
 func (m machine) config(ctx context.Context) (map[string]string, error) {
 	var raw map[string]any
 	if err := m.api.call(ctx, http.MethodGet, m.path("config"), nil, &raw); err != nil {
@@ -38,7 +38,7 @@ func (m machine) config(ctx context.Context) (map[string]string, error) {
 		case float64:
 			out[name] = strconv.FormatFloat(v, 'f', -1, 64)
 		case bool:
-			out[name] = bit(v)
+			out[name] = formatBool(v)
 		default:
 			encoded, err := json.Marshal(v)
 			if err != nil {
@@ -52,7 +52,7 @@ func (m machine) config(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// machineStatus is what a VM does; a lock names the task that holds its configuration.
+// machineStatus is the status of a VM; a lock names the task that holds its configuration.
 type machineStatus struct {
 	Status string `json:"status"`
 	Lock   string `json:"lock"`
@@ -67,13 +67,13 @@ func (m machine) status(ctx context.Context) (machineStatus, error) {
 	return out, nil
 }
 
-// set changes the configuration at once.
-func (m machine) set(ctx context.Context, f form, del []string) error {
+// setConfig changes the configuration immediately.
+func (m machine) setConfig(ctx context.Context, f form, del []string) error {
 	if len(del) > 0 {
 		f["delete"] = strings.Join(del, ",")
 	}
 
-	err := m.api.tries(ctx, 3, 1, saying("got timeout"), func() error {
+	err := m.api.retry(ctx, 3, 1, errorContains("got timeout"), func() error {
 		return m.api.call(ctx, http.MethodPut, m.path("config"), f, nil)
 	})
 	if err != nil {
@@ -83,8 +83,8 @@ func (m machine) set(ctx context.Context, f form, del []string) error {
 	return nil
 }
 
-// unlocked waits until the VM exists and nothing holds its configuration, however long that takes within the context.
-func (m machine) unlocked(ctx context.Context) error {
+// waitUnlocked waits until the VM exists and its configuration is not locked.
+func (m machine) waitUnlocked(ctx context.Context) error {
 	for {
 		status, err := m.status(ctx)
 		if err == nil && status.Lock == "" {
@@ -92,13 +92,13 @@ func (m machine) unlocked(ctx context.Context) error {
 		}
 
 		if err := sleep(ctx, m.api.o.poll, interrupt(ctx)); err != nil {
-			return stopped(err, fmt.Sprintf("VM %d configuration to become unlocked", m.id))
+			return waitError(err, fmt.Sprintf("VM %d configuration to become unlocked", m.id))
 		}
 	}
 }
 
-// reaches waits for a status after its task has ended: with high availability the manager acts later.
-func (m machine) reaches(ctx context.Context, wanted string) error {
+// waitStatus waits for a status after a task has ended: with high availability, the manager acts later.
+func (m machine) waitStatus(ctx context.Context, wanted string) error {
 	for {
 		status, err := m.status(ctx)
 		if err != nil {
@@ -110,7 +110,7 @@ func (m machine) reaches(ctx context.Context, wanted string) error {
 		}
 
 		if err := sleep(ctx, m.api.o.poll, nil); err != nil {
-			return stopped(err, fmt.Sprintf("VM %d to enter the status %q", m.id, wanted))
+			return waitError(err, fmt.Sprintf("VM %d to enter the status %q", m.id, wanted))
 		}
 	}
 }
@@ -119,7 +119,7 @@ func seconds(values object, name string) time.Duration {
 	return time.Duration(num(values, name)) * time.Second
 }
 
-// start bears a worker that could not be started (three tries) and a proxy that lost patience (599).
+// start makes three tries if no worker could be started, and tolerates a proxy's timeout (599).
 func (m machine) start(ctx context.Context, values object) error {
 	ctx, cancel := context.WithTimeout(ctx, seconds(values, "timeoutStartVm"))
 	defer cancel()
@@ -128,69 +128,69 @@ func (m machine) start(ctx context.Context, values object) error {
 
 	var upid string
 
-	err := m.api.tries(ctx, 3, 1, saying("got no worker upid"), func() error {
+	err := m.api.retry(ctx, 3, 1, errorContains("got no worker upid"), func() error {
 		return m.api.call(ctx, http.MethodPost, m.path("status/start"), params, &upid)
 	})
 	if err != nil {
 		return fmt.Errorf("error starting VM: %w", err)
 	}
 
-	err = m.api.wait(ctx, upid, waitOptions{ignore: 599})
+	err = m.api.waitTask(ctx, upid, waitOptions{ignoredStatus: 599})
 
 	warned := err != nil && strings.Contains(err.Error(), "WARNING") && m.api.hasLog(ctx, upid)
 	if err != nil && !warned {
 		return fmt.Errorf("error waiting for VM start: %w", err)
 	}
 
-	if late := m.reaches(ctx, "running"); late != nil || !warned {
-		return late
+	if statusErr := m.waitStatus(ctx, "running"); statusErr != nil || !warned {
+		return statusErr
 	}
 
-	return errWarned
+	return errStartWarning
 }
 
-// errWarned is a start with warnings. It is no failure, but the published provider ends the operation there, without a
-// look at the machine.
-var errWarned = errors.New("the VM startup task finished with a warning")
+// errStartWarning is a start with warnings. It is no failure, but the published provider ends the operation without
+// reading the machine.
+var errStartWarning = errors.New("the VM startup task finished with a warning")
 
-// shutdown asks the guest and switches it off when the time is up.
+// shutdown shuts the guest down, and stops the machine after the timeout.
 func (m machine) shutdown(ctx context.Context, values object) error {
 	ctx, cancel := context.WithTimeout(ctx, seconds(values, "timeoutShutdownVm"))
 	defer cancel()
 
 	params := form{"forceStop": "1", "timeout": strconv.Itoa(num(values, "timeoutShutdownVm"))}
-	if err := m.api.task(ctx, http.MethodPost, m.path("status/shutdown"), params, waitOptions{}); err != nil {
+	if err := m.api.runTask(ctx, http.MethodPost, m.path("status/shutdown"), params, waitOptions{}); err != nil {
 		return fmt.Errorf("error waiting for VM shutdown: %w", err)
 	}
 
-	return m.reaches(ctx, "stopped")
+	return m.waitStatus(ctx, "stopped")
 }
 
 func (m machine) stop(ctx context.Context, values object) error {
 	ctx, cancel := context.WithTimeout(ctx, seconds(values, "timeoutStopVm"))
 	defer cancel()
 
-	if err := m.api.task(ctx, http.MethodPost, m.path("status/stop"), nil, waitOptions{}); err != nil {
+	if err := m.api.runTask(ctx, http.MethodPost, m.path("status/stop"), nil, waitOptions{}); err != nil {
 		return fmt.Errorf("error waiting for VM stop: %w", err)
 	}
 
-	return m.reaches(ctx, "stopped")
+	return m.waitStatus(ctx, "stopped")
 }
 
 func (m machine) reboot(ctx context.Context, values object) error {
 	params := form{"timeout": strconv.Itoa(num(values, "timeoutReboot"))}
-	if err := m.api.task(ctx, http.MethodPost, m.path("status/reboot"), params, waitOptions{}); err != nil {
+	if err := m.api.runTask(ctx, http.MethodPost, m.path("status/reboot"), params, waitOptions{}); err != nil {
 		return fmt.Errorf("error waiting for VM reboot: %w", err)
 	}
 
 	return nil
 }
 
-// move takes a move to where the disk is already for done: Proxmox refuses it with these words.
-func (m machine) move(ctx context.Context, disk, storage string) error {
+// moveDisk ignores the error with which Proxmox refuses a move to the disk's own storage.
+func (m machine) moveDisk(ctx context.Context, disk, storage string) error {
 	params := form{"disk": disk, "storage": storage, "delete": "1"}
 
-	err := m.api.task(ctx, http.MethodPost, m.path("move_disk"), params, waitOptions{})
+	err := m.api.runTask(ctx, http.MethodPost, m.path("move_disk"), params, waitOptions{})
 	if err != nil && !strings.Contains(err.Error(), "you can't move to the same storage with same format") {
 		return fmt.Errorf("error moving VM disk: %w", err)
 	}
@@ -198,12 +198,12 @@ func (m machine) move(ctx context.Context, disk, storage string) error {
 	return nil
 }
 
-// resize sends bytes, which has no rounding.
-func (m machine) resize(ctx context.Context, disk string, gigabytes int) error {
+// resizeDisk sends the size in bytes, which avoids rounding.
+func (m machine) resizeDisk(ctx context.Context, disk string, gigabytes int) error {
 	params := form{"disk": disk, "size": strconv.Itoa(gigabytes << 30)}
 
-	err := m.api.tries(ctx, 3, 1, saying("got timeout"), func() error {
-		return m.api.task(ctx, http.MethodPut, m.path("resize"), params, waitOptions{})
+	err := m.api.retry(ctx, 3, 1, errorContains("got timeout"), func() error {
+		return m.api.runTask(ctx, http.MethodPut, m.path("resize"), params, waitOptions{})
 	})
 	if err != nil {
 		return fmt.Errorf("error waiting for VM disk resize: %w", err)
@@ -212,30 +212,30 @@ func (m machine) resize(ctx context.Context, disk string, gigabytes int) error {
 	return nil
 }
 
-// destroy removes the VM with everything that is its own.
+// destroy deletes the VM with all its disks and references.
 func (m machine) destroy(ctx context.Context) error {
 	var upid string
 
-	missing := func(err error) bool { return !gone(err) }
+	notFound := func(err error) bool { return !isNotFound(err) }
 
-	err := m.api.tries(ctx, 3, 1, missing, func() error {
+	err := m.api.retry(ctx, 3, 1, notFound, func() error {
 		return m.api.call(ctx, http.MethodDelete, m.path("?destroy-unreferenced-disks=1&purge=1"), nil, &upid)
 	})
 	if err != nil {
 		return fmt.Errorf("error deleting VM: %w", err)
 	}
 
-	if err := m.api.wait(ctx, upid, waitOptions{}); err != nil {
+	if err := m.api.waitTask(ctx, upid, waitOptions{}); err != nil {
 		return fmt.Errorf("error waiting for VM deletion: %w", err)
 	}
 
 	return nil
 }
 
-// errAbsent says that the cluster has no such VM.
-var errAbsent = errors.New("the VM does not exist in the cluster")
+// errNoVM says that the cluster does not have a VM.
+var errNoVM = errors.New("the VM does not exist in the cluster")
 
-// locate finds the host of a VM.
+// locate returns the host of a VM.
 func (a *api) locate(ctx context.Context, id int) (string, error) {
 	var found []struct {
 		VMID int    `json:"vmid"`
@@ -252,5 +252,5 @@ func (a *api) locate(ctx context.Context, id int) (string, error) {
 		}
 	}
 
-	return "", errAbsent
+	return "", errNoVM
 }

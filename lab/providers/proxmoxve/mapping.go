@@ -8,22 +8,22 @@ import (
 
 const typeMapping = "proxmoxve:Hardware/mapping/pci:Pci"
 
-// mappingType is the resource of PCI mappings: one name for devices of several hosts, which VMs pass through by that
-// name. Every failure of a read but one that Proxmox does not even have means that the mapping is gone: one that was
-// deleted manually leaves the state on a refresh, as published.
+// mappingType returns the resource type of PCI mappings: one name for devices of several hosts, by which VMs pass
+// them through. As published, every error of a read but one, which Proxmox does not even use, means that the mapping
+// does not exist: a refresh removes one that was deleted manually.
 func mappingType() *resourceType {
-	at := under("/cluster/mapping/pci")
+	at := pathIn("/cluster/mapping/pci")
 
 	return entity{
-		table: mapping(), id: named("name"), at: at, param: "id",
-		absent: func(err error) bool { return !strings.Contains(err.Error(), "no such resource") },
-		request: func(plan object) repeated {
-			request := repeated{"map": nil}
+		table: mappingTable(), id: idFrom("name"), path: at, idParam: "id",
+		isAbsent: func(err error) bool { return !strings.Contains(err.Error(), "no such resource") },
+		request: func(plan object) multiForm {
+			request := multiForm{"map": nil}
 
 			for _, entry := range children(plan, "maps") {
 				var o options
 				for _, name := range mappingOrder {
-					o = append(o, attributes{name: mapping()["maps"].fields[name]}.options(entry)...)
+					o = append(o, attributes{name: mappingTable()["maps"].fields[name]}.options(entry)...)
 				}
 
 				request["map"] = append(request["map"], o.String())
@@ -39,7 +39,7 @@ func mappingType() *resourceType {
 
 			return request
 		},
-		removed: func(plan, state object) []string {
+		deletedParams: func(plan, state object) []string {
 			var removed []string
 			if str(plan, "comment") == "" && str(state, "comment") != "" {
 				removed = append(removed, "description")
@@ -67,20 +67,20 @@ func mappingType() *resourceType {
 
 			return object{"name": id, "comment": found.Description, "mediatedDevices": found.MDev == 1, "maps": entries}, err
 		},
-		says: map[string]string{
+		messages: map[string]string{
 			http.MethodPost:   "Could not create PCI hardware mapping {id}.: creating hardware mapping {id}",
 			http.MethodGet:    "Could not read PCI hardware mapping: reading hardware mapping {id}",
 			http.MethodPut:    "Could not update PCI hardware mapping {id}.: udating hardware mapping {id}",
 			http.MethodDelete: "Could not delete PCI hardware mapping {id}.: deleting hardware mapping {id}",
 		},
 	}.resource(resourceType{
-		token: typeMapping, named: true, framework: true, checkMore: checkMapping,
+		token: typeMapping, uniqueName: true, framework: true, validate: checkMapping,
 	})
 }
 
-// mapping is the table of Hardware/mapping/pci:Pci. A new name is no replacement in the published provider, but a
-// change of a mapping that is not there.
-func mapping() attributes {
+// mappingTable has the properties of Hardware/mapping/pci:Pci. As published, a new name is not a replacement, but an
+// update of a mapping that does not exist.
+func mappingTable() attributes {
 	const path = `not a valid Linux device path for hardware mapping of type "pci"`
 
 	id := matching(`^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$`, `value must be a valid hardware mapping device ID, e.g. "8086:5916"`)
@@ -101,22 +101,22 @@ func mapping() attributes {
 	}
 }
 
-// mappingOrder is the published provider's order of an entry's parts, which Proxmox keeps.
+// mappingOrder is the published provider's order of an entry's options, which Proxmox keeps.
 var mappingOrder = []string{"id", "node", "path", "iommuGroup", "subsystemId"}
 
 func checkMapping(c *checker, in object) {
-	if entries, stated := in["maps"].([]any); stated && len(entries) == 0 {
+	if entries, ok := in["maps"].([]any); ok && len(entries) == 0 {
 		c.fail("maps", "Attribute map set must contain at least 1 elements, got: 0")
 	}
 }
 
-// decodeMappingEntry states nothing that the entry does not: group 0 is a group.
+// decodeMappingEntry sets only options that the entry has: iommuGroup 0 is valid.
 func decodeMappingEntry(text string) object {
 	entry, options := object{}, parseOptions(text, "id")
 
-	for name, a := range mapping()["maps"].fields {
-		if value, stated := options[a.key]; stated {
-			entry[name] = a.decoded(map[string]string{a.key: value})
+	for name, a := range mappingTable()["maps"].fields {
+		if value, ok := options[a.key]; ok {
+			entry[name] = a.decodeScalar(map[string]string{a.key: value})
 		}
 	}
 

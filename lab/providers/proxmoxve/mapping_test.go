@@ -23,30 +23,30 @@ func TestMappingRequests(t *testing.T) {
 	t.Parallel()
 
 	dc, endpoint := newLab(t)
-	w := watch(t, endpoint, func() {})
-	r := newRig(t, w.endpoint)
+	w := startProxy(t, endpoint, func() {})
+	r := newTestProvider(t, w.endpoint)
 	in := object{
 		"name": "gpu", "comment": "d", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00"}},
 	}
 
-	made, err := r.create(typeMapping, in)
+	created, err := r.create(typeMapping, in)
 	require.NoError(t, err)
 
-	requests := w.recorded()
+	requests := w.takeRequests()
 	require.Len(t, requests, 2)
 	assert.Equal(
 		t, url.Values{"id": {"gpu"}, "description": {"d"}, "map": {"id=10de:27b0,node=pve1,path=0000:01:00"}},
 		params(t, requests[0]),
 	)
 
-	_, err = r.change(typeMapping, made.ID, with(in, object{"comment": nil}), made.Properties)
+	_, err = r.change(typeMapping, created.ID, with(in, object{"comment": nil}), created.Properties)
 	require.NoError(t, err)
 	assert.Equal(
 		t, url.Values{"map": {"id=10de:27b0,node=pve1,path=0000:01:00"}, "delete": {"description,mdev"}},
-		params(t, w.recorded()[0]),
+		params(t, w.takeRequests()[0]),
 	)
 
-	state, err := r.change(typeMapping, made.ID, with(in, object{"name": "card"}), made.Properties)
+	state, err := r.change(typeMapping, created.ID, with(in, object{"name": "card"}), created.Properties)
 	require.EqualError(t, err, `Could not update PCI hardware mapping "card".: udating hardware mapping "card": the requested resource does not exist`)
 	assert.Equal(t, property.Map{}, state, "the state stays as it was")
 	assert.Len(t, dc.Records(datacentre.Mappings), 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
-// create keeps what a failed creation left behind, so that the next update or a destroy finds it.
+// create keeps the state of a failed creation, so that the next update or a destroy finds the resource.
 func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateResponse, error) {
 	t, err := s.typeOf(req.Urn)
 	if err != nil {
@@ -18,8 +18,8 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 	}
 
 	plan, secret := t.plan(fromMap(req.Properties), object{}, nil), secrets(req.Properties)
-	if t.planFails != nil {
-		if err := t.worded("diffing", req.Urn, t.planFails(plan)); err != nil {
+	if t.planError != nil {
+		if err := t.wrapError("diffing", req.Urn, t.planError(plan)); err != nil {
 			return p.CreateResponse{}, err
 		}
 	}
@@ -35,34 +35,34 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 
 	id, state, err := t.create(ctx, a, plan)
 	if err != nil && id == "" {
-		return p.CreateResponse{}, t.worded("", "", err)
+		return p.CreateResponse{}, t.wrapError("", "", err)
 	}
 
 	out := p.CreateResponse{ID: id, Properties: t.attributes.toMap(state, secret)}
-	if err = t.worded("creating", req.Urn, err); err != nil {
-		// What exists stays in the state, with the reason; the published provider does the same.
+	if err = t.wrapError("creating", req.Urn, err); err != nil {
+		// As published, what exists stays in the state, with the reason of the failure.
 		out.PartialState = &p.InitializationFailed{Reasons: []string{err.Error()}}
 	}
 
 	return out, err
 }
 
-// worded puts in front of an error what the bridge to Terraform does, which leaves those of the newer kind alone; doing
-// is empty where nothing was made.
-func (t *resourceType) worded(doing string, urn resource.URN, err error) error {
+// wrapError adds the prefix of the bridge to Terraform, which does not change errors of framework resources. action
+// is empty if nothing was created.
+func (t *resourceType) wrapError(action string, urn resource.URN, err error) error {
 	if err == nil || t.framework {
 		return err
 	}
 
 	err = multierror.Append(nil, err)
-	if doing == "" {
+	if action == "" {
 		return err
 	}
 
-	return fmt.Errorf("%s %s: %w", doing, urn, err)
+	return fmt.Errorf("%s %s: %w", action, urn, err)
 }
 
-// preview is a resource before it exists: what the server will choose is unknown.
+// preview returns a resource before its creation: choices of the server are unknown.
 func (t *resourceType) preview(plan object) object {
 	for name, a := range t.attributes {
 		if a.output || (a.computed && plan[name] == nil) {
@@ -73,7 +73,7 @@ func (t *resourceType) preview(plan object) object {
 	return plan
 }
 
-// read serves refreshes, and imports of what is in no state.
+// read serves refreshes, and imports of resources that are in no state.
 func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, error) {
 	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
@@ -82,25 +82,25 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 
 	id, before, imports := req.ID, fromMap(req.Properties), req.Properties.Len() == 0
 	if imports {
-		if t.imported == nil {
+		if t.parseImportID == nil {
 			return p.ReadResponse{}, fmt.Errorf(
 				"the lab's stand-in does not import %s, and %s is in no state: run against the published provider",
 				req.Urn.Type(), id,
 			)
 		}
 
-		if id, before, err = t.imported(id); err != nil {
+		if id, before, err = t.parseImportID(id); err != nil {
 			return p.ReadResponse{}, err
 		}
 	}
 
 	state, err := t.read(ctx, a, id, before)
-	if imports && err == nil && state == nil { // the engine says so of published ones, whose answers can be empty
+	if imports && err == nil && state == nil { // the engine's error for published providers, which may return nothing
 		return p.ReadResponse{}, fmt.Errorf("resource '%s' does not exist", req.ID)
 	}
 
 	if err != nil || state == nil {
-		return p.ReadResponse{}, t.worded("refreshing", req.Urn, err)
+		return p.ReadResponse{}, t.wrapError("refreshing", req.Urn, err)
 	}
 
 	secret := secrets(req.Properties)
@@ -114,7 +114,7 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 	return out, nil
 }
 
-// update plans again as diff did, ignored paths included: the engine hands over the same inputs.
+// update plans again like diff, including ignored paths: the engine passes the same inputs.
 func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateResponse, error) {
 	t, err := s.typeOf(req.Urn)
 	if err != nil {
@@ -126,8 +126,8 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	secret := secrets(req.Inputs)
 
 	if req.DryRun {
-		if t.recomputes != nil {
-			for _, name := range t.recomputes(plan, state) {
+		if t.recomputedOutputs != nil {
+			for _, name := range t.recomputedOutputs(plan, state) {
 				plan[name] = unknown{}
 			}
 		}
@@ -136,7 +136,8 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	}
 
 	if len(t.differences(plan, state)) == 0 {
-		// The engine updates what failed to initialise even without a difference; the published provider then does nothing.
+		// The engine updates a resource that failed to initialize even without a difference; the published provider then
+		// does nothing.
 		return p.UpdateResponse{Properties: req.State}, nil
 	}
 
@@ -146,7 +147,7 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	}
 
 	result, err := t.update(ctx, a, req.ID, plan, state)
-	err = t.worded("updating", req.Urn, err)
+	err = t.wrapError("updating", req.Urn, err)
 
 	switch {
 	case err != nil && t.framework:
@@ -162,12 +163,12 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	return p.UpdateResponse{Properties: t.attributes.toMap(result, secret)}, nil
 }
 
-// remove works from the state alone: the program may no longer state the resource.
+// remove uses only the state, because the program may no longer have the resource.
 func (s *server) remove(ctx context.Context, req p.DeleteRequest) error {
 	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return err
 	}
 
-	return t.worded("deleting", req.Urn, t.remove(ctx, a, req.ID, fromMap(req.Properties)))
+	return t.wrapError("deleting", req.Urn, t.remove(ctx, a, req.ID, fromMap(req.Properties)))
 }

@@ -19,8 +19,8 @@ import (
 	labserver "talos-proxmox/lab/server"
 )
 
-// programInputs are a VM and the image of its template, as the program registers them for stack lab.
-func programInputs(t *testing.T, patience string) (machine, image object) {
+// programInputs returns a VM and the image of its template, as the program registers them for stack lab.
+func programInputs(t *testing.T, agentTimeout string) (machine, image object) {
 	t.Helper()
 
 	for resource, inputs := range providertest.Registered(t, "../../../stacks/testdata/registered/lab-up.json") {
@@ -32,23 +32,23 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 		}
 	}
 
-	delete(image, "decompressionAlgorithm") // the lab's fetcher gives plain images
+	delete(image, "decompressionAlgorithm") // the lab's images are not compressed
 
 	return with(machine, object{
-		"agent": with(machine["agent"].(object), object{"enabled": true, "timeout": patience}),
+		"agent": with(machine["agent"].(object), object{"enabled": true, "timeout": agentTimeout}),
 		"clone": with(machine["clone"].(object), object{"vmId": 900.0}),
 	}), image
 }
 
-// stated is a resource as the program states it, and what an update makes of it; nil = nothing.
-type stated struct {
+// declaration is a resource with its inputs, and those of an update; nil = no update.
+type declaration struct {
 	token       string
 	in, changed object
 }
 
-// run drives the provider as ups with refreshes and changes, and a destroy, do.
-func (r rig) run(ctx context.Context, program []stated) error {
-	made := make([]p.DeleteRequest, 0, len(program))
+// run makes the calls of an up, a refresh, an up with changes, and a destroy.
+func (r testProvider) run(ctx context.Context, program []declaration) error {
+	deletions := make([]p.DeleteRequest, 0, len(program))
 
 	for _, s := range program {
 		in := r.check(s.token, s.in)
@@ -79,11 +79,11 @@ func (r rig) run(ctx context.Context, program []stated) error {
 			state = next.Properties
 		}
 
-		made = append(made, p.DeleteRequest{ID: created.ID, Urn: urn(s.token), Properties: state})
+		deletions = append(deletions, p.DeleteRequest{ID: created.ID, Urn: urn(s.token), Properties: state})
 	}
 
-	for _, gone := range slices.Backward(made) {
-		if err := r.p.Delete(ctx, gone); err != nil {
+	for _, deletion := range slices.Backward(deletions) {
+		if err := r.p.Delete(ctx, deletion); err != nil {
 			return err
 		}
 	}
@@ -91,15 +91,15 @@ func (r rig) run(ctx context.Context, program []stated) error {
 	return nil
 }
 
-// accounts are what the software of a cluster gets.
-func accounts() []stated {
+// accounts returns the accounts of a cluster's software.
+func accounts() []declaration {
 	const user = "talos-one-csi@pve"
 
-	rule := func(path, role, holder, id string) stated {
-		return stated{typeACL, object{holder: id, "path": path, "roleId": role, "propagate": false}, nil}
+	rule := func(path, role, holder, id string) declaration {
+		return declaration{typeACL, object{holder: id, "path": path, "roleId": role, "propagate": false}, nil}
 	}
 
-	return []stated{
+	return []declaration{
 		{typeRole, object{"roleId": "machines", "privileges": toList(permissions.CSIMachines().Privileges())}, nil},
 		{typeRole, object{"roleId": "storage", "privileges": toList(permissions.CSIStorage().Privileges())}, nil},
 		{typeUser, object{"userId": user, "comment": "c", "groups": []any{permissions.Group}}, nil},
@@ -111,12 +111,12 @@ func accounts() []stated {
 	}
 }
 
-// briefly is how long the agent is waited for: nothing runs in the VM that could answer.
-const briefly = "20ms"
+// shortTimeout is the timeout of the guest agent: nothing runs in the VM that could respond.
+const shortTimeout = "20ms"
 
-// attempt runs the program with the roles as they are after the change, and returns the first refusal.
-func attempt(
-	t *testing.T, change func(*datacentre.Datacentre), more extra, patience string,
+// runProgram runs the program with changed roles, and returns the first refusal.
+func runProgram(
+	t *testing.T, change func(*datacentre.Datacentre), more extra, agentTimeout string,
 ) (refusal, error) {
 	t.Helper()
 
@@ -129,15 +129,15 @@ func attempt(
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	w := watch(t, endpoint, cancel)
-	r := rig{t, Provider(testPoll)}
+	w := startProxy(t, endpoint, cancel)
+	r := testProvider{t, Provider(testPoll)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(w.endpoint),
 		"apiToken": property.New(permissions.Token + "=secret"),
 		"insecure": property.New("true"),
 	})}))
 
-	machine, image := programInputs(t, patience)
+	machine, image := programInputs(t, agentTimeout)
 	disk, ok := machine["disks"].([]any)[0].(object)
 	require.True(t, ok)
 
@@ -146,18 +146,18 @@ func attempt(
 		"disks":  []any{with(disk, object{"size": 30.0})},
 	})
 
-	err := r.run(ctx, append(slices.Clone(more.before), []stated{
+	err := r.run(ctx, append(slices.Clone(more.before), []declaration{
 		{typeDownloadFile, image, nil}, {typeVirtualMachine, machine, with(changed, more.change)},
 	}...))
 
-	return w.seen(), err
+	return w.firstRefusal(), err
 }
 
-// extra is what a stack states that needs one of the roles beside the main one: a change of its machine, and resources
-// that come before it.
+// extra is what a stack needs an additional role for: a change of its machine, and resources that are created before
+// it.
 type extra struct {
 	change object
-	before []stated
+	before []declaration
 }
 
 func extras() map[string]extra {
@@ -166,7 +166,7 @@ func extras() map[string]extra {
 	return map[string]extra{
 		"TalosProxmoxGPU": {
 			object{"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true}}},
-			[]stated{{typeMapping, object{"name": "gpu", "maps": gpu}, nil}},
+			[]declaration{{typeMapping, object{"name": "gpu", "maps": gpu}, nil}},
 		},
 		"TalosProxmoxAccounts": {before: accounts()},
 		"TalosProxmoxRoles":    {before: accounts()},
@@ -176,7 +176,7 @@ func extras() map[string]extra {
 	}
 }
 
-// mainRoleOnly takes the other roles away.
+// mainRoleOnly deletes the other roles.
 func mainRoleOnly(dc *datacentre.Datacentre) {
 	for _, role := range permissions.Roles()[1:] {
 		dc.Delete(datacentre.Roles, role.ID)
@@ -186,13 +186,13 @@ func mainRoleOnly(dc *datacentre.Datacentre) {
 func TestTheMainRoleIsEnough(t *testing.T) {
 	t.Parallel()
 
-	seen, err := attempt(t, mainRoleOnly, extra{}, briefly)
+	refused, err := runProgram(t, mainRoleOnly, extra{}, shortTimeout)
 	require.NoError(t, err)
-	assert.Empty(t, seen)
+	assert.Empty(t, refused)
 }
 
-// TestNoPrivilegeIsSuperfluous takes one privilege away at a time: the call that the table names is then refused in the
-// table's words.
+// TestNoPrivilegeIsSuperfluous removes one privilege at a time: Proxmox then refuses the call in the table, with the
+// message in the table.
 func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 	t.Parallel()
 
@@ -204,9 +204,9 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 			t.Run(fmt.Sprintf("%s without %s", role.ID, need.Privilege), func(t *testing.T) {
 				t.Parallel()
 
-				rest, patience := need.Lesser, briefly
+				rest, agentTimeout := need.Lesser, shortTimeout
 				if strings.Contains(need.Refusal, "GuestAgent") { // the refusal ends the wait
-					patience = "10m"
+					agentTimeout = "10m"
 				}
 
 				for _, other := range role.Privileges() {
@@ -215,17 +215,17 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 					}
 				}
 
-				seen, err := attempt(t, func(dc *datacentre.Datacentre) {
+				refused, err := runProgram(t, func(dc *datacentre.Datacentre) {
 					if i == 0 {
 						mainRoleOnly(dc)
 					}
 
 					require.NoError(t, dc.PutRole(role.ID, rest...))
-				}, more, patience)
+				}, more, agentTimeout)
 
-				assert.Equal(t, need.Refusal, seen.reason, "%s: %v", seen.call, err)
+				assert.Equal(t, need.Refusal, refused.reason, "%s: %v", refused.call, err)
 				assert.Regexp(
-					t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", seen.call,
+					t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", refused.call,
 				)
 			})
 		}
@@ -239,8 +239,8 @@ func TestRolesForSettingsAreEnough(t *testing.T) {
 		t.Run(role.ID, func(t *testing.T) {
 			t.Parallel()
 
-			seen, err := attempt(t, func(*datacentre.Datacentre) {}, extras()[role.ID], briefly)
-			assert.Empty(t, seen, "%v", err)
+			refused, err := runProgram(t, func(*datacentre.Datacentre) {}, extras()[role.ID], shortTimeout)
+			assert.Empty(t, refused, "%v", err)
 		})
 	}
 }

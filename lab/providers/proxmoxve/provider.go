@@ -1,7 +1,7 @@
-// Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot
-// download it. It keeps the published types, property names, defaults, order of requests, replace rules and errors for
-// VMs, downloaded files, PCI mappings, and for roles, users, their tokens and access rules, as far as this program
-// states them, and refuses the rest. It imports VMs, mappings, roles and users.
+// Package proxmoxve is a stand-in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1), for machines that
+// cannot download it. It has the published types, property names, defaults, order of requests, replace rules and
+// errors for VMs, downloaded files, PCI mappings, roles, users, their tokens and access rules, as far as this program
+// uses them, and refuses everything else. It imports VMs, mappings, roles and users.
 package proxmoxve
 
 import (
@@ -17,49 +17,48 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
-// DefaultPoll is the interval at which the published provider asks for a task's state.
+// DefaultPoll is the interval at which the published provider reads the status of a task.
 const DefaultPoll = time.Second
 
-// resourceType is one resource: its table and the four operations on it.
+// resourceType is a type of resources: its table and its four operations.
 type resourceType struct {
 	token      string
 	attributes attributes
-	// named resources have a stated name, of which there cannot be two: they are deleted before they are replaced.
-	named bool
-	// framework resources are of Terraform's newer kind: a failed update leaves the state as it was.
+	// uniqueName resources have a name that no two can have, so they are deleted before they are replaced.
+	uniqueName bool
+	// framework resources are of Terraform's newer plugin framework: a failed update does not change the state.
 	framework bool
-	checkMore func(c *checker, inputs object)
-	// planFails is what the published provider cannot plan, for whatever reason; nil = nothing.
-	planFails func(plan object) error
-	// suppress takes back differences that do not count.
-	suppress func(plan, state object)
-	// keeps tells a change that replaces by the table but does not in this case.
-	keeps func(path string, plan, state object) bool
-	// moreChanges adds differences of outputs.
-	moreChanges func(plan, state object, found differences)
-	// recomputes lists the outputs that an update makes unknown in a preview.
-	recomputes func(plan, state object) []string
+	validate  func(c *checker, inputs object)
+	// planError returns the published provider's error for a resource that it cannot plan; nil = none.
+	planError func(plan object) error
+	// suppressDiff removes irrelevant differences from a plan.
+	suppressDiff func(plan, state object)
+	// updatesInPlace reports whether a change updates in place although the table says replace.
+	updatesInPlace func(path string, plan, state object) bool
+	// outputChanges adds differences of outputs.
+	outputChanges func(plan, state object, found differences)
+	// recomputedOutputs returns the outputs that an update makes unknown in a preview.
+	recomputedOutputs func(plan, state object) []string
 
-	// imported takes the id of an import apart: the resource's own, and what its state begins with; nil = there is no
-	// import.
-	imported func(id string) (own string, state object, err error)
-	// create returns an id as soon as there is something to keep in the state, even with an error.
+	// parseImportID splits the id of an import into the resource's id and its first state; nil = no import.
+	parseImportID func(id string) (own string, state object, err error)
+	// create returns an id, even with an error, as soon as something exists that the state must keep.
 	create func(ctx context.Context, a *api, plan object) (string, object, error)
-	// read returns nil for what is gone.
+	// read returns nil if the resource does not exist.
 	read   func(ctx context.Context, a *api, id string, state object) (object, error)
 	update func(ctx context.Context, a *api, id string, plan, state object) (object, error)
 	remove func(ctx context.Context, a *api, id string, state object) error
 }
 
-// server is the provider behind its gRPC interface.
+// server implements the provider's gRPC interface.
 type server struct {
 	poll  time.Duration
 	types map[string]*resourceType
 	api   *api // nil = not configured
 }
 
-// Provider makes an instance of the provider. It asks for the state of a task after each poll (0 = DefaultPoll); the
-// waiting times between tries are multiples of it.
+// Provider returns a new instance of the provider. It reads the status of a task at the interval poll (0 =
+// DefaultPoll); waits between tries are multiples of it.
 func Provider(poll time.Duration) p.Provider {
 	s := &server{poll: poll, types: types()}
 	if poll <= 0 {
@@ -108,7 +107,7 @@ func (s *server) provider() p.Provider {
 	}
 }
 
-// typeOf finds the resource by its token in the URN.
+// typeOf returns the resource type of a URN.
 func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 	if t, ok := s.types[string(urn.Type())]; ok {
 		return t, nil
@@ -120,13 +119,13 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 	)
 }
 
-// operation prepares a call to Proxmox that the engine's Cancel can interrupt where nothing half made is left behind;
-// see interrupt.
+// operation prepares a call to Proxmox, which the engine's Cancel interrupts only if nothing incomplete is left; see
+// interrupt.
 func (s *server) operation(ctx context.Context, urn resource.URN) (context.Context, *resourceType, *api, error) {
 	t, err := s.typeOf(urn)
 	if err == nil && s.api == nil {
 		err = errNotConfigured
 	}
 
-	return uninterrupted(ctx), t, s.api, err
+	return withoutInterrupt(ctx), t, s.api, err
 }

@@ -5,48 +5,47 @@ import (
 	"slices"
 )
 
-// kind is the type of a property's value, or of its elements when it is a list.
+// kind is the type of a property's value, or of its elements if it is a list.
 type kind int
 
 const (
 	text kind = iota
 	boolean
 	integer
-	texts // a list of strings, as the element of a list
+	texts // a list of strings, as an element of a list
 	block // a nested object
 )
 
-// attribute is one property of a resource: its shape, what it is taken as when it is not set, and what changing it
-// does.
+// attribute is a property of a resource: its type, its default, its form in Proxmox and the effect of a change.
 type attribute struct {
-	kind   kind
-	key    string // Proxmox' name of it: in the configuration (with an index in lists), or in a property string
-	option string // Proxmox has it as this option of a property string of its own
-	bare   string // the option of a block's property string that may have no name
-	absent string // what Proxmox means where the key is missing
-	many   bool   // a list
-	set    bool   // a list whose order and repetitions do not count
-	joint  string // between the texts of a list; none = a semicolon
-	// escaped texts are percent-encoded.
-	escaped bool
-	fields  attributes // of a block
-	most    int        // how many elements a list of blocks has at most
-	place   string     // the property with an element's key; none = the index counts
-	// missing is an element whose index has no key, where an element after it has.
-	missing object
-	// models are a card's; Proxmox writes model=virtio,macaddr=<address> as virtio=<address>.
+	kind      kind
+	key       string // Proxmox' name of it: in the configuration (with an index in lists), or in a property string
+	option    string // name of the only option in Proxmox' property string
+	bare      string // the option of a block's property string whose name may be omitted
+	absent    string // Proxmox' default, if the key is missing
+	many      bool   // a list
+	set       bool   // a list whose order and repetitions do not matter
+	separator string // of a list of strings; empty = semicolon
+	// escaped strings are percent-encoded.
+	escaped     bool
+	fields      attributes // of a block
+	maxItems    int        // of a list of blocks
+	keyProperty string     // the property with an element's key; empty = the key has the index
+	// placeholder is the element for an index without a key, if a later index has one.
+	placeholder object
+	// models are those of a network device: Proxmox writes model=virtio,macaddr=<address> as virtio=<address>.
 	models []string
-	// fallback is the published default. Lists and blocks have defaults too: the bridge to Terraform fills them in, which
-	// Terraform itself does not.
+	// fallback is the published default. Unlike Terraform itself, the bridge to Terraform fills in defaults of lists
+	// and blocks, too.
 	fallback any
 	effect   Effect
 	required bool
-	computed bool // keeps what the server chose while the program does not state it
+	computed bool // the server chooses the value if the program does not set it
 	output   bool // never an input
 	secret   bool
-	exact    bool // zero is something else than nothing set
-	unread   bool // a refresh does not read it as the table says, or not at all
-	sticky   bool // what is not set any more stays
+	exact    bool // zero differs from unset
+	noRead   bool // not read by readTable
+	sticky   bool // removing the value does not delete the keys
 	trueOnly bool // false is not sent
 	validate func(any) string
 }
@@ -54,17 +53,17 @@ type attribute struct {
 // attributes are the properties of a resource or block by their published names.
 type attributes map[string]attribute
 
-// names returns the properties in order, so that messages and requests do not depend on the map's.
+// names returns the sorted names, so that messages and requests have a stable order.
 func (as attributes) names() []string { return slices.Sorted(maps.Keys(as)) }
 
-// element is an attribute without being a list.
+// element returns the attribute of a list's elements.
 func (a attribute) element() attribute {
 	a.many = false
 
 	return a
 }
 
-// defaults returns what a block of these attributes looks like when nothing in it is set.
+// defaults returns a block with only default values.
 func (as attributes) defaults() object {
 	out := object{}
 
@@ -77,14 +76,13 @@ func (as attributes) defaults() object {
 	return out
 }
 
-// inputsOf are the inputs that a program would have for a state, as an import finds them: without defaults and what
-// only the server can know.
+// inputsOf returns the inputs of an imported state: without defaults, and without choices of the server.
 func (as attributes) inputsOf(state object) object {
 	out := object{}
 
 	for name, a := range as {
 		value := state[name]
-		if value == nil || a.output || !a.required && a.same(value, a.fallback) {
+		if value == nil || a.output || !a.required && a.equal(value, a.fallback) {
 			continue
 		}
 
@@ -107,7 +105,7 @@ func (as attributes) inputsOf(state object) object {
 	return out
 }
 
-// zero is the value Terraform's kind of state gives a primitive that was never set.
+// zero returns the value of an unset primitive in Terraform's kind of state.
 func (a attribute) zero() any {
 	switch {
 	case a.many || a.kind == block:

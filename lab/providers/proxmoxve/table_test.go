@@ -20,25 +20,25 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// elementType is the plain struct behind the SDK's arguments, with its pulumi tags.
+// elementType returns the struct behind the SDK's arguments, with its pulumi tags.
 func elementType(args interface{ ElementType() reflect.Type }) reflect.Type {
 	return args.ElementType()
 }
 
-// TestTablesAreThePublishedSDK compares kinds of inputs and outputs, and which inputs have to be stated.
+// TestTablesAreThePublishedSDK compares the types of inputs and outputs, and which inputs are required.
 func TestTablesAreThePublishedSDK(t *testing.T) {
 	t.Parallel()
 
-	// Of lists the SDK's types do not tell.
+	// The SDK's types do not show which lists are required.
 	lists := []string{"a role: Privileges", "a mapping: Maps"}
 
 	for name, test := range map[string]struct {
 		table         attributes
 		inputs, state reflect.Type
 	}{
-		"a VM":       {virtualMachine(), elementType(vm.VirtualMachineArgs{}), elementType(vm.VirtualMachineState{})},
-		"a download": {downloadFile(), elementType(download.FileArgs{}), elementType(download.FileState{})},
-		"a mapping":  {mapping(), elementType(pci.PciArgs{}), elementType(pci.PciState{})},
+		"a VM":       {virtualMachineTable(), elementType(vm.VirtualMachineArgs{}), elementType(vm.VirtualMachineState{})},
+		"a download": {downloadFileTable(), elementType(download.FileArgs{}), elementType(download.FileState{})},
+		"a mapping":  {mappingTable(), elementType(pci.PciArgs{}), elementType(pci.PciState{})},
 		"a role":     {roleType().attributes, elementType(permission.RoleArgs{}), elementType(permission.RoleState{})},
 		"a user":     {userType().attributes, elementType(permission.UserArgs{}), elementType(permission.UserState{})},
 		"a token":    {tokenType().attributes, elementType(sdkuser.TokenArgs{}), elementType(sdkuser.TokenState{})},
@@ -59,11 +59,11 @@ func TestTablesAreThePublishedSDK(t *testing.T) {
 		})
 	}
 
-	compare(t, "", configuration(), elementType(sdk.ProviderArgs{}), false)
+	compare(t, "", configurationTable(), elementType(sdk.ProviderArgs{}), false)
 }
 
-// compare holds a table against the SDK: every property of the table is published, with the same kind. What the program
-// states nowhere is not in the tables.
+// compare checks that every property of a table is published, with the same type. The tables omit what the program
+// does not use.
 func compare(t *testing.T, path string, table attributes, published reflect.Type, state bool) {
 	t.Helper()
 
@@ -115,9 +115,9 @@ func shape(t reflect.Type) (kind, bool, reflect.Type) {
 	}
 }
 
-// TestTheProgramKnowsTheEffects holds the program's table of a VM's fields against the stand-in's, which knows nothing
-// of it and is held against the provider.
-func TestTheProgramKnowsTheEffects(t *testing.T) {
+// TestProgramKnowsEffects compares the program's table of a VM's fields with the stand-in's, which is independent of
+// it and tested against the provider.
+func TestProgramKnowsEffects(t *testing.T) {
 	t.Parallel()
 
 	effects := Effects(typeVirtualMachine)
@@ -131,7 +131,7 @@ func TestTheProgramKnowsTheEffects(t *testing.T) {
 func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 	t.Parallel()
 
-	r := rig{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll)}
 	in := fromMap(
 		r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}),
 	)
@@ -150,7 +150,7 @@ func TestPreviewLeavesTheServersChoicesUnknown(t *testing.T) {
 
 	s := Provider(testPoll)
 	in, err := s.Check(t.Context(), p.CheckRequest{
-		Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{"vmId": nil, "description": unknown{}})),
+		Urn: urn(typeVirtualMachine), Inputs: toProperties(with(nodeInputs(), object{"vmId": nil, "description": unknown{}})),
 	})
 	require.NoError(t, err)
 	require.Empty(t, in.Failures)

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// waitOptions say which endings of a task count as a success.
+// waitOptions say which results of a task count as a success.
 type waitOptions struct {
-	warnings bool // exit statuses such as "WARNINGS: 1"
-	ignore   int  // an HTTP status of the question that is not an answer
-	// undo says that an interrupt stops the task, and Proxmox then removes what it had made.
-	undo bool
+	warnings      bool // exit statuses such as "WARNINGS: 1"
+	ignoredStatus int  // HTTP status of a status request that is not an error
+	// stopOnInterrupt makes an interrupt stop the task; Proxmox then removes what the task has created.
+	stopOnInterrupt bool
 }
 
-// task starts a task and waits for its end.
-func (a *api) task(ctx context.Context, method, path string, params form, o waitOptions) error {
+// runTask starts a task and waits until it has stopped.
+func (a *api) runTask(ctx context.Context, method, path string, params form, o waitOptions) error {
 	var upid string
 	if err := a.call(ctx, method, path, params, &upid); err != nil {
 		return err
 	}
 
-	return a.wait(ctx, upid, o)
+	return a.waitTask(ctx, upid, o)
 }
 
-// wait asks at once, and then at every interval, until the task has stopped, by itself or by an interrupt.
-func (a *api) wait(ctx context.Context, upid string, o waitOptions) error {
+// waitTask reads the status of a task at each interval until the task has stopped, by itself or by an interrupt.
+func (a *api) waitTask(ctx context.Context, upid string, o waitOptions) error {
 	parts := strings.Split(upid, ":")
 	if len(parts) < 3 {
 		return errors.New("the server did not include a data object in the response")
@@ -38,11 +38,11 @@ func (a *api) wait(ctx context.Context, upid string, o waitOptions) error {
 	path := "/nodes/" + parts[1] + "/tasks/" + url.PathEscape(upid)
 
 	var stop <-chan struct{}
-	if o.undo {
+	if o.stopOnInterrupt {
 		stop = interrupt(ctx)
 	}
 
-	undone := false
+	canceled := false
 
 	for {
 		var status struct {
@@ -56,11 +56,11 @@ func (a *api) wait(ctx context.Context, upid string, o waitOptions) error {
 
 		switch {
 		case err == nil && status.Status != "running":
-			return exit(upid, status.Exit, o, undone)
+			return exitError(upid, status.Exit, o, canceled)
 		case ctx.Err() != nil:
 		case err == nil:
-		// The task may not be known yet right after it was started.
-		case errors.As(err, &answer) && (answer.code == http.StatusBadRequest || answer.code == o.ignore):
+		// Right after its start, the task may not be known yet.
+		case errors.As(err, &answer) && (answer.code == http.StatusBadRequest || answer.code == o.ignoredStatus):
 		default:
 			return fmt.Errorf("error while waiting for task %q to complete: %w", upid, err)
 		}
@@ -69,15 +69,15 @@ func (a *api) wait(ctx context.Context, upid string, o waitOptions) error {
 
 		switch {
 		case errors.Is(err, errInterrupted):
-			// It may have ended just now: only its exit status tells.
-			stop, undone = nil, a.call(ctx, http.MethodDelete, path, nil, nil) == nil
+			// The task may have ended at the same time: only its exit status shows that.
+			stop, canceled = nil, a.call(ctx, http.MethodDelete, path, nil, nil) == nil
 		case err != nil:
-			return stopped(err, fmt.Sprintf("task %q to complete", upid))
+			return waitError(err, fmt.Sprintf("task %q to complete", upid))
 		}
 	}
 }
 
-// hasLog tells whether a task wrote anything that could be shown.
+// hasLog reports whether a task wrote a log.
 func (a *api) hasLog(ctx context.Context, upid string) bool {
 	var lines []struct {
 		Text string `json:"t"`
@@ -90,27 +90,29 @@ func (a *api) hasLog(ctx context.Context, upid string) bool {
 	return err == nil && len(lines) > 0
 }
 
-// exit judges how a task ended by its exit status.
-func exit(upid, status string, o waitOptions, undone bool) error {
+// exitError returns the error of a task with this exit status.
+func exitError(upid, status string, o waitOptions, canceled bool) error {
 	if status == "OK" || o.warnings && strings.HasPrefix(status, "WARNINGS: ") && !strings.Contains(status, "ERROR") {
 		return nil
 	}
 
-	if undone {
+	if canceled {
 		return fmt.Errorf("%w: task %q was stopped and left nothing behind (exit code: %s)", errInterrupted, upid, status)
 	}
 
 	return fmt.Errorf("task %q failed to complete with exit code: %s", upid, status)
 }
 
-// tries runs do until it succeeds, at most n times while again allows it, with doubling pauses that start at the given
-// number of intervals.
-func (a *api) tries(ctx context.Context, n int, intervals float64, again func(error) bool, do func() error) error {
+// retry calls do at most n times, until it succeeds or shouldRetry returns false. The pauses double; the first one
+// has the given number of intervals.
+func (a *api) retry(
+	ctx context.Context, n int, intervals float64, shouldRetry func(error) bool, do func() error,
+) error {
 	pause := time.Duration(intervals * float64(a.o.poll))
 
 	for try := 1; ; try++ {
 		err := do()
-		if err == nil || try >= n || ctx.Err() != nil || errors.Is(err, errInterrupted) || !again(err) {
+		if err == nil || try >= n || ctx.Err() != nil || errors.Is(err, errInterrupted) || !shouldRetry(err) {
 			return err
 		}
 
@@ -122,10 +124,10 @@ func (a *api) tries(ctx context.Context, n int, intervals float64, again func(er
 	}
 }
 
-// always tries again after any error.
-func always(error) bool { return true }
+// anyError retries after every error.
+func anyError(error) bool { return true }
 
-// saying tries again after errors with these words.
-func saying(words string) func(error) bool {
-	return func(err error) bool { return strings.Contains(err.Error(), words) }
+// errorContains retries after errors with this text.
+func errorContains(text string) func(error) bool {
+	return func(err error) bool { return strings.Contains(err.Error(), text) }
 }

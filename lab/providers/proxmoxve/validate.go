@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What the published provider wants of single values.
+// Validation of single values, as published.
 var (
 	notEmpty   = matching(`.`, "expected a name")
 	vmID       = between(100, 2147483647)
@@ -29,7 +29,7 @@ var (
 	cloudInitInterface = matching(
 		`^$|^(ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30))$`, "one of ide0..3|sata0..5|scsi0..30",
 	)
-	// A good name anywhere in it is enough, as published; Proxmox looks at all of it.
+	// As published, a valid part is enough; Proxmox validates the whole name.
 	tokenName = matching(`[A-Za-z][A-Za-z0-9.\-_]+`, "Attribute token_name must be a valid token identifier")
 )
 

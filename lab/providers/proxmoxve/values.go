@@ -7,18 +7,18 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
-// object is a block's values: bool, float64, string, []any, object, unknown or nil.
+// object has the values of a block: bool, float64, string, []any, object, unknown or nil.
 type object = map[string]any
 
-// unknown stands for a value that is not known before another resource exists.
+// unknown is a value that is not known before another resource exists.
 type unknown struct{}
 
-// fromMap drops what is secret about a value; see secrets for what is kept of it.
+// fromMap converts properties to plain values. It drops the mark of secrets, whose paths secrets returns.
 func fromMap(m property.Map) object {
 	return resource.ToResourcePropertyMap(m).MapRepl(nil, plain)
 }
 
-// plain takes over values that are secret, unknown or come from other resources.
+// plain converts secrets, unknown values and outputs.
 func plain(v resource.PropertyValue) (any, bool) {
 	switch {
 	case v.IsSecret():
@@ -32,7 +32,7 @@ func plain(v resource.PropertyValue) (any, bool) {
 	return nil, false
 }
 
-// secrets collects the paths of the secret values.
+// secrets returns the paths of secret values.
 func secrets(m property.Map) map[string]bool {
 	found := map[string]bool{}
 	for name, v := range m.All {
@@ -59,7 +59,7 @@ func collectSecrets(path string, v property.Value, found map[string]bool) {
 	}
 }
 
-// toMap is the way back: what is secret in the schema or was secret in the inputs stays secret.
+// toMap converts values to properties. Secrets are those of the table and those of the inputs.
 func (as attributes) toMap(values object, secret map[string]bool) property.Map {
 	return property.NewMap(as.toValues("", values, secret))
 }
@@ -132,7 +132,7 @@ func list(o object, name string) []any {
 	return l
 }
 
-// children returns the blocks of a list; an element that is missing is an empty block.
+// children returns the blocks of a list; a missing element is an empty block.
 func children(o object, name string) []object { return blocks(o[name]) }
 
 func blocks(list any) []object {
@@ -147,8 +147,8 @@ func blocks(list any) []object {
 	return out
 }
 
-// words returns the strings of a list.
-func words(o object, name string) []string { return stringsOf(list(o, name)) }
+// stringList returns the strings of a list.
+func stringList(o object, name string) []string { return stringsOf(list(o, name)) }
 
 func stringsOf(list []any) []string {
 	var out []string
@@ -162,7 +162,7 @@ func stringsOf(list []any) []string {
 	return out
 }
 
-// toList is the form of a list of strings in an object.
+// toList converts a list of strings for an object.
 func toList(values []string) []any {
 	out := make([]any, 0, len(values))
 	for _, v := range values {

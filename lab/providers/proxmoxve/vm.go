@@ -13,18 +13,18 @@ import (
 
 const typeVirtualMachine = "proxmoxve:VM/virtualMachine:VirtualMachine"
 
-// virtualMachineType is the resource of machines and templates.
+// virtualMachineType returns the resource type of machines and templates.
 func virtualMachineType() *resourceType {
-	table := virtualMachine()
+	table := virtualMachineTable()
 
 	return &resourceType{
-		token: typeVirtualMachine, attributes: table, named: true,
-		planFails: unplannable,
-		suppress:  suppressVM, keeps: keepsVM, moreChanges: unread, recomputes: recomputedOutputs,
-		imported: importedVM, create: createVM, read: readVM,
+		token: typeVirtualMachine, attributes: table, uniqueName: true,
+		planError: planErrorVM, suppressDiff: suppressVM, updatesInPlace: migratesVM,
+		outputChanges: missingOutputs, recomputedOutputs: recomputedOutputs,
+		parseImportID: parseVMImportID, create: createVM, read: readVM,
 		update: func(ctx context.Context, a *api, id string, plan, state object) (object, error) {
-			after, err := newChange(a, table, id, plan, state).run(ctx)
-			if errors.Is(err, errWarned) {
+			after, err := newVMUpdate(a, table, id, plan, state).run(ctx)
+			if errors.Is(err, errStartWarning) {
 				for _, name := range recomputedOutputs(plan, state) {
 					delete(plan, name)
 				}
@@ -38,8 +38,8 @@ func virtualMachineType() *resourceType {
 	}
 }
 
-// importedVM reads <host>/<vmid>. The host need not be the machine's, which is asked for by its VMID.
-func importedVM(id string) (string, object, error) {
+// parseVMImportID parses <host>/<vmid>. Any host will do: the machine is located by its VMID.
+func parseVMImportID(id string) (string, object, error) {
 	host, vmid, found := strings.Cut(id, "/")
 	if !found {
 		return "", nil, fmt.Errorf("unexpected format of ID (%s), expected node/id", id)
@@ -48,9 +48,10 @@ func importedVM(id string) (string, object, error) {
 	return vmid, object{"nodeName": host}, nil
 }
 
-// unplannable is the published provider's answer to a machine that states no network devices: its default, one empty
-// device, does not pass the bridge. A copy of another host's template is what the program never makes.
-func unplannable(plan object) error {
+// planErrorVM returns the published provider's error for a machine without network devices, whose default, an empty
+// device, does not pass the bridge. It also refuses clones of another host's template, which the program never
+// creates.
+func planErrorVM(plan object) error {
 	if plan["networkDevices"] == nil {
 		return errors.New(
 			"[network_device[0]] Null value found in list: Null values are not allowed for this attribute value",
@@ -65,9 +66,9 @@ func unplannable(plan object) error {
 	return nil
 }
 
-// suppressVM takes back what the published provider does not count as a change.
+// suppressVM removes differences that the published provider ignores.
 func suppressVM(plan, state object) {
-	// The published provider trims descriptions, because Proxmox does.
+	// As published, descriptions are trimmed, because Proxmox trims them.
 	if strings.TrimSpace(str(plan, "description")) == str(state, "description") && plan["description"] != (unknown{}) {
 		plan["description"] = state["description"]
 	}
@@ -76,9 +77,9 @@ func suppressVM(plan, state object) {
 		plan["started"] = state["started"]
 	}
 
-	// The published provider does not see a list of no disks.
-	stated, ok := plan["disks"].([]any)
-	if ok && len(stated) == 0 || sameDisks(children(plan, "disks"), children(state, "disks")) {
+	// As published, an empty list of disks is ignored.
+	disks, ok := plan["disks"].([]any)
+	if ok && len(disks) == 0 || sameDisks(children(plan, "disks"), children(state, "disks")) {
 		plan["disks"] = state["disks"]
 	}
 
@@ -91,14 +92,14 @@ func suppressVM(plan, state object) {
 		next["interface"] = before["interface"]
 	}
 
-	// Proxmox answers passwords with asterisks.
+	// Proxmox returns asterisks instead of passwords.
 	account, old := child(next, "userAccount"), child(before, "userAccount")
 	if password := str(old, "password"); account != nil && password != "" && strings.Trim(password, "*") == "" {
 		account["password"] = password
 	}
 }
 
-// sameDisks compares disks without their order, leaving out where Proxmox put them.
+// sameDisks compares disks without their order and their volumes' names.
 func sameDisks(x, y []object) bool {
 	if len(x) != len(y) || len(x) == 0 {
 		return false
@@ -114,7 +115,7 @@ func sameDisks(x, y []object) bool {
 
 	for _, d := range y {
 		other, ok := byInterface[str(d, "interface")]
-		if !ok || !disk.same(other, d) {
+		if !ok || !disk.equal(other, d) {
 			return false
 		}
 	}
@@ -122,23 +123,23 @@ func sameDisks(x, y []object) bool {
 	return true
 }
 
-// keepsVM tells that a new host is a migration where the program allows it.
-func keepsVM(path string, plan, _ object) bool { return path == "nodeName" && flag(plan, "migrate") }
+// migratesVM reports whether a new host is a migration, which the program must allow.
+func migratesVM(path string, plan, _ object) bool { return path == "nodeName" && flag(plan, "migrate") }
 
-// recomputedOutputs are unknown in a preview of what changes the guest's network.
+// recomputedOutputs returns the outputs that become unknown if the guest's network changes.
 func recomputedOutputs(plan, state object) []string {
-	table := virtualMachine()
-	if table["started"].same(plan["started"], state["started"]) &&
-		table["networkDevices"].same(plan["networkDevices"], state["networkDevices"]) {
+	table := virtualMachineTable()
+	if table["started"].equal(plan["started"], state["started"]) &&
+		table["networkDevices"].equal(plan["networkDevices"], state["networkDevices"]) {
 		return nil
 	}
 
 	return []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames"}
 }
 
-// unread are the lists that only a look at the machine fills. Where an operation ended without one, the next update
-// comes back for them and does nothing else.
-func unread(_, state object, found differences) {
+// missingOutputs adds the lists that only a read of the machine sets. If an operation ended without one, the next
+// update reads them and does nothing else.
+func missingOutputs(_, state object, found differences) {
 	for _, name := range []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames", "macAddresses"} {
 		if state[name] == nil {
 			found[name] = difference{p.Add, InPlace}
@@ -146,7 +147,7 @@ func unread(_, state object, found differences) {
 	}
 }
 
-// createVM clones or creates, as the program states.
+// createVM clones a template or creates a machine with new disks.
 func createVM(ctx context.Context, a *api, plan object) (string, object, error) {
 	if num(plan, "vmId") == 0 {
 		return "", nil, errors.New("the lab's stand-in chooses no VMID: state `vmId`, or run against the published provider")
@@ -164,7 +165,7 @@ func createVM(ctx context.Context, a *api, plan object) (string, object, error) 
 
 	exists, err := build(ctx, m, plan)
 	if err == nil {
-		err = powerUp(ctx, m, plan)
+		err = startNewVM(ctx, m, plan)
 	}
 
 	if !exists {
@@ -172,7 +173,7 @@ func createVM(ctx context.Context, a *api, plan object) (string, object, error) 
 	}
 
 	id := strconv.Itoa(m.id)
-	if errors.Is(err, errWarned) {
+	if errors.Is(err, errStartWarning) {
 		return id, plan, nil
 	}
 
@@ -192,8 +193,8 @@ func createVM(ctx context.Context, a *api, plan object) (string, object, error) 
 	return id, state, nil
 }
 
-// powerUp starts a new machine, unless it is a template or meant to stay off.
-func powerUp(ctx context.Context, m machine, plan object) error {
+// startNewVM starts a new machine, unless it is a template or must stay off.
+func startNewVM(ctx context.Context, m machine, plan object) error {
 	if !flag(plan, "started") || flag(plan, "template") {
 		return nil
 	}
@@ -209,7 +210,7 @@ func powerUp(ctx context.Context, m machine, plan object) error {
 	return nil
 }
 
-// removeVM switches off and destroys; a VM that is gone is removed already.
+// removeVM stops and deletes a VM. One that does not exist is no error.
 func removeVM(ctx context.Context, a *api, id string, state object) error {
 	ctx, cancel := context.WithTimeout(ctx, max(seconds(state, "timeoutStopVm"), seconds(state, "timeoutShutdownVm")))
 	defer cancel()
@@ -238,14 +239,14 @@ func removeVM(ctx context.Context, a *api, id string, state object) error {
 	}
 
 	if err := m.destroy(ctx); err != nil {
-		if gone(err) {
+		if isNotFound(err) {
 			return nil
 		}
 
 		return err
 	}
 
-	// Only a status that cannot be had any more shows that the VM is gone.
+	// A failed read of the status shows that the VM is gone.
 	for {
 		status, err := m.status(ctx)
 		if err != nil {
@@ -257,24 +258,26 @@ func removeVM(ctx context.Context, a *api, id string, state object) error {
 		}
 
 		if err := sleep(ctx, a.o.poll, nil); err != nil {
-			return stopped(err, fmt.Sprintf("VM %d to disappear", number))
+			return waitError(err, fmt.Sprintf("VM %d to disappear", number))
 		}
 	}
 }
 
-// cloneSource copies the source; the copy exists from then on.
+// cloneSource clones the source.
 func cloneSource(ctx context.Context, m machine, plan object) error {
 	clone := child(plan, "clone")
 	source := machine{api: m.api, host: m.host, id: num(clone, "vmId")}
 
-	f := form{"newid": strconv.Itoa(m.id), "full": bit(flag(clone, "full"))}
-	f.some("storage", str(clone, "datastoreId"))
-	f.some("description", str(plan, "description"))
-	f.some("name", str(plan, "name"))
-	f.some("pool", str(plan, "poolId"))
+	f := form{"newid": strconv.Itoa(m.id), "full": formatBool(flag(clone, "full"))}
+	f.setNonEmpty("storage", str(clone, "datastoreId"))
+	f.setNonEmpty("description", str(plan, "description"))
+	f.setNonEmpty("name", str(plan, "name"))
+	f.setNonEmpty("pool", str(plan, "poolId"))
 
-	err := m.api.tries(ctx, max(num(clone, "retries"), 1), 10, always, func() error {
-		return m.api.task(ctx, http.MethodPost, source.path("clone"), f, waitOptions{warnings: true, undo: true})
+	err := m.api.retry(ctx, max(num(clone, "retries"), 1), 10, anyError, func() error {
+		o := waitOptions{warnings: true, stopOnInterrupt: true}
+
+		return m.api.runTask(ctx, http.MethodPost, source.path("clone"), f, o)
 	})
 	if err != nil {
 		return fmt.Errorf("error waiting for VM clone: %w", err)
@@ -283,9 +286,9 @@ func cloneSource(ctx context.Context, m machine, plan object) error {
 	return nil
 }
 
-// migrate moves the machine with its local disks.
+// migrate migrates the machine with its local disks.
 func (m machine) migrate(ctx context.Context, params form) error {
-	if err := m.api.task(ctx, http.MethodPost, m.path("migrate"), params, waitOptions{}); err != nil {
+	if err := m.api.runTask(ctx, http.MethodPost, m.path("migrate"), params, waitOptions{}); err != nil {
 		return fmt.Errorf("error waiting for VM migration: %w", err)
 	}
 

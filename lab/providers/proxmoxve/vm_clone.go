@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// cloneVM copies a template and makes it what the program states. From the end of the copy on there is something to
-// keep.
+// cloneVM clones a template and configures the clone. It reports whether the clone exists, even with an error.
 func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 	if err := cloneSource(ctx, m, plan); err != nil {
 		return false, err
 	}
 
-	if err := m.unlocked(ctx); err != nil {
+	if err := m.waitUnlocked(ctx); err != nil {
 		return true, err
 	}
 
@@ -28,7 +27,7 @@ func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 		return true, err
 	}
 
-	if err := m.set(ctx, f, del); err != nil {
+	if err := m.setConfig(ctx, f, del); err != nil {
 		return true, err
 	}
 
@@ -37,24 +36,24 @@ func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 		return true, err
 	}
 
-	if err := m.fitDisks(ctx, plan, after); err != nil {
+	if err := m.adjustDisks(ctx, plan, after); err != nil {
 		return true, err
 	}
 
-	return true, m.fitFirmware(ctx, plan, after)
+	return true, m.adjustEFIDisk(ctx, plan, after)
 }
 
-// kept are what a clone has from its template, or got with the request to clone.
-var kept = []string{"bootOrders", "description", "machine", "name"}
+// keptByClone are properties that a clone takes from its template, or from the clone request.
+var keptByClone = []string{"bootOrders", "description", "machine", "name"}
 
-// cloneForm is the one large change after the copy. A clone also keeps the template's settings, but not its blocks,
-// where the program states the published default, or nothing.
+// cloneForm returns the one large change after the clone. Where the program sets the published default, or nothing, a
+// clone also keeps the template's settings, but not its blocks.
 func cloneForm(ctx context.Context, m machine, plan object, before map[string]string) (form, []string, error) {
 	f, del := form{}, []string{}
 
-	for name, a := range virtualMachine() {
-		if plan[name] == nil || !a.configured() || slices.Contains(kept, name) ||
-			a.kind != block && name != "onBoot" && a.same(plan[name], a.fallback) {
+	for name, a := range virtualMachineTable() {
+		if plan[name] == nil || !a.isConfigKey() || slices.Contains(keptByClone, name) ||
+			a.kind != block && name != "onBoot" && a.equal(plan[name], a.fallback) {
 			continue
 		}
 
@@ -64,10 +63,10 @@ func cloneForm(ctx context.Context, m machine, plan object, before map[string]st
 		}
 	}
 
-	f.clean()
+	f.dropEmpty()
 
 	if cdrom := child(plan, "cdrom"); cdrom != nil {
-		// Enabled or not: the published provider forgets here that the drive is not wanted.
+		// As published, also a disabled drive.
 		f[str(cdrom, "interface")] = encodeMedia(cdromVolume(cdrom))
 	}
 
@@ -83,7 +82,7 @@ func cloneForm(ctx context.Context, m machine, plan object, before map[string]st
 		drive = existing
 	}
 
-	if err := m.freeDrives(ctx, drive, existing); err != nil {
+	if err := m.deleteDrives(ctx, drive, existing); err != nil {
 		return nil, nil, err
 	}
 
@@ -92,24 +91,24 @@ func cloneForm(ctx context.Context, m machine, plan object, before map[string]st
 	return f, del, nil
 }
 
-// freeDrives removes the drive that cloud-init is to have, and the one it had.
-func (m machine) freeDrives(ctx context.Context, drive, existing string) error {
+// deleteDrives deletes the previous cloud-init drive, and the drive that becomes the new one.
+func (m machine) deleteDrives(ctx context.Context, drive, existing string) error {
 	del := []string{drive}
 	if existing != "" && existing != drive {
 		del = append(del, existing)
 	}
 
-	return m.set(ctx, form{}, del)
+	return m.setConfig(ctx, form{}, del)
 }
 
-// fitDisks gives the clone's disks their storage and size, and adds those the template did not have.
-func (m machine) fitDisks(ctx context.Context, plan object, config map[string]string) error {
+// adjustDisks moves and resizes the clone's disks, and adds those that the template does not have.
+func (m machine) adjustDisks(ctx context.Context, plan object, config map[string]string) error {
 	for _, d := range children(plan, "disks") {
 		iface, storage, size := str(d, "interface"), str(d, "datastoreId"), num(d, "size")
 
 		current, exists := config[iface]
 		if !exists {
-			if err := m.set(ctx, form{iface: encodeNewDisk(d)}, nil); err != nil {
+			if err := m.setConfig(ctx, form{iface: encodeNewDisk(d)}, nil); err != nil {
 				return fmt.Errorf("disk update fails: %w", err)
 			}
 
@@ -128,13 +127,13 @@ func (m machine) fitDisks(ctx context.Context, plan object, config map[string]st
 		}
 
 		if at, _, _ := strings.Cut(o["file"], ":"); storage != "" && storage != at {
-			if err := m.move(ctx, iface, storage); err != nil {
+			if err := m.moveDisk(ctx, iface, storage); err != nil {
 				return fmt.Errorf("disk move fails: %w", err)
 			}
 		}
 
 		if size > int(has>>30) {
-			if err := m.resize(ctx, iface, size); err != nil {
+			if err := m.resizeDisk(ctx, iface, size); err != nil {
 				return fmt.Errorf("disk resize fails: %w", err)
 			}
 		}
@@ -143,9 +142,9 @@ func (m machine) fitDisks(ctx context.Context, plan object, config map[string]st
 	return nil
 }
 
-// fitFirmware gives the EFI disk its storage. The published provider always asks for the move, and counts
-// on Proxmox' refusal where they are there already.
-func (m machine) fitFirmware(ctx context.Context, plan object, config map[string]string) error {
+// adjustEFIDisk moves the EFI disk to its storage. As published, it always requests the move, and relies on Proxmox'
+// refusal if the disk is there already.
+func (m machine) adjustEFIDisk(ctx context.Context, plan object, config map[string]string) error {
 	efi := child(plan, "efiDisk")
 	if efi == nil {
 		return nil
@@ -156,13 +155,13 @@ func (m machine) fitFirmware(ctx context.Context, plan object, config map[string
 
 	switch {
 	case !exists:
-		return m.set(ctx, form{"efidisk0": encodeEFI(efi, str(efi, "fileFormat"))}, nil)
+		return m.setConfig(ctx, form{"efidisk0": encodeEFI(efi, str(efi, "fileFormat"))}, nil)
 	case !typed:
 		return errEFIType
 	case !strings.EqualFold(kind, str(efi, "type")):
 		return fmt.Errorf("resizing of efidisks is not supported: set efiDisk.type %s like the template", kind)
 	case str(efi, "datastoreId") != "":
-		return m.move(ctx, "efidisk0", str(efi, "datastoreId"))
+		return m.moveDisk(ctx, "efidisk0", str(efi, "datastoreId"))
 	}
 
 	return nil

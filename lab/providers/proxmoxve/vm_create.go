@@ -7,36 +7,36 @@ import (
 	"strconv"
 )
 
-// buildVM creates a machine with new disks and tells whether there is something to keep.
+// buildVM creates a machine with new disks, and reports whether it exists.
 func buildVM(ctx context.Context, m machine, plan object) (bool, error) {
 	f := form{"vmid": strconv.Itoa(m.id), "pool": str(plan, "poolId")}
 
-	for name, a := range virtualMachine() {
-		if a.configured() && plan[name] != nil {
+	for name, a := range virtualMachineTable() {
+		if a.isConfigKey() && plan[name] != nil {
 			a.encode(f, plan[name])
 		}
 	}
 
-	f.clean()
+	f.dropEmpty()
 	encodeDrives(f, plan)
 
-	return createCall(ctx, m, f)
+	return requestCreate(ctx, m, f)
 }
 
-// createCall asks three times, with a deletion of VM 0 in between, which never exists: a slip of the published provider
-// that servers must bear.
-func createCall(ctx context.Context, m machine, f form) (bool, error) {
+// requestCreate tries three times, and deletes VM 0, which never exists, in between: a bug of the published provider
+// that servers must tolerate.
+func requestCreate(ctx context.Context, m machine, f form) (bool, error) {
 	var (
-		upid  string
-		tried bool
+		upid    string
+		retried bool
 	)
 
-	err := m.api.tries(ctx, 3, 1, always, func() error {
-		if tried {
+	err := m.api.retry(ctx, 3, 1, anyError, func() error {
+		if retried {
 			_ = machine{api: m.api, host: m.host}.destroy(ctx) //nolint:errcheck // see above
 		}
 
-		tried = true
+		retried = true
 
 		return m.api.call(ctx, http.MethodPost, "/nodes/"+m.host+"/qemu", f, &upid)
 	})
@@ -44,7 +44,7 @@ func createCall(ctx context.Context, m machine, f form) (bool, error) {
 		return false, fmt.Errorf("error creating VM: %w", err)
 	}
 
-	if err := m.api.wait(ctx, upid, waitOptions{undo: true}); err != nil {
+	if err := m.api.waitTask(ctx, upid, waitOptions{stopOnInterrupt: true}); err != nil {
 		return false, fmt.Errorf("error waiting for VM creation: %w", err)
 	}
 

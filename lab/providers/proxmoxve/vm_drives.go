@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// agentInterval is between two questions to the guest agent, in polling intervals.
+// agentInterval is the pause between two requests to the guest agent, in polling intervals.
 const agentInterval = 5
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// drives takes over CD-ROM, disks and EFI disk.
-func (r *reading) drives(ctx context.Context) error {
-	r.cdrom()
+// readDrives reads CD-ROM, disks and EFI disk.
+func (r *vmReader) readDrives(ctx context.Context) error {
+	r.readCDROM()
 
 	if !r.clone || len(list(r.before, "disks")) > 0 {
-		if err := r.disks(ctx); err != nil {
+		if err := r.readDisks(ctx); err != nil {
 			return err
 		}
 	}
 
-	return r.firmware(ctx)
+	return r.readEFIDisk(ctx)
 }
 
-// cdrom looks only at the interface that the state names, or the default one.
-func (r *reading) cdrom() {
+// readCDROM reads the interface of the state, or the default one.
+func (r *vmReader) readCDROM() {
 	before := child(r.before, "cdrom")
 
 	iface := "ide3"
@@ -42,7 +42,7 @@ func (r *reading) cdrom() {
 
 	switch {
 	case !exists:
-		// The published provider forgets the block here, so that a program that does not state it differs forever.
+		// As published, the block is dropped, so that a program without it has a permanent difference.
 		r.out["cdrom"] = nil
 	case r.clone && before == nil:
 	default:
@@ -60,12 +60,12 @@ func (r *reading) cdrom() {
 	}
 }
 
-// disks leaves out cloud-init and empty drives, and whatever the state does not list.
-func (r *reading) disks(ctx context.Context) error {
+// readDisks reads the disks of the state; without a state, all except cloud-init and empty drives.
+func (r *vmReader) readDisks(ctx context.Context) error {
 	found := map[string]any{}
 
 	for _, name := range sortedKeys(r.config) {
-		if !drives.MatchString(name) || cloudInitDrive(map[string]string{name: r.config[name]}, r.m.id, "") != "" {
+		if !drivePattern.MatchString(name) || cloudInitDrive(map[string]string{name: r.config[name]}, r.m.id, "") != "" {
 			continue
 		}
 
@@ -74,7 +74,7 @@ func (r *reading) disks(ctx context.Context) error {
 			continue
 		}
 
-		d, err := r.disk(ctx, name, o)
+		d, err := r.decodeDisk(ctx, name, o)
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (r *reading) disks(ctx context.Context) error {
 		found[name] = d
 	}
 
-	// In the order of the state, and in that of their names where there is none.
+	// In the order of the state, or sorted by name.
 	before := children(r.before, "disks")
 	out := []any{}
 
@@ -101,8 +101,8 @@ func (r *reading) disks(ctx context.Context) error {
 	return nil
 }
 
-// disk takes the format from the configuration, the name of the volume or the storage, in this order.
-func (r *reading) disk(ctx context.Context, name string, o map[string]string) (object, error) {
+// decodeDisk takes the format from the configuration, the volume's name or the storage, in this order.
+func (r *vmReader) decodeDisk(ctx context.Context, name string, o map[string]string) (object, error) {
 	storage, inside, ok := strings.Cut(o["file"], ":")
 	if !ok {
 		storage, inside = "", storage
@@ -113,28 +113,28 @@ func (r *reading) disk(ctx context.Context, name string, o map[string]string) (o
 		return nil, err
 	}
 
-	format, stated := o["format"]
-	if extension := path.Ext(o["file"]); !stated && extension != "" {
-		format, stated = extension[1:], true
+	format, ok := o["format"]
+	if extension := path.Ext(o["file"]); !ok && extension != "" {
+		format, ok = extension[1:], true
 	}
 
-	if !stated {
+	if !ok {
 		if format, err = r.m.volumeFormat(ctx, o["file"]); err != nil {
 			return nil, err
 		}
 	}
 
-	// The published provider reads no block of speeds where a disk has no limits, where the program's default is a block:
-	// the difference that never ends.
-	d := diskTable().decoded(o)
+	// As published, a disk without limits has no speed block, while the default of the program is one: a permanent
+	// difference.
+	d := diskTable().decodeAll(o)
 	d["datastoreId"], d["pathInDatastore"], d["fileFormat"] = storage, inside, format
 	d["interface"], d["size"] = name, float64(size>>30)
 
 	return d, nil
 }
 
-// firmware reads the EFI disk; on a clone only where the program sets one.
-func (r *reading) firmware(ctx context.Context) error {
+// readEFIDisk reads the EFI disk of a clone only if the program sets one.
+func (r *vmReader) readEFIDisk(ctx context.Context) error {
 	text, ok := r.config["efidisk0"]
 	if !ok || r.clone && r.before["efiDisk"] == nil {
 		return nil
@@ -143,8 +143,8 @@ func (r *reading) firmware(ctx context.Context) error {
 	o := parseOptions(text, "file")
 	storage, _, _ := strings.Cut(o["file"], ":")
 
-	format, stated := o["format"]
-	if !stated {
+	format, ok := o["format"]
+	if !ok {
 		var err error
 		if format, err = r.m.volumeFormat(ctx, o["file"]); err != nil {
 			return err
@@ -154,15 +154,15 @@ func (r *reading) firmware(ctx context.Context) error {
 	r.out["efiDisk"] = object{
 		"datastoreId":     storage,
 		"fileFormat":      format,
-		"type":            strings.ToLower(orElse(o, "efitype", "2m")),
+		"type":            strings.ToLower(valueOr(o, "efitype", "2m")),
 		"preEnrolledKeys": isTrue(o["pre-enrolled-keys"]),
 	}
 
 	return nil
 }
 
-// network takes over the cards and, where the guest agent is on, what the guest reports.
-func (r *reading) network(ctx context.Context) {
+// readNetwork reads the network devices and, if the guest agent is enabled, what the guest reports.
+func (r *vmReader) readNetwork(ctx context.Context) {
 	addresses := make([]string, len(list(r.before, "networkDevices")))
 	found := children(r.out, "networkDevices")
 
@@ -184,7 +184,7 @@ func (r *reading) network(ctx context.Context) {
 		r.out["macAddresses"] = toList(guest.macs)
 	}
 
-	r.out["ipv4Addresses"], r.out["ipv6Addresses"] = lists(guest.ipv4), lists(guest.ipv6)
+	r.out["ipv4Addresses"], r.out["ipv6Addresses"] = toLists(guest.ipv4), toLists(guest.ipv6)
 	r.out["networkInterfaceNames"] = toList(guest.names)
 }
 
@@ -194,7 +194,7 @@ type guestNetwork struct {
 	ipv4, ipv6  [][]string
 }
 
-func lists(values [][]string) []any {
+func toLists(values [][]string) []any {
 	out := make([]any, 0, len(values))
 	for _, v := range values {
 		out = append(out, toList(v))
@@ -203,7 +203,7 @@ func lists(values [][]string) []any {
 	return out
 }
 
-// guestInterface is an interface in the words of the agent.
+// guestInterface is an interface in the agent's response.
 type guestInterface struct {
 	Name      string `json:"name"`
 	MAC       string `json:"hardware-address"`
@@ -213,7 +213,7 @@ type guestInterface struct {
 	} `json:"ip-addresses"`
 }
 
-// guestNetwork asks the agent until it reports an address or the time is up; the addresses are then empty.
+// guestNetwork polls the agent until it reports an address, and returns nothing after the timeout.
 func (m machine) guestNetwork(ctx context.Context, timeout time.Duration) guestNetwork {
 	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -225,17 +225,17 @@ func (m machine) guestNetwork(ctx context.Context, timeout time.Duration) guestN
 
 		err := m.api.call(limit, http.MethodGet, m.path("agent/network-get-interfaces"), nil, &answer)
 		if err == nil && slices.ContainsFunc(answer.Result, guestInterface.reachable) {
-			return summary(answer.Result)
+			return summarize(answer.Result)
 		}
 
-		// The time of the agent is up, or the user's patience: neither is an error.
+		// Neither the agent's timeout nor an interrupt is an error.
 		if sleep(limit, agentInterval*m.api.o.poll, interrupt(ctx)) != nil {
 			return guestNetwork{}
 		}
 	}
 }
 
-// reachable tells that an interface has an address others can use: the end of the wait.
+// reachable reports whether an interface has an address that others can reach, which ends the wait.
 func (g guestInterface) reachable() bool {
 	for _, a := range g.Addresses {
 		if ip := net.ParseIP(a.Address); g.Name != "lo" && ip != nil && ip.IsGlobalUnicast() {
@@ -246,7 +246,7 @@ func (g guestInterface) reachable() bool {
 	return false
 }
 
-func summary(found []guestInterface) guestNetwork {
+func summarize(found []guestInterface) guestNetwork {
 	var out guestNetwork
 
 	for _, g := range found {

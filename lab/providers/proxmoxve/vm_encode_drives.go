@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// diskOptions are the options of a disk that an update may change, as far as its bus has them.
+// diskOptions returns the options of a disk that an update may change and that its bus supports.
 func diskOptions(d object) options {
 	switch iface := str(d, "interface"); {
 	case strings.HasPrefix(iface, "sata"), strings.HasPrefix(iface, "ide"):
@@ -18,8 +18,7 @@ func diskOptions(d object) options {
 	return diskTable().options(d)
 }
 
-// encodeNewDisk is a disk that Proxmox allocates; a format that is not set is sent as qcow2, which block storages
-// refuse.
+// encodeNewDisk returns a disk that Proxmox allocates. Without a format it sends qcow2, which block storages refuse.
 func encodeNewDisk(d object) string {
 	format := str(d, "fileFormat")
 	if format == "" {
@@ -34,18 +33,18 @@ func encodeNewDisk(d object) string {
 	return append(o, diskOptions(d)...).String()
 }
 
-// encodeMedia is a CD-ROM or cloud-init drive; the trailing comma is the published provider's, and Proxmox takes it.
+// encodeMedia returns a CD-ROM or cloud-init drive. The published provider's trailing comma is valid for Proxmox.
 func encodeMedia(volume string) string { return "file=" + volume + ",media=cdrom," }
 
-// encodeEFI asks for a new volume; the 1 is a size that Proxmox ignores.
+// encodeEFI returns a new EFI disk; Proxmox ignores the size of 1.
 func encodeEFI(efi object, format string) string {
 	o := options{"file=" + str(efi, "datastoreId") + ":1", "format=" + format, "efitype=" + str(efi, "type")}
-	o.add("pre-enrolled-keys", bit(flag(efi, "preEnrolledKeys")))
+	o.add("pre-enrolled-keys", formatBool(flag(efi, "preEnrolledKeys")))
 
 	return o.String()
 }
 
-// encodeDrives adds disks, CD-ROM, cloud-init and EFI disk of a new machine, and the order in which it boots from them.
+// encodeDrives adds the disks, CD-ROM, cloud-init drive and EFI disk of a new machine, and its boot order.
 func encodeDrives(f form, plan object) {
 	cdrom := child(plan, "cdrom")
 
@@ -98,7 +97,7 @@ func encodeDrives(f form, plan object) {
 	}
 }
 
-// cdromVolume is the host's own drive where no medium is set.
+// cdromVolume returns the medium, or the host's own drive if there is none.
 func cdromVolume(cdrom object) string {
 	if id := str(cdrom, "fileId"); id != "" {
 		return id

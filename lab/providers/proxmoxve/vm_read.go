@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// reading is one look at a VM, compared with what the state says: a clone takes over only what the program stated.
-type reading struct {
+// vmReader reads a VM into its state. A clone keeps only what the program sets.
+type vmReader struct {
 	m      machine
 	table  attributes
 	clone  bool
@@ -22,7 +22,7 @@ type reading struct {
 	out    object
 }
 
-// readVM returns the VM's state, or nil when the cluster does not list it.
+// readVM returns the VM's state; nil if the cluster does not list it.
 func readVM(ctx context.Context, a *api, id string, before object) (object, error) {
 	number, err := strconv.Atoi(id)
 	if err != nil {
@@ -30,7 +30,7 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 	}
 
 	host, err := a.locate(ctx, number)
-	if errors.Is(err, errAbsent) {
+	if errors.Is(err, errNoVM) {
 		return nil, nil
 	}
 
@@ -38,8 +38,8 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 		return nil, err
 	}
 
-	r := reading{
-		table:  virtualMachine(),
+	r := vmReader{
+		table:  virtualMachineTable(),
 		m:      machine{api: a, host: host, id: number},
 		clone:  child(before, "clone") != nil,
 		before: before,
@@ -47,7 +47,7 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 	}
 
 	if r.config, err = r.m.config(ctx); err != nil {
-		if gone(err) {
+		if isNotFound(err) {
 			return nil, nil
 		}
 
@@ -66,50 +66,50 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 		r.out["started"] = status.Status == "running"
 	}
 
-	r.values()
+	r.readTable()
 
-	if err := r.drives(ctx); err != nil {
+	if err := r.readDrives(ctx); err != nil {
 		return nil, err
 	}
 
-	r.initialization()
+	r.readInitialization()
 
-	r.network(ctx)
+	r.readNetwork(ctx)
 
 	return r.out, nil
 }
 
-// values takes over what the table says: of a clone only what the program states and, of single values, only what is
-// not the default; of other machines whatever is stated or not the default.
-func (r *reading) values() {
+// readTable reads the table's properties. Of a clone, it reads those that the program sets, and single values only if
+// they are not the default; of other machines, those that are set or not the default.
+func (r *vmReader) readTable() {
 	for name, a := range r.table {
-		if !a.configured() || a.unread {
+		if !a.isConfigKey() || a.noRead {
 			continue
 		}
 
 		before := r.before[name]
 		value := a.decode(r.config, before)
-		stated := before != nil
+		isSet := before != nil
 
 		switch elements, isList := before.([]any); {
 		case isList:
-			stated = len(elements) > 0
+			isSet = len(elements) > 0
 		case a.kind != block:
-			stated = !r.clone || !a.same(before, a.fallback)
+			isSet = !r.clone || !a.equal(before, a.fallback)
 		}
 
-		if stated || !r.clone && !a.same(value, a.fallback) {
+		if isSet || !r.clone && !a.equal(value, a.fallback) {
 			r.out[name] = value
 		}
 	}
 }
 
-var drives = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$`)
+var drivePattern = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$`)
 
-// cloudInitDrive finds the drive with the VM's own cloud-init volume.
+// cloudInitDrive returns the drive with the VM's own cloud-init volume, or absent.
 func cloudInitDrive(config map[string]string, id int, absent string) string {
 	for _, name := range sortedKeys(config) {
-		if !drives.MatchString(name) {
+		if !drivePattern.MatchString(name) {
 			continue
 		}
 
@@ -122,13 +122,13 @@ func cloudInitDrive(config map[string]string, id int, absent string) string {
 	return absent
 }
 
-// initialization gathers what is spread over many keys in Proxmox.
-func (r *reading) initialization() {
+// readInitialization reads the block initialization, which has many keys in Proxmox.
+func (r *vmReader) readInitialization() {
 	if r.clone && r.before["initialization"] == nil {
 		return
 	}
 
-	found := r.table["initialization"].fields.decoded(r.config)
+	found := r.table["initialization"].fields.decodeAll(r.config)
 
 	if drive := cloudInitDrive(r.config, r.m.id, ""); drive != "" {
 		storage, _, _ := strings.Cut(parseOptions(r.config[drive], "file")["file"], ":")
@@ -146,7 +146,7 @@ func (r *reading) initialization() {
 	}
 }
 
-// volumeFormat asks the storage, because Proxmox does not state a format that is the storage's own.
+// volumeFormat reads the format from the storage, because Proxmox omits a storage's default format.
 func (m machine) volumeFormat(ctx context.Context, volume string) (string, error) {
 	storage, _, ok := strings.Cut(volume, ":")
 	if !ok {

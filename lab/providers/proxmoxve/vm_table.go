@@ -2,9 +2,9 @@ package proxmoxve
 
 import "maps"
 
-// virtualMachine is the table of the VM's properties that the program states: shape, default and what a change does. It
-// follows bpg/proxmox 0.69.1 behind proxmoxve 6.18.1.
-func virtualMachine() attributes {
+// virtualMachineTable has the VM's properties that the program uses: type, default and effect of a change. Source:
+// bpg/proxmox 0.69.1 behind proxmoxve 6.18.1.
+func virtualMachineTable() attributes {
 	out := attributes{}
 	for _, part := range []attributes{vmIdentity(), vmHardware(), vmDevices(), vmTimeouts()} {
 		maps.Copy(out, part)
@@ -13,14 +13,15 @@ func virtualMachine() attributes {
 	return out
 }
 
-// vmIdentity is what the machine is and where; started, reboot and stopOnDestroy act on it without being configuration.
+// vmIdentity has what identifies and places a machine; started, reboot and stopOnDestroy are actions, not
+// configuration.
 func vmIdentity() attributes {
 	return attributes{
 		"description":   {key: "description", fallback: "", effect: InPlace},
 		"migrate":       {kind: boolean, fallback: false, effect: InPlace},
 		"name":          {key: "name", effect: InPlace},
 		"nodeName":      {required: true, effect: Replace, validate: notEmpty},
-		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: InPlace, unread: true},
+		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: InPlace, noRead: true},
 		"poolId":        {fallback: "", effect: InPlace},
 		"protection":    {key: "protection", absent: "0", kind: boolean, fallback: false, effect: InPlace},
 		"reboot":        {kind: boolean, fallback: false, effect: InPlace},
@@ -48,7 +49,7 @@ func vmIdentity() attributes {
 	}
 }
 
-// vmHardware is what the guest sees on its next start.
+// vmHardware has what the guest sees after its next start.
 func vmHardware() attributes {
 	agent := attributes{
 		"enabled": {key: "enabled", kind: boolean, fallback: false},
@@ -68,7 +69,7 @@ func vmHardware() attributes {
 	memory := attributes{
 		"dedicated": {key: "memory", kind: integer, fallback: 512.0, validate: between(64, 268435456)},
 		"floating":  {key: "balloon", kind: integer, fallback: 0.0, exact: true, validate: between(0, 268435456)},
-		"shared":    {kind: integer, fallback: 0.0, validate: between(0, 0)}, // the program states that there is none
+		"shared":    {kind: integer, fallback: 0.0, validate: between(0, 0)}, // the program sets 0
 	}
 	system := attributes{"type": {key: "ostype", fallback: "other"}}
 	vga := attributes{
@@ -83,7 +84,7 @@ func vmHardware() attributes {
 			key: "bios", absent: "seabios", fallback: "seabios", effect: Restart,
 			validate: oneOf("ovmf", "seabios"),
 		},
-		"bootOrders":      {key: "boot", option: "order", many: true, fallback: []any{}, effect: Restart, unread: true},
+		"bootOrders":      {key: "boot", option: "order", many: true, fallback: []any{}, effect: Restart, noRead: true},
 		"cpu":             {kind: block, fields: cpu, fallback: cpu.defaults(), effect: Restart},
 		"keyboardLayout":  {key: "keyboard", fallback: "en-us", effect: Restart},
 		"machine":         {key: "machine", fallback: "", effect: Restart, validate: machineType},
@@ -98,8 +99,8 @@ func vmHardware() attributes {
 	}
 }
 
-// vmDevices are drives, cards and ports. The default disk has no speed block, unlike a stated disk, because its default
-// is its own value.
+// vmDevices has drives, network devices and ports. Unlike a disk of the program, the default disk has no speed block,
+// because its default is a value of its own.
 func vmDevices() attributes {
 	cdrom := attributes{
 		"enabled":   {kind: boolean, fallback: false},
@@ -124,7 +125,7 @@ func vmDevices() attributes {
 			"type":            {effect: Replace, fallback: "2m", validate: oneOf("2m", "4m")},
 		}},
 		"hostpcis": {
-			kind: block, key: "hostpci%d", most: 16, place: "device", bare: "host", many: true, effect: Restart,
+			kind: block, key: "hostpci%d", maxItems: 16, keyProperty: "device", bare: "host", many: true, effect: Restart,
 			fields: attributes{
 				"device":  {required: true},
 				"id":      {key: "host"},
@@ -134,9 +135,10 @@ func vmDevices() attributes {
 				"xvga":    {key: "x-vga", kind: boolean},
 			},
 		},
-		"initialization": {kind: block, effect: Restart, unread: true, sticky: true, fields: initializationTable()},
+		"initialization": {kind: block, effect: Restart, noRead: true, sticky: true, fields: initializationTable()},
 		"networkDevices": {
-			kind: block, key: "net%d", most: 32, models: models, missing: object{"enabled": false}, many: true, effect: Restart,
+			kind: block, key: "net%d", maxItems: 32, models: models, placeholder: object{"enabled": false}, many: true,
+			effect: Restart,
 			fields: attributes{
 				"bridge":       {key: "bridge", fallback: "vmbr0"},
 				"disconnected": {key: "link_down", kind: boolean, trueOnly: true},
@@ -149,15 +151,15 @@ func vmDevices() attributes {
 			},
 		},
 		"serialDevices": {
-			kind: block, key: "serial%d", most: 4, bare: "device", missing: object{"device": ""}, many: true, fields: serial,
-			fallback: []any{serial.defaults()}, effect: Restart,
+			kind: block, key: "serial%d", maxItems: 4, bare: "device", placeholder: object{"device": ""}, many: true,
+			fields: serial, fallback: []any{serial.defaults()}, effect: Restart,
 		},
 	}
 }
 
-// diskTable is one disk; a new size grows it in place, and only another way of asynchronous I/O needs a restart.
+// diskTable has the properties of a disk: it grows in place, and only a change of asynchronous I/O needs a restart.
 func diskTable() attributes {
-	speed := attributes{} // limits, of which the program states none, and states of earlier programs have all
+	speed := attributes{} // the program sets no limits, but states of earlier versions have all
 
 	for _, access := range []string{"iopsRead", "iopsWrite", "read", "write"} {
 		for _, limit := range []string{access, access + "Burstable"} {
@@ -188,29 +190,29 @@ func diskTable() attributes {
 	}
 }
 
-// initializationTable is what cloud-init gets; the drive's contents change with a restart, its format only with a
+// initializationTable has the properties of cloud-init: its content changes with a restart, its format only with a
 // new machine.
 func initializationTable() attributes {
 	return attributes{
 		"datastoreId": {fallback: "local-lvm"},
 		"dns": {kind: block, fields: attributes{
-			"domain": {key: "searchdomain", fallback: ""}, "servers": {key: "nameserver", many: true, joint: " "},
+			"domain": {key: "searchdomain", fallback: ""}, "servers": {key: "nameserver", many: true, separator: " "},
 		}},
 		"interface": {fallback: "", validate: cloudInitInterface},
-		"ipConfigs": {kind: block, key: "ipconfig%d", most: 32, missing: object{}, many: true, fields: attributes{
+		"ipConfigs": {kind: block, key: "ipconfig%d", maxItems: 32, placeholder: object{}, many: true, fields: attributes{
 			"ipv4": {kind: block, fields: attributes{
 				"address": {key: "ip", fallback: ""}, "gateway": {key: "gw", fallback: ""},
 			}},
 		}},
 		"userAccount": {kind: block, effect: Replace, fields: attributes{
-			"keys":     {key: "sshkeys", many: true, joint: "\n", escaped: true},
+			"keys":     {key: "sshkeys", many: true, separator: "\n", escaped: true},
 			"password": {key: "cipassword", fallback: "", secret: true},
 			"username": {key: "ciuser"},
 		}},
 	}
 }
 
-// vmTimeouts are in seconds and never reach Proxmox as configuration.
+// vmTimeouts has timeouts in seconds, which are not part of Proxmox' configuration.
 func vmTimeouts() attributes {
 	out := attributes{}
 	for name, seconds := range map[string]float64{

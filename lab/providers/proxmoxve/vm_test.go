@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// node is a machine the way the project states it: nothing left for the provider to guess.
-func node() object {
+// nodeInputs returns a machine as the program declares it: the provider chooses nothing.
+func nodeInputs() object {
 	return object{
 		"name":          "dev-cp-1",
 		"nodeName":      "pve1",
@@ -47,28 +47,28 @@ func with(in object, changes object) object {
 	return out
 }
 
-// created is a machine made on the lab, with what was asked of its API.
-func created(t *testing.T, in object) (*datacentre.Datacentre, *watched, rig, p.CreateResponse) {
+// createVMInLab creates a machine in a lab behind a recording proxy.
+func createVMInLab(t *testing.T, in object) (*datacentre.Datacentre, *recordingProxy, testProvider, p.CreateResponse) {
 	t.Helper()
 
 	dc, endpoint := newLab(t)
 	addTemplate(t, dc)
 
-	w := watch(t, endpoint, func() {})
-	r := newRig(t, w.endpoint)
+	w := startProxy(t, endpoint, func() {})
+	r := newTestProvider(t, w.endpoint)
 	resp, err := r.create(typeVirtualMachine, in)
 	require.NoError(t, err)
 
 	return dc, w, r, resp
 }
 
-// TestClone sends what the published provider sends, in its order.
+// TestClone compares the requests with the published provider's, and their order.
 func TestClone(t *testing.T) {
 	t.Parallel()
 
-	_, w, _, resp := created(t, node())
+	_, w, _, resp := createVMInLab(t, nodeInputs())
 
-	requests := w.recorded()
+	requests := w.takeRequests()
 
 	var verbs []string
 	for _, request := range requests {
@@ -129,7 +129,7 @@ func params(t *testing.T, request string) url.Values {
 	return values
 }
 
-// TestDelete sees Proxmox' tasks: a machine is stopped where the program says so, and shut down otherwise.
+// TestDelete: a machine is stopped if the program says so, and shut down otherwise.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 
@@ -137,19 +137,19 @@ func TestDelete(t *testing.T) {
 		in   object
 		want string
 	}{
-		"stops at once where the program says so": {node(), "qmstop"},
-		"shuts down otherwise":                    {with(node(), object{"stopOnDestroy": false}), "qmshutdown"},
+		"stops at once where the program says so": {nodeInputs(), "qmstop"},
+		"shuts down otherwise":                    {with(nodeInputs(), object{"stopOnDestroy": false}), "qmshutdown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			dc, w, r, resp := created(t, test.in)
-			w.recorded()
+			dc, w, r, resp := createVMInLab(t, test.in)
+			w.takeRequests()
 			require.NoError(
 				t, r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties}),
 			)
 			assert.Contains(
-				t, w.recorded(), "DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1",
+				t, w.takeRequests(), "DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1",
 			)
 
 			var tasks []string
@@ -162,17 +162,17 @@ func TestDelete(t *testing.T) {
 
 			assert.Equal(t, []string{test.want, "qmdestroy"}, tasks[len(tasks)-2:])
 
-			gone, err := r.p.Read(
+			found, err := r.p.Read(
 				t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties},
 			)
 			require.NoError(t, err)
-			assert.Empty(t, gone.ID, "what the cluster does not list is gone")
+			assert.Empty(t, found.ID, "the cluster does not list it")
 		})
 	}
 }
 
-// TestTriesOfAClone sees a clone that fails tried as often as the program says.
-func TestTriesOfAClone(t *testing.T) {
+// TestCloneRetries: a failed clone is retried as often as the program says.
+func TestCloneRetries(t *testing.T) {
 	t.Parallel()
 
 	for name, retries := range map[string]int{"one without retries": 1, "as many as configured": 3} {
@@ -186,12 +186,12 @@ func TestTriesOfAClone(t *testing.T) {
 			_, err := dc.AddFault(datacentre.Fault{Task: "qmclone", Message: locked})
 			require.NoError(t, err)
 
-			w := watch(t, endpoint, func() {})
-			_, err = newRig(t, w.endpoint).create(
-				typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "retries": float64(retries)}}),
+			w := startProxy(t, endpoint, func() {})
+			_, err = newTestProvider(t, w.endpoint).create(
+				typeVirtualMachine, with(nodeInputs(), object{"clone": object{"vmId": 900.0, "retries": float64(retries)}}),
 			)
 			require.ErrorContains(t, err, locked)
-			assert.Len(t, w.recorded(), retries)
+			assert.Len(t, w.takeRequests(), retries)
 		})
 	}
 }
@@ -202,13 +202,13 @@ func TestSecretsStaySecret(t *testing.T) {
 	dc, endpoint := newLab(t)
 	addTemplate(t, dc)
 
-	r := newRig(t, endpoint)
+	r := newTestProvider(t, endpoint)
 	in := toProperties(
 		with(
-			node(),
+			nodeInputs(),
 			object{
 				"description":    "x",
-				"initialization": with(node()["initialization"].(object), object{"userAccount": object{"password": "p"}}),
+				"initialization": with(nodeInputs()["initialization"].(object), object{"userAccount": object{"password": "p"}}),
 			},
 		),
 	)

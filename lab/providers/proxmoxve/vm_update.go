@@ -10,8 +10,8 @@ import (
 	p "github.com/pulumi/pulumi-go-provider"
 )
 
-// change is one update of a VM: what differs, the request that is being put together, and what it needs afterwards.
-type change struct {
+// vmUpdate is an update of a VM: the collected changes, and the restart that they need.
+type vmUpdate struct {
 	m           machine
 	table       attributes
 	plan, state object
@@ -20,23 +20,25 @@ type change struct {
 	form   form
 	del    []string
 	reboot bool
-	// stopped is set when the VM had to be switched off for the change.
+	// stopped says that the VM was stopped for the change.
 	stopped bool
 }
 
-func newChange(a *api, table attributes, id string, plan, state object) *change {
+func newVMUpdate(a *api, table attributes, id string, plan, state object) *vmUpdate {
 	number, _ := strconv.Atoi(id) //nolint:errcheck // the ids are ours
 
-	return &change{
+	return &vmUpdate{
 		m: machine{api: a, host: str(plan, "nodeName"), id: number}, table: table, plan: plan, state: state, form: form{},
 	}
 }
 
-func (c *change) changed(name string) bool { return !c.table[name].same(c.plan[name], c.state[name]) }
+func (c *vmUpdate) changed(name string) bool {
+	return !c.table[name].equal(c.plan[name], c.state[name])
+}
 
-// run keeps the published order: migrate, configure, power, disks, restart.
-func (c *change) run(ctx context.Context) (object, error) {
-	if err := c.relocate(ctx); err != nil {
+// run has the published order: migrate, configure, start or stop, disks, restart.
+func (c *vmUpdate) run(ctx context.Context) (object, error) {
+	if err := c.changePoolAndHost(ctx); err != nil {
 		return nil, err
 	}
 
@@ -45,18 +47,18 @@ func (c *change) run(ctx context.Context) (object, error) {
 		return nil, err
 	}
 
-	c.values()
-	c.cdrom()
-	c.disks()
-	c.firmware()
+	c.setValues()
+	c.setCDROM()
+	c.setDisks()
+	c.setEFIDisk()
 
-	if err := c.cloudInit(ctx); err != nil {
+	if err := c.setCloudInit(ctx); err != nil {
 		return nil, err
 	}
 
-	// The table says which changes the guest must be restarted for.
+	// The table says which changes need a restart of the guest.
 	found := differences{}
-	c.table.changes("", InPlace, c.plan, c.state, found)
+	c.table.collectChanges("", InPlace, c.plan, c.state, found)
 
 	for path, d := range found {
 		newDisk := strings.HasPrefix(path, "disks") && d.kind == p.Add
@@ -65,23 +67,23 @@ func (c *change) run(ctx context.Context) (object, error) {
 		}
 	}
 
-	if err := c.m.set(ctx, c.form, c.del); err != nil {
+	if err := c.m.setConfig(ctx, c.form, c.del); err != nil {
 		return nil, err
 	}
 
-	if err := c.power(ctx); err != nil {
+	if err := c.setPower(ctx); err != nil {
 		return nil, err
 	}
 
-	if err := c.finish(ctx); err != nil {
+	if err := c.resizeAndReboot(ctx); err != nil {
 		return nil, err
 	}
 
 	return c.result(ctx)
 }
 
-// result is the state after the change, as Proxmox has it.
-func (c *change) result(ctx context.Context) (object, error) {
+// result reads the state after the update.
+func (c *vmUpdate) result(ctx context.Context) (object, error) {
 	state, err := readVM(ctx, c.m.api, strconv.Itoa(c.m.id), c.plan)
 	if err == nil && state == nil {
 		err = fmt.Errorf("VM %d vanished while it was changed: run `pulumi refresh`, then the update again", c.m.id)
@@ -90,8 +92,8 @@ func (c *change) result(ctx context.Context) (object, error) {
 	return state, err
 }
 
-// relocate changes the pool and migrates.
-func (c *change) relocate(ctx context.Context) error {
+// changePoolAndHost changes the pool and migrates the VM.
+func (c *vmUpdate) changePoolAndHost(ctx context.Context) error {
 	if c.changed("poolId") {
 		for _, step := range []struct{ pool, remove, doing string }{
 			{str(c.state, "poolId"), "1", "removing VM %d from"}, {str(c.plan, "poolId"), "", "adding VM %d to"},
@@ -101,7 +103,7 @@ func (c *change) relocate(ctx context.Context) error {
 			}
 
 			f := form{"vms": strconv.Itoa(c.m.id)}
-			f.some("delete", step.remove)
+			f.setNonEmpty("delete", step.remove)
 
 			if err := c.m.api.call(ctx, http.MethodPut, "/pools/"+step.pool, f, nil); err != nil {
 				return fmt.Errorf("while "+step.doing+" pool %s: error updating pool: %w", c.m.id, step.pool, err)
@@ -121,12 +123,12 @@ func (c *change) relocate(ctx context.Context) error {
 	return old.migrate(ctx, form{"target": c.m.host, "with-local-disks": "1", "online": "1"})
 }
 
-// values adds what has changed, of a block that is not stated any more its default, and always the name.
-func (c *change) values() {
+// setValues adds changed values, the defaults of removed blocks, and always the name.
+func (c *vmUpdate) setValues() {
 	c.form["name"] = str(c.plan, "name")
 
 	for name, a := range c.table {
-		if !a.configured() || !c.changed(name) {
+		if !a.isConfigKey() || !c.changed(name) {
 			continue
 		}
 
@@ -139,8 +141,8 @@ func (c *change) values() {
 	}
 }
 
-// power follows started, and starts again what cloudInit had to stop.
-func (c *change) power(ctx context.Context) error {
+// setPower starts or stops the VM, and starts it again if setCloudInit stopped it.
+func (c *vmUpdate) setPower(ctx context.Context) error {
 	if flag(c.plan, "template") || !c.changed("started") && !c.stopped {
 		return nil
 	}
@@ -154,8 +156,8 @@ func (c *change) power(ctx context.Context) error {
 	return c.m.shutdown(ctx, c.plan)
 }
 
-// finish moves and grows disks, and restarts the guest when a change needs it.
-func (c *change) finish(ctx context.Context) error {
+// resizeAndReboot moves and resizes disks, and reboots the guest if a change needs it.
+func (c *vmUpdate) resizeAndReboot(ctx context.Context) error {
 	template := flag(c.plan, "template")
 	restart := c.reboot && !template
 

@@ -2,9 +2,9 @@ package proxmoxve
 
 import "context"
 
-// cdrom keeps the published slip: a drive that is neither wanted nor has a medium is deleted and set in one request,
+// setCDROM has a bug of the published provider: it deletes and sets a disabled drive without medium in one request,
 // which Proxmox refuses.
-func (c *change) cdrom() {
+func (c *vmUpdate) setCDROM() {
 	if !c.changed("cdrom") {
 		return
 	}
@@ -34,8 +34,8 @@ func (c *change) cdrom() {
 	c.form[iface] = encodeMedia(cdromVolume(cdrom))
 }
 
-// cloudInit changes what the guest gets; another drive or storage for it needs the VM switched off.
-func (c *change) cloudInit(ctx context.Context) error {
+// setCloudInit changes cloud-init's settings; another drive or storage requires the VM to be off.
+func (c *vmUpdate) setCloudInit(ctx context.Context) error {
 	next := child(c.plan, "initialization")
 	if !c.changed("initialization") || next == nil {
 		return nil
@@ -61,7 +61,7 @@ func (c *change) cloudInit(ctx context.Context) error {
 		return err
 	}
 
-	if err := c.m.freeDrives(ctx, drive, existing); err != nil {
+	if err := c.m.deleteDrives(ctx, drive, existing); err != nil {
 		return err
 	}
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// disks changes the options of the disks there are and adds the new ones; where they are and how large is a later step.
-func (c *change) disks() {
+// setDisks changes the options of existing disks and adds new ones; resizeDisks moves and resizes them later.
+func (c *vmUpdate) setDisks() {
 	if !c.changed("disks") {
 		return
 	}
@@ -27,11 +27,11 @@ func (c *change) disks() {
 
 		o := parseOptions(current, "file")
 		kept := options{"file=" + o["file"]}
-		kept.some("format", o["format"])
-		kept.some("media", o["media"])
+		kept.addNonEmpty("format", o["format"])
+		kept.addNonEmpty("media", o["media"])
 
-		// Compared with what Proxmox has, not with the state: a clone's disk states no aio unless its template's does.
-		if aio, stated := o["aio"]; !stated || aio != str(d, "aio") {
+		// Compared with Proxmox' configuration, not with the state: a clone's disk has no aio unless its template's has.
+		if aio, ok := o["aio"]; !ok || aio != str(d, "aio") {
 			c.reboot = true
 		}
 
@@ -43,18 +43,18 @@ func (c *change) disks() {
 	}
 }
 
-// firmware has a new EFI disk made on another storage, as published: nothing moves the old one's contents.
-func (c *change) firmware() {
+// setEFIDisk creates a new EFI disk on another storage, as published: the content of the old one is lost.
+func (c *vmUpdate) setEFIDisk() {
 	if efi := child(c.plan, "efiDisk"); efi != nil && c.changed("efiDisk") {
 		c.form["efidisk0"] = encodeEFI(efi, str(efi, "fileFormat"))
 	}
 }
 
-// diskSteps are the moves and growths that an update needs.
+// diskSteps are the disks that an update moves and grows.
 type diskSteps struct{ moves, grows []object }
 
-// resizeDisks moves only with the VM off and grows also while it runs.
-func (c *change) resizeDisks(ctx context.Context) (bool, error) {
+// resizeDisks moves disks while the VM is off, and grows them while it may run.
+func (c *vmUpdate) resizeDisks(ctx context.Context) (bool, error) {
 	steps, err := c.diskSteps()
 	if err != nil {
 		return false, err
@@ -68,13 +68,13 @@ func (c *change) resizeDisks(ctx context.Context) (bool, error) {
 	}
 
 	for _, d := range steps.moves {
-		if err := c.m.move(ctx, str(d, "interface"), str(d, "datastoreId")); err != nil {
+		if err := c.m.moveDisk(ctx, str(d, "interface"), str(d, "datastoreId")); err != nil {
 			return false, err
 		}
 	}
 
 	for _, d := range steps.grows {
-		if err := c.m.resize(ctx, str(d, "interface"), num(d, "size")); err != nil {
+		if err := c.m.resizeDisk(ctx, str(d, "interface"), num(d, "size")); err != nil {
 			return false, err
 		}
 	}
@@ -86,11 +86,11 @@ func (c *change) resizeDisks(ctx context.Context) (bool, error) {
 	return true, c.m.start(ctx, c.plan)
 }
 
-// diskSteps refuses what cannot be done before anything is done.
-func (c *change) diskSteps() (diskSteps, error) {
+// diskSteps returns an error for unsupported changes before any is made.
+func (c *vmUpdate) diskSteps() (diskSteps, error) {
 	var steps diskSteps
 
-	// Published compares where the sizes are kept, not the sizes, and only where disks change as well.
+	// As published, it compares references to the sizes, not the sizes, and only if disks change as well.
 	if c.changed("disks") && c.changed("efiDisk") && child(c.state, "efiDisk") != nil && child(c.plan, "efiDisk") != nil {
 		return steps, errors.New("resizing of efidisk is not supported.") //nolint:revive,staticcheck // published words
 	}
@@ -134,7 +134,7 @@ func (c *change) diskSteps() (diskSteps, error) {
 	return steps, nil
 }
 
-// ownedBy knows the volume names of block and of directory storages.
+// ownedBy reports whether a volume is the VM's, by its name on block or directory storages.
 func ownedBy(volume string, id int) bool {
 	return strings.HasPrefix(volume, fmt.Sprintf("vm-%d-", id)) ||
 		strings.HasPrefix(volume, fmt.Sprintf("%d/vm-%d-", id, id))

@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 )
 
-// modeAuto lets the machine decide whether it reboots, the one mode that the program states.
+// modeAuto lets the machine decide whether it reboots. It is the only mode that the program uses.
 const modeAuto = "auto"
 
 // applyResource is machine/configurationApply:ConfigurationApply.
@@ -42,7 +42,7 @@ func (r *applyResource) Annotate(a infer.Annotator) {
 	a.SetToken("machine/configurationApply", "ConfigurationApply")
 }
 
-// WireDependencies marks the outputs that hold secrets, and keeps those known that follow from known inputs.
+// WireDependencies marks secret outputs, and keeps outputs known that follow from known inputs.
 func (*applyResource) WireDependencies(f infer.FieldSelector, _ *applyArgs, state *applyState) {
 	f.OutputField(&state.MachineConfiguration).AlwaysSecret()
 	f.OutputField(&state.MachineConfigurationInput).AlwaysSecret()
@@ -74,7 +74,8 @@ func (r *applyResource) Create(
 	return response, state.apply(ctx)
 }
 
-// Update applies the configuration again, whatever input has changed. A delete leaves the machine alone.
+// Update applies the configuration again, whichever input changed. There is no Delete: it would not change the
+// machine.
 func (r *applyResource) Update(
 	ctx context.Context, request infer.UpdateRequest[applyArgs, applyState],
 ) (infer.UpdateResponse[applyState], error) {
@@ -88,19 +89,19 @@ func (r *applyResource) Update(
 	return response, state.apply(ctx)
 }
 
-// state fills in what follows from the inputs alone. In a preview unknown inputs are empty, and what depends on them
-// stays empty.
+// state returns the outputs that follow from the inputs. In a preview, unknown inputs are empty, and so are the
+// outputs that depend on them.
 func (args applyArgs) state(preview bool) (applyState, error) {
 	s := applyState{
 		ApplyMode:                 modeAuto,
 		ClientConfiguration:       args.ClientConfiguration,
 		ConfigPatches:             args.ConfigPatches,
-		Endpoint:                  or(args.Endpoint, args.Node),
+		Endpoint:                  orDefault(args.Endpoint, args.Node),
 		MachineConfigurationInput: args.MachineConfigurationInput,
 		Node:                      args.Node,
 	}
 
-	if mode := or(args.ApplyMode, modeAuto); mode != modeAuto {
+	if mode := orDefault(args.ApplyMode, modeAuto); mode != modeAuto {
 		return s, fmt.Errorf("the lab's stand-in does not know the applyMode %q: set auto, or run against the published "+
 			"provider", mode)
 	}
@@ -118,7 +119,7 @@ func (args applyArgs) state(preview bool) (applyState, error) {
 		return s, fmt.Errorf("error loading config patches: %w", err)
 	}
 
-	if err := readable(args.MachineConfigurationInput); err != nil {
+	if err := checkKnown(args.MachineConfigurationInput); err != nil {
 		return s, fmt.Errorf("error applying config patches: %w", err)
 	}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 )
 
-// fromBundle gives the machinery's secrets the SDK's nested form.
+// fromBundle converts the machinery's secrets to the SDK's nested form.
 func fromBundle(b *secrets.Bundle) machineSecrets {
 	return machineSecrets{
 		Cluster: clusterSecrets{ID: b.Cluster.ID, Secret: b.Cluster.Secret},
@@ -55,7 +55,7 @@ func (m machineSecrets) bundle(now time.Time) (*secrets.Bundle, error) {
 	return b, d.err
 }
 
-// decoder remembers the first value that is not base64.
+// decoder decodes base64 and keeps the first error.
 type decoder struct{ err error }
 
 func (d *decoder) pair(name string, c certificate) *x509.PEMEncodedCertificateAndKey {

@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// machineConfiguration is the function machine/getConfiguration: it generates a machine configuration, offline.
+// machineConfiguration is the function machine/getConfiguration, which generates a machine configuration offline.
 type machineConfiguration struct{ now func() time.Time }
 
 type machineConfigurationArgs struct {
@@ -58,8 +58,8 @@ func (f *machineConfiguration) Invoke(
 		)
 	}
 
-	kubernetes := or(args.KubernetesVersion, constants.DefaultKubernetesVersion)
-	contract := or(args.TalosVersion, defaultContract())
+	kubernetes := orDefault(args.KubernetesVersion, constants.DefaultKubernetesVersion)
+	contract := orDefault(args.TalosVersion, defaultContract())
 	args.KubernetesVersion, args.TalosVersion = &kubernetes, &contract
 
 	var response infer.FunctionResponse[machineConfigurationResult]
@@ -85,7 +85,7 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		return "", fmt.Errorf("invalid version: %w: write talosVersion like v1.12", err)
 	}
 
-	machinery, err := ofProvider()
+	machinery, err := providerRelease()
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +99,7 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		strings.TrimPrefix(*args.KubernetesVersion, "v"),
 		generate.WithClusterDiscovery(true),
 		generate.WithDNSDomain(constants.DefaultDNSDomain),
-		// The published provider's defaults; a program that wants others patches them.
+		// The published provider's defaults, which the program patches.
 		generate.WithInstallDisk("/dev/sda"),
 		generate.WithInstallImage(
 			fmt.Sprintf("%s/%s/installer:%s", gendata.ImagesRegistry, gendata.ImagesUsername, machinery.Newest),
@@ -136,13 +136,13 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 	return string(text), err
 }
 
-// ofProvider is the release whose machinery the published provider is built with.
-func ofProvider() (known.Release, error) { return known.ReleaseOf(known.Provider + ".0") }
+// providerRelease returns the release whose machinery the published provider is built with.
+func providerRelease() (known.Release, error) { return known.ReleaseOf(known.Provider + ".0") }
 
-// readable says whether the published provider's machinery reads documents: what a newer Talos brought is unknown to
-// it.
-func readable(text string) error {
-	machinery, err := ofProvider()
+// checkKnown returns an error for documents that the published provider's machinery does not know, because a newer
+// Talos introduced them.
+func checkKnown(text string) error {
+	machinery, err := providerRelease()
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func readable(text string) error {
 
 func loadPatches(texts []string) ([]configpatcher.Patch, error) {
 	for _, text := range texts {
-		if err := readable(text); err != nil {
+		if err := checkKnown(text); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +160,7 @@ func loadPatches(texts []string) ([]configpatcher.Patch, error) {
 	return configpatcher.LoadPatches(texts)
 }
 
-// talosConfiguration is the function client/getConfiguration: it writes a talosconfig.
+// talosConfiguration is the function client/getConfiguration, which generates a talosconfig.
 type talosConfiguration struct{}
 
 type talosConfigurationArgs struct {
@@ -181,7 +181,7 @@ func (f *talosConfiguration) Annotate(a infer.Annotator) {
 	a.SetToken("client/getConfiguration", "getConfiguration")
 }
 
-// Invoke writes the configuration with one context, named like the cluster.
+// Invoke generates the talosconfig with one context, named after the cluster.
 func (*talosConfiguration) Invoke(
 	_ context.Context, request infer.FunctionRequest[talosConfigurationArgs],
 ) (infer.FunctionResponse[talosConfigurationResult], error) {

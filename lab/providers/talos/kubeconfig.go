@@ -29,7 +29,7 @@ type kubeconfigState struct {
 	Node                          string              `pulumi:"node"`
 }
 
-// kubernetesClient is the kubeconfig taken apart; all but the host is base64 of PEM.
+// kubernetesClient has the parts of a kubeconfig: the host, and the rest as base64 of PEM.
 type kubernetesClient struct {
 	CACertificate     string `pulumi:"caCertificate"`
 	ClientCertificate string `pulumi:"clientCertificate"`
@@ -42,7 +42,7 @@ func (r *kubeconfigResource) Annotate(a infer.Annotator) {
 	a.SetToken("cluster/kubeconfig", "Kubeconfig")
 }
 
-// WireDependencies marks the outputs that hold secrets, and keeps those known that an update does not change.
+// WireDependencies marks secret outputs, and keeps outputs known that an update does not change.
 func (*kubeconfigResource) WireDependencies(f infer.FieldSelector, _ *kubeconfigArgs, state *kubeconfigState) {
 	f.OutputField(&state.KubeconfigRaw).AlwaysSecret()
 	f.OutputField(&state.KubernetesClientConfiguration).AlwaysSecret()
@@ -60,9 +60,9 @@ func (*kubeconfigResource) WireDependencies(f infer.FieldSelector, _ *kubeconfig
 
 func (args kubeconfigArgs) state() kubeconfigState {
 	return kubeconfigState{
-		CertificateRenewalDuration: or(args.CertificateRenewalDuration, defaultRenewal),
+		CertificateRenewalDuration: orDefault(args.CertificateRenewalDuration, defaultRenewal),
 		ClientConfiguration:        args.ClientConfiguration,
-		Endpoint:                   or(args.Endpoint, args.Node),
+		Endpoint:                   orDefault(args.Endpoint, args.Node),
 		Node:                       args.Node,
 	}
 }
@@ -82,7 +82,7 @@ func (r *kubeconfigResource) Create(
 	return response, err
 }
 
-// Update keeps the kubeconfig unless its certificate runs out within the renewal duration.
+// Update keeps the kubeconfig unless its certificate expires within the renewal duration.
 func (r *kubeconfigResource) Update(
 	ctx context.Context, request infer.UpdateRequest[kubeconfigArgs, kubeconfigState],
 ) (infer.UpdateResponse[kubeconfigState], error) {
@@ -95,7 +95,7 @@ func (r *kubeconfigResource) Update(
 		return infer.UpdateResponse[kubeconfigState]{Output: state}, err
 	}
 
-	due, err := expires(state.KubernetesClientConfiguration.ClientCertificate, r.now().Add(before))
+	due, err := expiresBefore(state.KubernetesClientConfiguration.ClientCertificate, r.now().Add(before))
 	if err == nil && due && !request.DryRun {
 		_, err = state.fetch(ctx)
 	}
@@ -103,7 +103,7 @@ func (r *kubeconfigResource) Update(
 	return infer.UpdateResponse[kubeconfigState]{Output: state}, err
 }
 
-// fetch gets a fresh kubeconfig and returns the name of its cluster.
+// fetch downloads a new kubeconfig and returns the name of its cluster.
 func (s *kubeconfigState) fetch(ctx context.Context) (string, error) {
 	machineTarget := target{node: s.Node, endpoint: s.Endpoint, client: s.ClientConfiguration}
 
@@ -125,7 +125,7 @@ func (s *kubeconfigState) fetch(ctx context.Context) (string, error) {
 	return cluster, err
 }
 
-// parseKubeconfig returns the cluster of the current context, and what its user reaches it with.
+// parseKubeconfig returns the name of the current context's cluster, and its client configuration.
 func parseKubeconfig(raw string) (string, kubernetesClient, error) {
 	file, err := clientcmd.Load([]byte(raw))
 	if err != nil {

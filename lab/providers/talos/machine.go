@@ -17,31 +17,31 @@ import (
 	"talos-proxmox/lab/loopback"
 )
 
-// Waiting between two attempts doubles from the first to the last.
+// The wait between two attempts doubles from the first to the last.
 const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 2 * time.Second
 )
 
-// onLoopback keeps clients on this computer.
-var onLoopback = client.WithGRPCDialOptions(
+// loopbackDialer restricts clients to this machine.
+var loopbackDialer = client.WithGRPCDialOptions(
 	grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		return loopback.Dial(ctx, "tcp", address)
 	}),
 )
 
-// target is a machine and how to reach it.
+// target is a machine and its client configuration.
 type target struct {
 	node, endpoint string
 	client         clientConfiguration
 }
 
-// call runs an operation on the machine with the client that fits its mode: in maintenance mode anyone may ask for its
-// disks, and it knows no certificate of a client yet.
+// call runs an operation with the client for the machine's mode: a machine in maintenance mode lists its disks for
+// anyone, and accepts no client certificate yet.
 func (t target) call(ctx context.Context, operation func(context.Context, *client.Client) error) error {
 	nodeCtx := client.WithNode(ctx, t.node)
 
-	// A machine in maintenance mode signs its own certificate: there is nothing to verify it with.
+	// The certificate of a machine in maintenance mode is self-signed: nothing can verify it.
 	//nolint:gosec
 	insecure, err := t.connect(ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}))
 	if err != nil {
@@ -68,7 +68,7 @@ func (t target) call(ctx context.Context, operation func(context.Context, *clien
 }
 
 func (t target) connect(ctx context.Context, credentials client.OptionFunc) (*client.Client, error) {
-	c, err := client.New(ctx, credentials, client.WithEndpoints(t.endpoint), onLoopback)
+	c, err := client.New(ctx, credentials, client.WithEndpoints(t.endpoint), loopbackDialer)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
 	}
@@ -76,10 +76,10 @@ func (t target) connect(ctx context.Context, credentials client.OptionFunc) (*cl
 	return c, nil
 }
 
-// retry repeats the operation until it succeeds, the machine calls the request itself wrong, the timeout has passed, or
-// the engine cancels.
+// retry repeats the operation until it succeeds, the machine calls the request invalid, the timeout ends, or the
+// engine cancels.
 func (t target) retry(
-	ctx context.Context, timeout time.Duration, what string, operation func(context.Context, *client.Client) error,
+	ctx context.Context, timeout time.Duration, action string, operation func(context.Context, *client.Client) error,
 ) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -93,23 +93,23 @@ func (t target) retry(
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%s of %s: interrupted: %w", what, t.node, errors.Join(ctx.Err(), last))
+			return fmt.Errorf("%s of %s: interrupted: %w", action, t.node, errors.Join(ctx.Err(), last))
 		case limited.Err() == nil || last == nil:
 			last = err
 		}
 
 		if status.Code(err) == codes.InvalidArgument {
-			return fmt.Errorf("%s of %s: %w", what, t.node, err)
+			return fmt.Errorf("%s of %s: %w", action, t.node, err)
 		}
 
-		p.GetLogger(ctx).InfoStatusf("%s of %s: waiting: %s", what, t.node, status.Convert(err).Message())
+		p.GetLogger(ctx).InfoStatusf("%s of %s: waiting: %s", action, t.node, status.Convert(err).Message())
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s of %s: interrupted: %w", what, t.node, errors.Join(ctx.Err(), last))
+			return fmt.Errorf("%s of %s: interrupted: %w", action, t.node, errors.Join(ctx.Err(), last))
 		case <-limited.Done():
 			return fmt.Errorf(
-				"%s of %s: gave up after %s: %w: check that the machine runs and answers on %s", what, t.node, timeout, last,
+				"%s of %s: gave up after %s: %w: check that the machine runs and answers on %s", action, t.node, timeout, last,
 				t.endpoint,
 			)
 		case <-time.After(wait):

@@ -18,7 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// fakeMachine is a configured machine that answers to certificates of its cluster, with refusals first.
+// fakeMachine is a configured machine that requires a client certificate of its cluster. Its first calls return
+// refusals.
 type fakeMachine struct {
 	machine.UnimplementedMachineServiceServer
 
@@ -65,7 +66,7 @@ func startMachine(t *testing.T, secrets machineSecrets) *fakeMachine {
 	return f
 }
 
-// call counts a call and gives the next refusal.
+// call counts a call and returns the next refusal.
 func (f *fakeMachine) call() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +83,7 @@ func (f *fakeMachine) call() error {
 	return err
 }
 
-func (f *fakeMachine) called() int {
+func (f *fakeMachine) callCount() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 

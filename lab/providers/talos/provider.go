@@ -1,5 +1,5 @@
-// Package talos is a stand-in for the published Pulumi provider for Talos Linux: the same resources, properties,
-// defaults, replace rules and calls, as far as this program uses them.
+// Package talos is a stand-in for the published Pulumi provider for Talos Linux. It has the same resources,
+// properties, defaults, replace rules and calls, as far as this program uses them.
 package talos
 
 import (
@@ -14,7 +14,7 @@ import (
 	known "talos-proxmox/internal/talos"
 )
 
-// Types of resources that have their own rules beside "a changed input is an update".
+// Types of resources with rules beyond "a changed input is an update".
 const (
 	secretsType    tokens.Type = "talos:machine/secrets:Secrets" //nolint:gosec // a type
 	kubeconfigType tokens.Type = "talos:cluster/kubeconfig:Kubeconfig"
@@ -33,8 +33,8 @@ func (s settings) factoryURL() string {
 	return *s.ImageFactoryURL
 }
 
-// Provider makes an instance of the provider. New clusters of contracts since 1.7 get the RSA key in PEM for their
-// service accounts; empty = each gets one of its own.
+// Provider returns a new instance of the provider. serviceAccountKey is the RSA key in PEM of new clusters' service
+// accounts, with a contract since 1.7; empty = each cluster generates its own.
 func Provider(serviceAccountKey []byte) p.Provider { return newProvider(time.Now, serviceAccountKey) }
 
 func newProvider(now func() time.Time, serviceAccountKey []byte) p.Provider {
@@ -56,15 +56,15 @@ func newProvider(now func() time.Time, serviceAccountKey []byte) p.Provider {
 	provider.Diff = rules.diff(provider.Diff)
 	provider.Update = rules.update(provider.Update)
 	provider.Read = readSecrets(provider.Read)
-	provider.Invoke = withID(provider.Invoke)
+	provider.Invoke = addID(provider.Invoke)
 
 	return provider
 }
 
-// metaKey is where the published provider notes the form of a state, which `talos-proxmox import` states.
+// metaKey is where the published provider keeps the version of a state's format; `talos-proxmox import` sets it.
 const metaKey = "__meta"
 
-// readSecrets keeps the state of machine secrets, as the published provider does: there is no one to ask for them.
+// readSecrets makes a refresh keep the state of machine secrets, as in the published provider: nothing else has them.
 func readSecrets(
 	next func(context.Context, p.ReadRequest) (p.ReadResponse, error),
 ) func(context.Context, p.ReadRequest) (p.ReadResponse, error) {
@@ -77,8 +77,8 @@ func readSecrets(
 	}
 }
 
-// withID adds the id that both functions answer, the cluster's name: inferred schemas allow no property of that name.
-func withID(
+// addID adds the output id of both functions, the cluster's name: inferred schemas allow no property with this name.
+func addID(
 	next func(context.Context, p.InvokeRequest) (p.InvokeResponse, error),
 ) func(context.Context, p.InvokeRequest) (p.InvokeResponse, error) {
 	return func(ctx context.Context, request p.InvokeRequest) (p.InvokeResponse, error) {
@@ -91,7 +91,7 @@ func withID(
 	}
 }
 
-// rules are those that inferred resources cannot express: they need the old state as well as the new inputs, or make
+// rules has what inferred resources cannot express: rules that need both the old state and the new inputs, or make
 // known outputs unknown.
 type rules struct{ now func() time.Time }
 
@@ -104,7 +104,7 @@ func (r rules) diff(
 			return response, err
 		}
 
-		renewed, err := r.renewed(request.Urn.Type(), request.State, request.Inputs)
+		renewed, err := r.renewedOutputs(request.Urn.Type(), request.State, request.Inputs)
 		for _, name := range renewed {
 			if response.DetailedDiff == nil {
 				response.DetailedDiff = map[string]p.PropertyDiff{}
@@ -129,7 +129,7 @@ func (r rules) update(
 			return response, err
 		}
 
-		renewed, err := r.renewed(request.Urn.Type(), request.State, request.Inputs)
+		renewed, err := r.renewedOutputs(request.Urn.Type(), request.State, request.Inputs)
 		for _, name := range renewed {
 			response.Properties = response.Properties.Set(name, property.New(property.Computed).WithSecret(true))
 		}
@@ -138,12 +138,12 @@ func (r rules) update(
 	}
 }
 
-// renewed names the outputs of a resource that an update makes again because a certificate in them runs out.
-func (r rules) renewed(typ tokens.Type, state, inputs property.Map) ([]string, error) {
+// renewedOutputs returns the outputs that an update renews because a certificate in them expires.
+func (r rules) renewedOutputs(typ tokens.Type, state, inputs property.Map) ([]string, error) {
 	switch typ {
 	case secretsType:
-		due, err := expires(
-			member(state.Get("clientConfiguration"), "clientCertificate"), r.now().AddDate(0, secretsRenewalMonths, 0),
+		due, err := expiresBefore(
+			stringField(state.Get("clientConfiguration"), "clientCertificate"), r.now().AddDate(0, secretsRenewalMonths, 0),
 		)
 		if due {
 			return []string{"clientConfiguration"}, err
@@ -151,12 +151,14 @@ func (r rules) renewed(typ tokens.Type, state, inputs property.Map) ([]string, e
 
 		return nil, err
 	case kubeconfigType:
-		before, err := renewalDuration(text(inputs.Get("certificateRenewalDuration")))
+		before, err := renewalDuration(stringOf(inputs.Get("certificateRenewalDuration")))
 		if err != nil {
 			return nil, err
 		}
 
-		due, err := expires(member(state.Get("kubernetesClientConfiguration"), "clientCertificate"), r.now().Add(before))
+		certificate := stringField(state.Get("kubernetesClientConfiguration"), "clientCertificate")
+
+		due, err := expiresBefore(certificate, r.now().Add(before))
 		if due {
 			return []string{"kubeconfigRaw", "kubernetesClientConfiguration"}, err
 		}
@@ -167,7 +169,7 @@ func (r rules) renewed(typ tokens.Type, state, inputs property.Map) ([]string, e
 	}
 }
 
-func text(v property.Value) string {
+func stringOf(v property.Value) string {
 	if v.IsString() {
 		return v.AsString()
 	}
@@ -175,9 +177,9 @@ func text(v property.Value) string {
 	return ""
 }
 
-func member(v property.Value, name string) string {
+func stringField(v property.Value, name string) string {
 	if v.IsMap() {
-		return text(v.AsMap().Get(name))
+		return stringOf(v.AsMap().Get(name))
 	}
 
 	return ""

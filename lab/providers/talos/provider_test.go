@@ -23,7 +23,7 @@ const (
 	schematicType tokens.Type = "talos:imageFactory/schematic:Schematic"
 )
 
-// What the tests call a provider with.
+// Helpers that call a provider.
 var (
 	urn, inputs   = providertest.URN, providertest.Inputs
 	check, create = providertest.Check, providertest.Create
@@ -40,7 +40,7 @@ func server(t *testing.T, now func() time.Time) integration.Server {
 	return s
 }
 
-// preview checks, diffs and updates as a preview does.
+// preview makes the calls of a preview: Check, Diff and Update.
 func preview(
 	t *testing.T, s integration.Server, typ tokens.Type, state, in property.Map,
 ) (p.DiffResponse, p.UpdateResponse) {
@@ -57,8 +57,8 @@ func preview(
 	return diff, updated
 }
 
-// made are the secrets of all tests that need some: their RSA key takes seconds to make.
-var made = sync.OnceValues(func() (p.CreateResponse, error) {
+// sharedSecrets creates secrets once for all tests: generating the RSA key takes seconds.
+var sharedSecrets = sync.OnceValues(func() (p.CreateResponse, error) {
 	s, err := integration.NewServer(
 		context.Background(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, nil)),
 	)
@@ -72,7 +72,7 @@ var made = sync.OnceValues(func() (p.CreateResponse, error) {
 func newSecrets(t *testing.T) property.Map {
 	t.Helper()
 
-	created, err := made()
+	created, err := sharedSecrets()
 	require.NoError(t, err)
 
 	return created.Properties
@@ -82,7 +82,7 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 
 	s := server(t, time.Now)
-	created, err := made()
+	created, err := sharedSecrets()
 	require.NoError(t, err)
 	assert.Equal(t, "machine_secrets", created.ID)
 
@@ -92,9 +92,9 @@ func TestSecrets(t *testing.T) {
 	assert.False(t, state.Get("talosVersion").Secret())
 
 	etcd := state.Get("machineSecrets").AsMap().Get("certs").AsMap().Get("etcd")
-	assert.NotEmpty(t, member(etcd, "cert"))
-	assert.NotEmpty(t, member(etcd, "key"))
-	assert.NotEmpty(t, member(state.Get("machineSecrets").AsMap().Get("trustdinfo"), "token"))
+	assert.NotEmpty(t, stringField(etcd, "cert"))
+	assert.NotEmpty(t, stringField(etcd, "key"))
+	assert.NotEmpty(t, stringField(state.Get("machineSecrets").AsMap().Get("trustdinfo"), "token"))
 
 	t.Run("a higher version keeps the secrets, and keeps them known", func(t *testing.T) {
 		t.Parallel()
@@ -159,7 +159,7 @@ func TestGetConfiguration(t *testing.T) {
 		},
 		"its own machine type":          {map[string]any{"machineType": "etcd"}, "", `got: "etcd"`},
 		"a version that is none":        {map[string]any{"talosVersion": "latest"}, "", "invalid version"},
-		"secrets that are not base64":   {map[string]any{"machineSecrets": broken(secrets)}, "", "is not base64"},
+		"secrets that are not base64":   {map[string]any{"machineSecrets": withInvalidKey(secrets)}, "", "is not base64"},
 		"a patch of an unknown setting": {map[string]any{"configPatches": []string{"machine: {colour: red}"}}, "", "colour"},
 	}
 
@@ -197,7 +197,7 @@ func TestGetConfiguration(t *testing.T) {
 	}
 }
 
-func broken(secrets property.Map) property.Value {
+func withInvalidKey(secrets property.Map) property.Value {
 	m := secrets.Get("machineSecrets").AsMap()
 	certs := m.Get("certs").AsMap()
 	osCerts := certs.Get("os").AsMap().Set("key", property.New("%"))

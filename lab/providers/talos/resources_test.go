@@ -20,30 +20,32 @@ import (
 	"talos-proxmox/lab/factory"
 )
 
-// world is a provider, a cluster's secrets and a machine.
-type world struct {
+// fixture is a provider, a cluster's secrets and a machine.
+type fixture struct {
 	server  integration.Server
 	secrets property.Map
 	machine *fakeMachine
 }
 
-func newWorld(t *testing.T) world {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 
 	s := server(t, time.Now)
 	secrets := newSecrets(t)
 
-	return world{server: s, secrets: secrets, machine: startMachine(t, decoded(secrets))}
+	return fixture{server: s, secrets: secrets, machine: startMachine(t, osAuthority(secrets))}
 }
 
-// decoded reads only what a machine needs: its certificate authority.
-func decoded(secrets property.Map) machineSecrets {
+// osAuthority returns only the secrets that a machine needs: its certificate authority.
+func osAuthority(secrets property.Map) machineSecrets {
 	pair := secrets.Get("machineSecrets").AsMap().Get("certs").AsMap().Get("os")
 
-	return machineSecrets{Certs: certificates{OS: certificate{Cert: member(pair, "cert"), Key: member(pair, "key")}}}
+	return machineSecrets{Certs: certificates{
+		OS: certificate{Cert: stringField(pair, "cert"), Key: stringField(pair, "key")},
+	}}
 }
 
-func (w world) inputs(extra map[string]any) property.Map {
+func (w fixture) inputs(extra map[string]any) property.Map {
 	m := map[string]any{
 		"node": "127.0.0.1", "endpoint": w.machine.address, "clientConfiguration": w.secrets.Get("clientConfiguration"),
 	}
@@ -56,8 +58,8 @@ func (w world) inputs(extra map[string]any) property.Map {
 
 const minimal = "version: v1alpha1\nmachine:\n    type: worker\ncluster: {}\n"
 
-// TestApply is asked again until the machine is ready. What is applied, and how kubeconfigs and schematics get here, is
-// what every engine test shows.
+// TestApply retries until the machine is ready. The engine's tests cover the applied configuration, kubeconfigs and
+// schematics.
 func TestApply(t *testing.T) {
 	t.Parallel()
 
@@ -76,11 +78,11 @@ func TestApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			w := newWorld(t)
+			w := newFixture(t)
 			w.machine.refusals = test.refusals
 
 			_, err := create(t, w.server, applyType, w.inputs(map[string]any{"machineConfigurationInput": minimal}))
-			assert.Equal(t, test.calls, w.machine.called())
+			assert.Equal(t, test.calls, w.machine.callCount())
 
 			if test.refusal == "" {
 				assert.NoError(t, err)
@@ -126,7 +128,7 @@ func TestApplyChecksItsInputs(t *testing.T) {
 func TestApplyPreviews(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t)
+	w := newFixture(t)
 
 	created, err := w.server.Create(
 		p.CreateRequest{
@@ -155,7 +157,7 @@ func TestApplyPreviews(t *testing.T) {
 	})})
 	require.ErrorContains(t, err, `does not know the applyMode "later"`)
 
-	assert.Zero(t, w.machine.called(), "a preview talks to no machine")
+	assert.Zero(t, w.machine.callCount(), "a preview talks to no machine")
 }
 
 func TestRetries(t *testing.T) {
@@ -164,18 +166,18 @@ func TestRetries(t *testing.T) {
 	t.Run("give up with the machine's own words", func(t *testing.T) {
 		t.Parallel()
 
-		w := newWorld(t)
+		w := newFixture(t)
 		for range 20 {
 			w.machine.refusals = append(w.machine.refusals, status.Error(codes.Unavailable, "the machine is going down"))
 		}
 
 		at := target{node: "127.0.0.1", endpoint: w.machine.address, client: clientConfiguration{
-			CACertificate:     member(w.secrets.Get("clientConfiguration"), "caCertificate"),
-			ClientCertificate: member(w.secrets.Get("clientConfiguration"), "clientCertificate"),
-			ClientKey:         member(w.secrets.Get("clientConfiguration"), "clientKey"),
+			CACertificate:     stringField(w.secrets.Get("clientConfiguration"), "caCertificate"),
+			ClientCertificate: stringField(w.secrets.Get("clientConfiguration"), "clientCertificate"),
+			ClientKey:         stringField(w.secrets.Get("clientConfiguration"), "clientKey"),
 		}}
 
-		// Long enough for a first answer on a busy machine.
+		// Long enough for a first response on a busy machine.
 		err := at.retry(t.Context(), 4*time.Second, "asking", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Kubeconfig(ctx)
 
@@ -188,7 +190,7 @@ func TestRetries(t *testing.T) {
 	t.Run("end when the engine cancels", func(t *testing.T) {
 		t.Parallel()
 
-		w := newWorld(t)
+		w := newFixture(t)
 		for range 1000 {
 			w.machine.refusals = append(w.machine.refusals, status.Error(codes.Unavailable, "no"))
 		}
@@ -206,13 +208,13 @@ func TestRetries(t *testing.T) {
 			done <- err
 		}()
 
-		require.Eventually(t, func() bool { return w.machine.called() > 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return w.machine.callCount() > 0 }, time.Minute, time.Millisecond)
 		cancel()
 		require.ErrorContains(t, <-done, "interrupted")
 	})
 }
 
-// TestKubeconfigPreviews has a certificate of a year: an update keeps it known, unless it is due.
+// TestKubeconfigPreviews: a preview keeps a kubeconfig known unless its certificate, valid for a year, is due.
 func TestKubeconfigPreviews(t *testing.T) {
 	t.Parallel()
 
@@ -243,8 +245,8 @@ func TestKubeconfigsThatNameNoCluster(t *testing.T) {
 	}
 }
 
-// TestSchematicsAreRefused in the Image Factory's words.
-func TestSchematicsAreRefused(t *testing.T) {
+// TestRejectedSchematics expects the Image Factory's own message.
+func TestRejectedSchematics(t *testing.T) {
 	t.Parallel()
 
 	f, err := factory.New("")

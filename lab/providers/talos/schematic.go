@@ -17,7 +17,7 @@ import (
 
 const (
 	factoryTimeout = time.Minute
-	maxAnswer      = 8192
+	maxResponse    = 8192
 )
 
 var factoryClient = &http.Client{Transport: loopback.Transport()}
@@ -47,14 +47,14 @@ func (r *schematicResource) Create(
 		return response, nil
 	}
 
-	id, err := register(ctx, infer.GetConfig[settings](ctx).factoryURL(), request.Inputs.Schematic)
+	id, err := registerSchematic(ctx, infer.GetConfig[settings](ctx).factoryURL(), request.Inputs.Schematic)
 	response.ID = id
 
 	return response, err
 }
 
-// Update registers the changed schematic. As in the published provider, the resource keeps the id it was created with:
-// a program that needs the new one computes it, or replaces the resource.
+// Update registers the changed schematic. As in the published provider, the resource keeps its id: a program that
+// needs the new one computes it, or replaces the resource.
 func (r *schematicResource) Update(
 	ctx context.Context, request infer.UpdateRequest[schematicArgs, schematicState],
 ) (infer.UpdateResponse[schematicState], error) {
@@ -63,17 +63,17 @@ func (r *schematicResource) Update(
 		return response, nil
 	}
 
-	_, err := register(ctx, infer.GetConfig[settings](ctx).factoryURL(), request.Inputs.Schematic)
+	_, err := registerSchematic(ctx, infer.GetConfig[settings](ctx).factoryURL(), request.Inputs.Schematic)
 
 	return response, err
 }
 
-// register posts the schematic to the Image Factory; none stands for plain Talos.
-func register(ctx context.Context, factory string, schematic *string) (string, error) {
+// registerSchematic posts the schematic to the Image Factory; nil is plain Talos.
+func registerSchematic(ctx context.Context, factory string, schematic *string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, factoryTimeout)
 	defer cancel()
 
-	text := or(schematic, known.Schematic{}.YAML())
+	text := orDefault(schematic, known.Schematic{}.YAML())
 
 	request, err := http.NewRequestWithContext(
 		ctx, http.MethodPost, strings.TrimRight(factory, "/")+"/schematics", strings.NewReader(text),
@@ -90,7 +90,7 @@ func register(ctx context.Context, factory string, schematic *string) (string, e
 	}
 	defer response.Body.Close() //nolint:errcheck
 
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return "", fmt.Errorf("failed to create schematic: %w", err)
 	}

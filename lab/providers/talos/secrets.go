@@ -34,7 +34,7 @@ type secretsState struct {
 // Annotate gives the resource its published token.
 func (r *secretsResource) Annotate(a infer.Annotator) { a.SetToken("machine/secrets", "Secrets") }
 
-// WireDependencies keeps what exists known in previews: secrets never change with their inputs.
+// WireDependencies keeps existing secrets known in previews: they never change with the inputs.
 func (*secretsResource) WireDependencies(f infer.FieldSelector, _ *secretsArgs, state *secretsState) {
 	f.OutputField(&state.MachineSecrets).AlwaysSecret()
 	f.OutputField(&state.ClientConfiguration).AlwaysSecret()
@@ -49,14 +49,14 @@ func (*secretsResource) WireDependencies(f infer.FieldSelector, _ *secretsArgs, 
 	}
 }
 
-// defaultContract is the newest version contract that the published provider's machinery generates for.
+// defaultContract returns the newest version contract of the published provider's machinery.
 func defaultContract() string { return known.Provider }
 
-// Create makes secrets, offline.
+// Create generates secrets offline.
 func (r *secretsResource) Create(
 	_ context.Context, request infer.CreateRequest[secretsArgs],
 ) (infer.CreateResponse[secretsState], error) {
-	state := secretsState{TalosVersion: or(request.Inputs.TalosVersion, defaultContract())}
+	state := secretsState{TalosVersion: orDefault(request.Inputs.TalosVersion, defaultContract())}
 	response := infer.CreateResponse[secretsState]{ID: "machine_secrets", Output: state}
 
 	if request.DryRun {
@@ -75,7 +75,7 @@ func (r *secretsResource) Create(
 
 	state.MachineSecrets = fromBundle(bundle)
 
-	if state.ClientConfiguration, err = newClient(bundle); err != nil {
+	if state.ClientConfiguration, err = newClientConfiguration(bundle); err != nil {
 		return response, err
 	}
 
@@ -84,7 +84,7 @@ func (r *secretsResource) Create(
 	return response, nil
 }
 
-// generate makes a new cluster's secrets. Those of a contract that has no RSA key yet differ in nothing else.
+// generate generates a new cluster's secrets. Contracts before RSA keys for service accounts differ in nothing else.
 func (r *secretsResource) generate(contract *config.VersionContract) (*secrets.Bundle, error) {
 	clock := secrets.NewFixedClock(r.now())
 	if len(r.serviceAccountKey) == 0 || !contract.UseRSAServiceAccountKey() {
@@ -99,15 +99,15 @@ func (r *secretsResource) generate(contract *config.VersionContract) (*secrets.B
 	return bundle, err
 }
 
-// Update keeps the secrets; only a client certificate that runs out within a month is recreated.
+// Update keeps the secrets, and renews a client certificate that expires within a month.
 func (r *secretsResource) Update(
 	_ context.Context, request infer.UpdateRequest[secretsArgs, secretsState],
 ) (infer.UpdateResponse[secretsState], error) {
 	state := request.State
-	state.TalosVersion = or(request.Inputs.TalosVersion, defaultContract())
+	state.TalosVersion = orDefault(request.Inputs.TalosVersion, defaultContract())
 	response := infer.UpdateResponse[secretsState]{Output: state}
 
-	due, err := expires(state.ClientConfiguration.ClientCertificate, r.now().AddDate(0, secretsRenewalMonths, 0))
+	due, err := expiresBefore(state.ClientConfiguration.ClientCertificate, r.now().AddDate(0, secretsRenewalMonths, 0))
 	if err != nil || !due || request.DryRun {
 		return response, err
 	}
@@ -117,13 +117,13 @@ func (r *secretsResource) Update(
 		return response, err
 	}
 
-	response.Output.ClientConfiguration, err = newClient(bundle)
+	response.Output.ClientConfiguration, err = newClientConfiguration(bundle)
 
 	return response, err
 }
 
-// newClient signs a client certificate with the cluster's OS certificate authority.
-func newClient(bundle *secrets.Bundle) (clientConfiguration, error) {
+// newClientConfiguration signs a client certificate with the cluster's OS certificate authority.
+func newClientConfiguration(bundle *secrets.Bundle) (clientConfiguration, error) {
 	pair, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
 	if err != nil {
 		return clientConfiguration{}, fmt.Errorf("sign client certificate: %w", err)

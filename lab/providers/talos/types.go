@@ -8,15 +8,15 @@ import (
 	"github.com/siderolabs/crypto/x509"
 )
 
-// The published provider's timeouts, and when it renews certificates. It fails to save a state with other timeouts, so
-// that the program states none (pulumiverse/pulumi-talos#208 and #252).
+// The published provider's timeout and renewal periods. It fails to save a state with other timeouts, so the program
+// sets none (pulumiverse/pulumi-talos#208 and #252).
 const (
 	defaultTimeout       = 10 * time.Minute
 	defaultRenewal       = "720h"
 	secretsRenewalMonths = 1
 )
 
-// clientConfiguration is the certificate of a Talos client; every value is base64 of PEM.
+// clientConfiguration is a Talos client certificate; every value is base64 of PEM.
 type clientConfiguration struct {
 	CACertificate     string `pulumi:"caCertificate"`
 	ClientCertificate string `pulumi:"clientCertificate"`
@@ -62,8 +62,8 @@ type privateKey struct {
 	Key string `pulumi:"key" provider:"secret"`
 }
 
-// or returns the value of an optional input, or its default.
-func or(value *string, fallback string) string {
+// orDefault returns the value of an optional input, or its default.
+func orDefault(value *string, fallback string) string {
 	if value == nil || *value == "" {
 		return fallback
 	}
@@ -84,9 +84,9 @@ func renewalDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// expires says whether the certificate (base64 of PEM) is no longer valid at the given time. No certificate never
+// expiresBefore reports whether a certificate (base64 of PEM) is no longer valid at a time. An empty one never
 // expires.
-func expires(encoded string, at time.Time) (bool, error) {
+func expiresBefore(encoded string, at time.Time) (bool, error) {
 	if encoded == "" {
 		return false, nil
 	}

@@ -1,4 +1,4 @@
-// Package chartstest serves charts to tests, on loopback.
+// Package chartstest serves charts for tests on loopback.
 package chartstest
 
 import (
@@ -19,7 +19,7 @@ import (
 	repo "helm.sh/helm/v4/pkg/repo/v1"
 )
 
-// Repository serves charts as an http repository does, and returns its URL.
+// Repository serves charts from an http repository, and returns its URL.
 func Repository(t *testing.T, charts ...*chart.Chart) string {
 	t.Helper()
 
@@ -40,7 +40,7 @@ func Repository(t *testing.T, charts ...*chart.Chart) string {
 	return server.URL
 }
 
-// Registry serves charts as a registry does, below oci://…, and returns that and the digests of their manifests.
+// Registry serves charts from a registry, and returns its oci:// address and the digests of their manifests.
 func Registry(t *testing.T, charts ...*chart.Chart) (address string, digests []string) {
 	t.Helper()
 

@@ -13,7 +13,7 @@ import (
 // Service is a Talos service as a node reports it.
 type Service struct {
 	ID, State      string
-	Known, Healthy bool // whether the service has a health check, and its result
+	Known, Healthy bool // whether a health check has run, and its result
 	Message        string
 }
 
@@ -25,7 +25,7 @@ type Member struct {
 	Learner  bool
 }
 
-// Is says whether a member is that of a node: by its name, or before it has started by its address.
+// Is reports whether a member runs on a node: by its name, or before it has started by its address.
 func (m Member) Is(n request.Node) bool {
 	if m.Hostname != "" {
 		return m.Hostname == n.Name
@@ -34,7 +34,7 @@ func (m Member) Is(n request.Node) bool {
 	return slices.Contains(m.Addresses(), n.Address)
 }
 
-// Addresses are those of its peer URLs.
+// Addresses returns the hosts of its peer URLs.
 func (m Member) Addresses() []string {
 	var list []string
 
@@ -47,7 +47,7 @@ func (m Member) Addresses() []string {
 	return list
 }
 
-// Label names a member for people.
+// Label returns a name of the member for messages.
 func (m Member) Label() string {
 	if m.Hostname != "" {
 		return m.Hostname
@@ -56,10 +56,10 @@ func (m Member) Label() string {
 	return "without a name at " + strings.Join(m.PeerURLs, " ")
 }
 
-// EtcdStatus is what a member of etcd says of itself.
+// EtcdStatus is what a member of etcd reports about itself.
 type EtcdStatus struct {
 	Leads, HasLeader, Learner bool
-	Applied                   uint64 // the raft index that it has applied
+	Applied                   uint64 // raft index
 	Errors                    []string
 }
 
@@ -73,31 +73,30 @@ const (
 	Restarts
 )
 
-// Rehearsal is what a machine says of a configuration before it gets it.
+// Rehearsal is the result of a dry run of a machine configuration.
 type Rehearsal struct {
 	Effect Effect
-	// pending are the parts of the configuration, of a machine that takes it over while it runs, that have no effect
-	// before it restarts.
+	// Pending are the parts of a configuration applied without a restart that take effect only after one.
 	Pending []string
 }
 
-// GPUMachine is what a machine says of its GPUs through the Talos API.
+// GPUMachine is what the Talos API reports about a machine's GPUs.
 type GPUMachine struct {
 	// Devices are NVIDIA's display and 3D controllers, by PCI address.
 	Devices []string
-	// Extensions are the versions of NVIDIA's extensions by name.
+	// Extensions maps NVIDIA's extensions to their versions.
 	Extensions map[string]string
 	// Modules are the loaded kernel modules of NVIDIA's driver.
 	Modules []string
-	// Driver is what the kernel log has from the driver when it refuses GPUs.
+	// Driver are the driver's messages in the kernel log when it refuses a GPU.
 	Driver []string
 }
 
-// Cause is an error of a call without the words that gRPC puts around it.
+// Cause returns the message of an error without gRPC's prefixes.
 func Cause(err error) string {
 	text := status.Convert(err).Message()
-	if _, dialled, found := strings.Cut(text, "transport: Error while dialing: "); found {
-		return strings.TrimSuffix(dialled, `"`)
+	if _, cause, found := strings.Cut(text, "transport: Error while dialing: "); found {
+		return strings.TrimSuffix(cause, `"`)
 	}
 
 	return text

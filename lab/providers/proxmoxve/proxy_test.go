@@ -19,8 +19,8 @@ import (
 // refusal is the first call that was refused.
 type refusal struct{ call, reason string }
 
-// watched stands before the lab's API: it records requests, and ends a run at its first refusal.
-type watched struct {
+// recordingProxy is a proxy of the lab's API that records requests, and ends a run at the first refusal.
+type recordingProxy struct {
 	endpoint string
 	cancel   context.CancelFunc
 
@@ -29,14 +29,14 @@ type watched struct {
 	first    refusal
 }
 
-func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
+func startProxy(t *testing.T, endpoint string, cancel context.CancelFunc) *recordingProxy {
 	t.Helper()
 
 	//nolint:gosec // the lab's own certificate
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(transport.CloseIdleConnections)
 
-	w := &watched{cancel: cancel}
+	w := &recordingProxy{cancel: cancel}
 	front := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, w.forward(out, r, transport, strings.TrimSuffix(endpoint, "/")))
 	}))
@@ -46,8 +46,9 @@ func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
 	return w
 }
 
-// forward passes a call on, and its answer back with Proxmox' own reason phrase, which a ResponseWriter cannot write.
-func (w *watched) forward(
+// forward forwards a call. It writes the response itself, because a ResponseWriter cannot write Proxmox' reason
+// phrase.
+func (w *recordingProxy) forward(
 	out http.ResponseWriter, r *http.Request, transport http.RoundTripper, endpoint string,
 ) error {
 	body, err := io.ReadAll(r.Body)
@@ -73,9 +74,9 @@ func (w *watched) forward(
 
 	defer func() { _ = answer.Body.Close() }()
 
-	// Who gives away what he does not have is told that his parameters are wrong.
+	// Granting a role that the caller lacks is refused with 400, not 403.
 	if answer.StatusCode == http.StatusForbidden || strings.Contains(answer.Status, " ACL update failed: 400 ") {
-		w.refused(answer)
+		w.recordRefusal(answer)
 	}
 
 	hijacker, ok := out.(http.Hijacker)
@@ -94,8 +95,8 @@ func (w *watched) forward(
 	return nil
 }
 
-// record notes a request as METHOD path parameters; those about tasks come as often as it takes.
-func (w *watched) record(r *http.Request, body string) {
+// record records a request as METHOD path parameters, except those about tasks, whose number varies.
+func (w *recordingProxy) record(r *http.Request, body string) {
 	form, _ := url.ParseQuery(body)
 	maps.Copy(form, r.URL.Query())
 
@@ -107,8 +108,8 @@ func (w *watched) record(r *http.Request, body string) {
 	}
 }
 
-// recorded returns the requests since it was called last.
-func (w *watched) recorded() []string {
+// takeRequests returns the requests since the last call.
+func (w *recordingProxy) takeRequests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -118,7 +119,7 @@ func (w *watched) recorded() []string {
 	return requests
 }
 
-func (w *watched) refused(r *http.Response) {
+func (w *recordingProxy) recordRefusal(r *http.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -130,7 +131,7 @@ func (w *watched) refused(r *http.Response) {
 	w.cancel()
 }
 
-func (w *watched) seen() refusal {
+func (w *recordingProxy) firstRefusal() refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 

@@ -13,20 +13,20 @@ type Node struct {
 	Name    string
 	Address string // its InternalIP
 	Ready   bool
-	Lost    bool   // its kubelet is not heard of any more
-	Waits   string // what its kubelet says of its readiness
+	Lost    bool   // the condition Ready is Unknown: its kubelet stopped reporting
+	Waits   string // message of the condition Ready
 	Kubelet string // version
-	Boot    string // id of the machine's boot that its kubelet has told of
+	Boot    string // boot id of the machine, as the kubelet last reported it
 
 	UID           string
-	Version       string // of the object
+	Version       string // the object's resourceVersion
 	ProviderID    string
 	Unschedulable bool
 	Labels        map[string]string
 	Annotations   map[string]string
 	Taints        []corev1.Taint
 
-	// Allocatable is what pods can ask for, as quantities by resource.
+	// Allocatable are quantities by resource.
 	Allocatable map[string]string
 }
 
@@ -40,15 +40,15 @@ func Find(nodes []Node, name string) (Node, bool) {
 	return nodes[i], true
 }
 
-// Offers is how many of a resource pods can ask a node for.
+// Offers returns how many of a resource the node has for pods.
 func (n Node) Offers(resource string) int {
 	count, _ := strconv.Atoi(n.Allocatable[resource])
 
 	return count
 }
 
-// NodePatch is a merge patch of a Node; nil removes a label or an annotation. The list of taints is replaced as a
-// whole, so that the version must be the one it was read from: controllers change the list, too.
+// NodePatch is a merge patch of a Node; nil removes a label or an annotation. It replaces the whole list of taints,
+// which controllers change as well: the resourceVersion must be that of the node whose taints were read.
 type NodePatch struct {
 	Metadata struct {
 		ResourceVersion string             `json:"resourceVersion"`
@@ -65,38 +65,38 @@ type SpecPatch struct {
 	ProviderID    string         `json:"providerID,omitempty"`
 }
 
-// Pod is a pod as far as a drain goes.
+// Pod is what a drain needs to know of a pod.
 type Pod struct {
 	Namespace, Name, UID string
-	Leaving              bool // it was deleted, and ends its work
-	Stays                bool // it belongs to its node: of a DaemonSet, or static
+	Leaving              bool // it is terminating
+	Stays                bool // a drain ignores it: a DaemonSet's, or static
 }
 
-// Lease is the Lease object that says who changes the cluster: client-go's record of one, of a version. Times are told
-// to people; a lease without them is still held.
+// Lease is a Lease object, whose holder changes the cluster. Its times are only shown to people: a lease without them
+// is still held.
 type Lease struct {
 	resourcelock.LeaderElectionRecord
 
-	Name, Version string // without a version there is none
+	Name, Version string // resourceVersion; empty = the object does not exist
 }
 
-// PodNetwork is what a gate knows of the network of pods.
+// PodNetwork is the state of the pod network.
 type PodNetwork struct {
-	Released bool // Helm says so
-	// Agents and DNS are what their workloads lack; empty = nothing.
+	Released bool // Helm has a deployed release of the CNI
+	// Agents and DNS are the problems of their workloads; empty = rolled out.
 	Agents, DNS string
 }
 
-// GPUCluster is what the Kubernetes API says of the GPUs of a node.
+// GPUCluster is the Kubernetes side of a node's GPUs.
 type GPUCluster struct {
-	// Handler is that of the RuntimeClass nvidia; HasClass says whether there is one.
+	// Handler is that of the RuntimeClass nvidia, if HasClass.
 	Handler  string
 	HasClass bool
 	// Plugins are the DaemonSets of the device plugin, as namespace/name.
 	Plugins []string
-	// Pods are the device plugin's on the node.
+	// Pods are the device plugin's pods on the node.
 	Pods []PluginPod
-	// Warnings are what Kubernetes says of these DaemonSets and pods.
+	// Warnings are the messages of warning events about these DaemonSets and pods.
 	Warnings []string
 }
 
@@ -107,7 +107,7 @@ type PluginPod struct {
 	Reason  string // why it does not run
 }
 
-// Is says whether it is the same holding: one process does not hold twice at the same moment.
+// Is reports whether both have the same holder since the same moment.
 func (l Lease) Is(other Lease) bool {
 	return l.HolderIdentity != "" && l.HolderIdentity == other.HolderIdentity && l.AcquireTime.Equal(&other.AcquireTime)
 }

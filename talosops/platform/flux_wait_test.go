@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 )
 
-// knownKinds is what an API has, which never changes.
+// knownKinds is a REST mapper whose kinds never change.
 type knownKinds struct{ *meta.DefaultRESTMapper }
 
 func (knownKinds) Reset() {}
 
-func fluxThing(kind, version, name string, spec map[string]any, generation int64, status, message string) *unstructured.Unstructured {
+func fluxResource(kind, version, name string, spec map[string]any, generation int64, status, message string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": version, "kind": kind,
 		"metadata": map[string]any{"name": name, "namespace": fluxNamespace, "generation": int64(2)}, "spec": spec,
@@ -26,22 +26,22 @@ func fluxThing(kind, version, name string, spec map[string]any, generation int64
 	}}
 }
 
-// TestWhatTheOperatorWaitsFor is said while it waits: what refuses of the source and the Kustomization that are the
-// instance's already.
-func TestWhatTheOperatorWaitsFor(t *testing.T) {
+// TestSyncRefusal: while the operator waits, an error of the instance's source or Kustomization is reported, unless its
+// status is of an earlier sync.
+func TestSyncRefusal(t *testing.T) {
 	t.Parallel()
 
 	sync := map[string]any{"url": "https://git/fleet", "path": "./clusters/one"}
-	instance := fluxThing("FluxInstance", fluxGroup, fluxInstance, map[string]any{"sync": sync}, 2, "Unknown", "in progress")
+	instance := fluxResource("FluxInstance", fluxGroup, fluxInstance, map[string]any{"sync": sync}, 2, "Unknown", "in progress")
 	source := func(url, status string, generation int64) *unstructured.Unstructured {
-		return fluxThing("GitRepository", sourceGroup, fluxSync, map[string]any{"url": url}, generation, status, "refused")
+		return fluxResource("GitRepository", sourceGroup, fluxSync, map[string]any{"url": url}, generation, status, "refused")
 	}
-	kustomize := fluxThing(kustomization, syncGroup, fluxSync, map[string]any{"path": "./clusters/one"}, 2, "False",
+	kustomize := fluxResource(kustomization, syncGroup, fluxSync, map[string]any{"path": "./clusters/one"}, 2, "False",
 		"no such folder")
 
 	for name, c := range map[string]struct {
-		there      []runtime.Object
-		kind, says string
+		objects    []runtime.Object
+		kind, want string
 	}{
 		"the source refuses":                     {[]runtime.Object{source("https://git/fleet", "False", 2), kustomize}, "GitRepository", "refused"},
 		"the Kustomization refuses":              {[]runtime.Object{source("https://git/fleet", "True", 2), kustomize}, kustomization, "no such folder"},
@@ -62,18 +62,18 @@ func TestWhatTheOperatorWaitsFor(t *testing.T) {
 				kinds[plural] = kind + "List"
 			}
 
-			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, c.there...)
-			a := acceptance{
+			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, c.objects...)
+			a := fluxWait{
 				releaser: &releaser{cluster: &cluster{dynamic: client, mapper: knownKinds{mapper}}, progress: t.Output()},
-				kind:     "GitRepository", said: map[string]int{},
+				kind:     "GitRepository", refusals: map[string]int{},
 			}
 
-			of, says := a.syncRefusal(t.Context(), instance)
-			assert.Equal(t, c.says, says)
+			of, refusal := a.syncRefusal(t.Context(), instance)
+			assert.Equal(t, c.want, refusal)
 
-			if says != "" {
+			if refusal != "" {
 				assert.Equal(t, c.kind, of.kind)
-				assert.Equal(t, 1, a.said[says])
+				assert.Equal(t, 1, a.refusals[refusal])
 			}
 		})
 	}
