@@ -221,7 +221,7 @@ func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
 	t.Parallel()
 
 	for patch, why := range map[string]string{
-		"cluster: {ca: {crt: geheim}}": "cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it",
+		"cluster: {ca: {crt: geheim}}": "cannot be used: it changes cluster.ca (generated once, with the cluster's secrets): remove it",
 		"token: geheim": "is not a patch for Talos, and why is not said of an encrypted one; `talosctl machineconfig patch` " +
 			"says it",
 	} {
