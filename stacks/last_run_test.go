@@ -137,8 +137,8 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	o.Making = making
 	r = deployed(t, o)
 	assert.Equal(t, []string{
-		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
-			"a worker is recreated where count goes down and up again",
+		"clusters[0].clone: full → linked does not affect running machines (one-gpu-1, one-gpu-2), only new ones; " +
+			"to recreate a worker, lower count and raise it again",
 	}, r.Warnings())
 }
 

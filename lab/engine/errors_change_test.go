@@ -59,7 +59,7 @@ func TestErrorsOfChanges(t *testing.T) {
 				return func() { pinned(`nodes: {"1": {memoryMiB: 3072}}`)(s) }
 			},
 			asked: func(*stack) {}, subject: firstWorker,
-			says: "25 is less than the 30 GiB that {name} has at scsi0", advice: "no disk shrinks; use at least 30",
+			says: "25 is less than the 30 GiB that {name} has at scsi0", advice: "disks cannot shrink; use at least 30",
 		},
 		{
 			row: "protected", asked: oneWorkerLess, subject: leaving,

@@ -83,7 +83,7 @@ func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
 
 	renamed := strings.Replace(s, "name: general", "name: batch", 1)
 
-	const refused = `clusters[0].workers[0].name: "batch" makes one-batch-1 with the VMID 3000 of one-general-1, which runs. Running machines cannot be renamed`
+	const refused = `clusters[0].workers[0].name: "batch" creates one-batch-1 with the VMID 3000 of one-general-1, which runs. Running machines cannot be renamed`
 
 	_, err = w.preview(renamed)
 	require.Error(t, err)
