@@ -34,15 +34,15 @@ var canBeSecret = map[string]bool{ //nolint:gochecknoglobals // a table
 	"patches": true, "labels": true, "taints": true,
 }
 
-func (c *checker) checkObject(path string, checkObject resource.PropertyMap, structure reflect.Type) resource.PropertyMap {
+func (c *checker) checkObject(path string, object resource.PropertyMap, structure reflect.Type) resource.PropertyMap {
 	types, names, checked := map[string]reflect.Type{}, []string{}, resource.PropertyMap{}
 	for _, f := range pulumiFields(structure) {
 		types[f.name] = f.kind
 		names = append(names, f.name)
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(checkObject)) {
-		name, value := string(key), checkObject[key]
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		name, value := string(key), object[key]
 
 		kind, known := types[name]
 		if !known {
@@ -95,49 +95,49 @@ func withoutSecrets(value resource.PropertyValue) resource.PropertyValue {
 }
 
 // checkValue checks a value for a type. Inputs may be outputs of other resources, which the SDK reads.
-func (c *checker) checkValue(path string, checkValue resource.PropertyValue, kind reflect.Type) resource.PropertyValue {
+func (c *checker) checkValue(path string, value resource.PropertyValue, kind reflect.Type) resource.PropertyValue {
 	for kind.Kind() == reflect.Pointer {
 		kind = kind.Elem()
 	}
 
-	if checkValue.IsNull() || isInput(kind) {
-		return checkValue
+	if value.IsNull() || isInput(kind) {
+		return value
 	}
 
-	if checkValue.IsOutput() {
-		if o := checkValue.OutputValue(); o.Known && !o.Secret && len(o.Dependencies) == 0 {
+	if value.IsOutput() {
+		if o := value.OutputValue(); o.Known && !o.Secret && len(o.Dependencies) == 0 {
 			return c.checkValue(path, o.Element, kind)
 		}
 	}
 
 	switch {
-	case checkValue.IsSecret() || checkValue.IsOutput() && checkValue.OutputValue().Secret:
+	case value.IsSecret() || value.IsOutput() && value.OutputValue().Secret:
 		c.Add(path, nil, "is a secret, which would not remain one here; use plain text")
-	case checkValue.IsComputed() || checkValue.IsOutput() && !checkValue.OutputValue().Known:
+	case value.IsComputed() || value.IsOutput() && !value.OutputValue().Known:
 		c.Add(path, nil, "is not known before another resource is created; use a plain value: it determines which resources are registered")
-	case checkValue.IsOutput(): // of another resource, but known: only the order of the run could follow from it
+	case value.IsOutput(): // known, but it would make the registration depend on another resource
 		c.Add(path, nil, "is an output of another resource; use a plain value: it determines which resources are registered")
-	case kind.Kind() == reflect.Struct && checkValue.IsObject():
-		return resource.NewProperty(c.checkObject(path+".", checkValue.ObjectValue(), kind))
-	case kind.Kind() == reflect.Slice && checkValue.IsArray():
+	case kind.Kind() == reflect.Struct && value.IsObject():
+		return resource.NewProperty(c.checkObject(path+".", value.ObjectValue(), kind))
+	case kind.Kind() == reflect.Slice && value.IsArray():
 		var list []resource.PropertyValue
-		for i, element := range checkValue.ArrayValue() {
+		for i, element := range value.ArrayValue() {
 			list = append(list, c.checkValue(fmt.Sprintf("%s[%d]", path, i), element, kind.Elem()))
 		}
 
 		return resource.NewProperty(list)
-	case kind.Kind() == reflect.Map && checkValue.IsObject():
+	case kind.Kind() == reflect.Map && value.IsObject():
 		object := resource.PropertyMap{}
-		for key, element := range checkValue.ObjectValue() {
+		for key, element := range value.ObjectValue() {
 			object[key] = c.checkValue(path+"."+string(key), element, kind.Elem())
 		}
 
 		return resource.NewProperty(object)
 	default:
-		c.checkScalar(path, checkValue, kind)
+		c.checkScalar(path, value, kind)
 	}
 
-	return checkValue
+	return value
 }
 
 // checkScalar checks a string, a number or a boolean.
