@@ -36,7 +36,7 @@ func TestCNI(t *testing.T) {
 	_, err = spec.Load(changed(t, map[string]any{
 		"clusters[0].cni": map[string]any{"kind": "cilium"}, "clusters[0].kubernetesVersion": "v1.29.0",
 	}), spec.Options{Stack: "test"})
-	require.ErrorContains(t, err, "clusters[0].cni.version: is missing, and no version is known that runs on Kubernetes v1.29.0")
+	require.ErrorContains(t, err, "clusters[0].cni.version: is missing, and no version is known to support Kubernetes v1.29.0")
 }
 
 // withCiphertext is the configuration as the stack's file has it.

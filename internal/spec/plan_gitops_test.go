@@ -43,7 +43,7 @@ func TestGitOps(t *testing.T) {
 	o.Encrypted = map[string]string{"clusters": strings.Replace(values["clusters"], `"hunter2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err = spec.Load(values, o)
 	require.EqualError(t, err, "clusters[0].gitops.age: is a secret that is stored in plain text: store it encrypted; "+
-		"write pulumi config set --secret --path 'talos-proxmox:clusters[0].gitops.age' < file, and take what it was out of use\n"+
+		"write pulumi config set --secret --path 'talos-proxmox:clusters[0].gitops.age' < file, and revoke the old one\n"+
 		"clusters[0].gitops.age: is none: set one")
 
 	// Blinded, nothing is judged that is not known.

@@ -279,7 +279,7 @@ func TestWhatIsSecret(t *testing.T) {
 
 			warned := strings.Contains(
 				strings.Join(plan.Warnings, "\n"),
-				"clusters: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same",
+				"clusters: is stored encrypted as a whole, but names, addresses and sizes in it are shown",
 			)
 			assert.Equal(t, name == "a key as a whole", warned)
 		})
@@ -292,7 +292,7 @@ func TestWhatCannotBeKeptSecretIsRefused(t *testing.T) {
 	o := options()
 	o.Encrypted = map[string]string{"hosts": strings.Replace(values["hosts"], `"10.0.0.2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err := spec.Load(values, o)
-	require.EqualError(t, err, "hosts[0].address: is stored encrypted, and would be shown all the same: only accessKey, age, identity, kernelArgs, labels, ntp, password, patches, secretKey, taints and values are kept secret; "+
+	require.EqualError(t, err, "hosts[0].address: is stored encrypted but would be shown in plain text: only accessKey, age, identity, kernelArgs, labels, ntp, password, patches, secretKey, taints and values are kept secret; "+
 		"store it in plain text, without --secret")
 }
 
@@ -317,7 +317,7 @@ func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 	_, err = spec.Load(map[string]string{"clusters": spec.Blinded}, o)
 	require.ErrorContains(
 		t, err,
-		"clusters: is stored encrypted as a whole, so that nothing is known of it here; encrypt single texts in it instead: "+
+		"clusters: is stored encrypted as a whole and cannot be read here; encrypt single values in it instead: "+
 			"pulumi config set --secret --path 'talos-proxmox:clusters[0].patches[0]'",
 	)
 }

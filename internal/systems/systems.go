@@ -44,8 +44,8 @@ type System struct {
 	User string
 	// Packages reports whether the build can install additional packages.
 	Packages bool
-	// LeastDiskGiB and LeastMemoryMiB are the minimum size of a template.
-	LeastDiskGiB, LeastMemoryMiB int
+	// MinDiskGiB and LeastMemoryMiB are the minimum size of a template.
+	MinDiskGiB, MinMemoryMiB int
 	// Minutes is the time limit of a build.
 	Minutes int
 }

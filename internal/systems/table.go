@@ -46,17 +46,17 @@ func All() []System {
 		{
 			Name: Debian, Title: "Debian", Format: DiskImage, User: "debian", Packages: true, Hardware: linuxHardware(true),
 			Releases: []Release{debianRelease("13", "trixie"), debianRelease("12", "bookworm")},
-			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, MinDiskGiB: 5, MinMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, User: "ubuntu", Packages: true, Hardware: linuxHardware(true),
 			Releases: []Release{ubuntuRelease("26.04", "resolute"), ubuntuRelease("24.04", "noble"), ubuntuRelease("22.04", "jammy")},
-			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, MinDiskGiB: 6, MinMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			Name: Arch, Title: "Arch Linux", Format: DiskImage, User: "arch", Packages: true, Hardware: linuxHardware(false),
 			Releases: []Release{{Name: "rolling", Image: archImage, Sums: archImage + ".SHA256", Algorithm: sha256}},
-			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, MinDiskGiB: 6, MinMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			// The VMA from Hydra defines its hardware: nixos/modules/virtualisation/proxmox-image.nix of nixpkgs. Its builds
@@ -67,7 +67,7 @@ func All() []System {
 				CloudInitType: "nocloud", Display: "serial0",
 			},
 			Releases:     []Release{{Name: "26.05"}, {Name: "25.11"}},
-			LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 30,
+			MinDiskGiB: 5, MinMemoryMiB: 1024, Minutes: 30,
 		},
 		{
 			Name: Windows, Title: "Windows", Format: Medium, User: "Administrator",
@@ -76,7 +76,7 @@ func All() []System {
 				CloudInitType: "configdrive2", Display: "std", SignedBoot: true, TPM: true,
 			},
 			Releases: []Release{{Name: "server-2025"}, {Name: "server-2022"}, {Name: "11"}},
-			Timezone: "UTC", Locale: "en-US", LeastDiskGiB: 40, LeastMemoryMiB: 4096, Minutes: 90,
+			Timezone: "UTC", Locale: "en-US", MinDiskGiB: 40, MinMemoryMiB: 4096, Minutes: 90,
 		},
 	}
 }

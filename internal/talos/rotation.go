@@ -169,12 +169,12 @@ func (r Rotation) Done(configuration string) (steps int, err error) {
 func (r Rotation) patch(
 	configuration string, patchesFor func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc,
 ) ([]byte, error) {
-	config, err := configloader.NewFromBytes([]byte(configuration))
-	if err != nil || config.RawV1Alpha1() == nil || config.RawV1Alpha1().MachineConfig == nil {
+	patched, err := configloader.NewFromBytes([]byte(configuration))
+	if err != nil || patched.RawV1Alpha1() == nil || patched.RawV1Alpha1().MachineConfig == nil {
 		return nil, errNotConfiguration // the cause would quote it
 	}
 
-	issuing, accepted := authorityKinds[r.Kind].authorities(config)
+	issuing, accepted := authorityKinds[r.Kind].authorities(patched)
 	if issuing == nil {
 		return nil, errNotConfiguration
 	}
@@ -192,12 +192,12 @@ func (r Rotation) patch(
 	}
 
 	for _, patch := range patches {
-		if config, err = patch(config); err != nil {
+		if patched, err = patch(patched); err != nil {
 			return nil, errNotConfiguration
 		}
 	}
 
-	text, err := config.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
+	text, err := patched.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	if err != nil {
 		return nil, errNotConfiguration
 	}

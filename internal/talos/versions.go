@@ -109,8 +109,8 @@ func (e EndOfLife) String() string { return e.Of + " receives fixes until " + e.
 // Over reports whether the day has come.
 func (e EndOfLife) Over(now time.Time) bool { return now.UTC().Format(time.DateOnly) >= e.Day }
 
-// Minimum returns the smallest machine for a role, from Talos' system requirements.
-func Minimum(role string) (cores, memoryMiB, diskGiB int) {
+// MinimumSize returns the smallest machine for a role, from Talos' system requirements.
+func MinimumSize(role string) (cores, memoryMiB, diskGiB int) {
 	if role == RoleControlPlane {
 		return 2, 2048, 10
 	}

@@ -107,9 +107,9 @@ func TestEndsOfLife(t *testing.T) {
 func TestMinimum(t *testing.T) {
 	t.Parallel()
 
-	cores, memory, disk := Minimum(RoleControlPlane)
+	cores, memory, disk := MinimumSize(RoleControlPlane)
 	assert.Equal(t, []int{2, 2048, 10}, []int{cores, memory, disk})
-	cores, memory, disk = Minimum(RoleWorker)
+	cores, memory, disk = MinimumSize(RoleWorker)
 	assert.Equal(t, []int{1, 1024, 10}, []int{cores, memory, disk})
 }
 
@@ -291,7 +291,7 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 
 	for _, role := range []string{RoleControlPlane, RoleWorker} {
 		s := size{Role: role}
-		s.Cores, s.MemoryMiB, s.DiskGiB = Minimum(role)
+		s.Cores, s.MemoryMiB, s.DiskGiB = MinimumSize(role)
 		sizes = append(sizes, s)
 	}
 

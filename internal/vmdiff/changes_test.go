@@ -121,8 +121,8 @@ func TestEffectsOfChanges(t *testing.T) {
 		"an older Talos": {
 			after: []string{"version: v1.12.6", "version: v1.12.5"},
 			problems: []string{
-				"templates.talos.version: v1.12.5 cannot follow Talos v1.12.6, which one-cp-1 runs: it is older, and a downgrade has to be " +
-					"stated; set the version that runs, or talos.allowDowngrade: true of the cluster",
+				"templates.talos.version: v1.12.5 cannot follow Talos v1.12.6, which one-cp-1 runs: it is older, and downgrades must be " +
+					"allowed; set the running version, or talos.allowDowngrade: true of the cluster",
 			},
 		},
 		"an older Talos, allowed": {
