@@ -12,9 +12,9 @@ import (
 // Blinded replaces an encrypted value that is not decrypted, as in Pulumi's output.
 const Blinded = "[secret]"
 
-// secrets are the paths of encrypted values: whole keys (clusters), or single values (clusters[0].patches[1]). Texts under
-// the keys of [CanBeSecret] remain secret. Everything else names resources, or is reviewed by people and policies, and
-// remains visible.
+// secrets are the paths of encrypted values: whole keys (clusters), or single values (clusters[0].patches[1]). Texts
+// under the keys of [CanBeSecret] remain secret. Everything else names resources, or is reviewed by people and
+// policies, and remains visible.
 type secrets []string
 
 // contains reports whether a path is that of a secret, or below one.
@@ -43,8 +43,9 @@ func (s secrets) isSingleValue(path string) bool {
 	return strings.ContainsAny(path, ".[") && slices.Contains(s, path)
 }
 
-// findSecrets returns the secrets of the configuration. The engine reports only whole keys: one encrypted patch makes all
-// of clusters a secret. If the stack's file has the rest of the key in plain text, only its encrypted values are secrets.
+// findSecrets returns the secrets of the configuration. The engine reports only whole keys: one encrypted patch makes
+// all of clusters a secret. If the stack's file has the rest of the key in plain text, only its encrypted values are
+// secrets.
 func findSecrets(parsed map[string]any, o Options) secrets {
 	var found secrets
 
