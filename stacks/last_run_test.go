@@ -47,7 +47,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 				return enginetest.Run(stack, deploy)
 			}
 			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
-			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nPulumi.test.yaml:13: clusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
+			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nPulumi.test.yaml:13: clusters[0].gpuWorkers[0].name: \"ai\" creates one-ai-1")
 			assert.Empty(t, things(r))
 
 			id := "9f86d081884c7d65" // a refused run keeps it, and gives one to a stack without

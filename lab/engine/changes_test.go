@@ -59,7 +59,7 @@ func promises(network string) []promise {
 			from:    "clone: linked",
 			to:      "clone: full",
 			ungated: true,
-			says:    []string{"clusters[0].clone: linked → full does nothing"},
+			says:    []string{"clusters[0].clone: linked → full does not affect running machines"},
 		},
 		{
 			name:     "memory",

@@ -58,7 +58,7 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 
 	// A pool cannot be renamed: other machines would need the VMIDs of these.
 	assert.Contains(t, w.fails(strings.Replace(pinned, "name: gpu,", "name: ai,", 1)),
-		`clusters[0].gpuWorkers[0].name: "ai" makes one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
+		`clusters[0].gpuWorkers[0].name: "ai" creates one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
 }
 
 // TestAFirstRunThatFailedIsJudgedByItsMachines: a first up that failed at a machine leaves no outputs, and machines all
