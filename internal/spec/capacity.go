@@ -56,7 +56,7 @@ func (p *planner) checkCores(path string, h Host) {
 
 	if planned := sum(shares); planned > h.Cores {
 		p.warn(
-			"%s: %d cores are planned on %s, which has %d for guests (= %s); machines will compete for them", path, planned,
+			"%s: %d cores are planned on %s, which has %d for guests (= %s); machines will wait for each other", path, planned,
 			h.Name, h.Cores, explain(shares),
 		)
 	}

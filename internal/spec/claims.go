@@ -110,7 +110,9 @@ func (p *planner) planRanges() {
 
 		for _, before := range texts[:i] {
 			if other, ok := p.ranges[before.kind]; ok && r.First <= other.Last && other.First <= r.Last {
-				p.problems.Add(t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges that do not overlap", before.kind.path(), other)
+				p.problems.Add(
+					t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges that do not overlap", before.kind.path(), other,
+				)
 			}
 		}
 

@@ -21,7 +21,7 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		"control planes on two hosts": {nil, []string{
-			"clusters[0].controlPlane: 2 of 3 control planes are on pve1: if it fails, so does the cluster's API; use at least three hosts",
+			"clusters[0].controlPlane: 2 of 3 control planes are on pve1, which takes the cluster's API with it when it fails; use at least three hosts",
 		}},
 		"one control plane has nothing to lose": {map[string]any{"clusters[0].controlPlane.count": 1}, nil},
 		"a Kubernetes version that follows Talos": {map[string]any{
@@ -34,7 +34,7 @@ func TestWarnings(t *testing.T) {
 			"hosts[0].capacity":              map[string]any{"cores": 9},
 			"clusters[0].workers[0].cores":   8,
 		}, []string{
-			"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 9 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will compete for them",
+			"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 9 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
 		}},
 		"one machine with all the cores of its host": {
 			map[string]any{
@@ -43,7 +43,7 @@ func TestWarnings(t *testing.T) {
 				"clusters[0].workers[0].cores":   8,
 			},
 			[]string{
-				"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 8 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will compete for them",
+				"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 8 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
 			},
 		},
 		"as much memory as a host has": {
@@ -65,10 +65,10 @@ func TestWarnings(t *testing.T) {
 			},
 			[]string{
 				"clusters[0].proxmox.csi.storageClasses[0].datastore: local-lvm holds more than this cluster's volumes (prod-cp-1, " +
-					"prod-general-1, prod-general-2, talos-v1.12.6-talos), and the CSI plugin's token may delete any volume on it: use " +
-					"a separate datastore for the class (docs/platform.md#volumes)",
+					"prod-general-1, prod-general-2, talos-v1.12.6-talos), and the CSI plugin's token may delete any volume of it: give " +
+					"the class a datastore of its own (docs/platform.md#volumes)",
 				"clusters[0].proxmox.csi.storageClasses[2].datastore: local holds more than this cluster's volumes (images), and the " +
-					"CSI plugin's token may delete any volume on it: use a separate datastore for the class (docs/platform.md#volumes)",
+					"CSI plugin's token may delete any volume of it: give the class a datastore of its own (docs/platform.md#volumes)",
 			},
 		},
 		"as many cores as a host has": {
@@ -246,7 +246,7 @@ func TestWarningOfSharedRecipients(t *testing.T) {
 		Keep:              0,
 	}, plan.Backup)
 	require.NotEmpty(t, plan.Warnings)
-	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key decrypts snapshots of etcd, too")
+	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key opens snapshots of etcd, too")
 }
 
 // TestBucketCredentialsAreNeverPlain: they are neither in a printed plan nor in plain text in a stack file.

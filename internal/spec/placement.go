@@ -138,7 +138,7 @@ func (p *planner) warnQuorum(g *pool, load map[string]int) {
 
 	for _, host := range slices.Sorted(maps.Keys(load)) {
 		if load[host] > g.count/2 {
-			p.warn("%s: %d of %d control planes are on %s: if it fails, so does the cluster's API; use at least three hosts", g.path, load[host], g.count, host)
+			p.warn("%s: %d of %d control planes are on %s, which takes the cluster's API with it when it fails; use at least three hosts", g.path, load[host], g.count, host)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (p *planner) planBackup() Backup {
 
 	for i, key := range c.SecretsRecipients {
 		if slices.Contains(c.Recipients, key) {
-			p.warn("backup.secretsRecipients[%d]: this key decrypts snapshots of etcd, too: whoever has its private key can read every Secret of a cluster; "+
+			p.warn("backup.secretsRecipients[%d]: this key opens snapshots of etcd, too: whoever has its private key can read every Secret of a cluster; "+
 				"use another person's key", i)
 		}
 	}

@@ -59,7 +59,9 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.overlaps(path+".network.ntp")
 	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
 	cluster.PodCIDR = p.parseNetworkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
-	cluster.ServiceCIDR = p.parseNetworkFor("services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices)
+	cluster.ServiceCIDR = p.parseNetworkFor(
+		"services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices,
+	)
 
 	cluster.GitOps = p.planGitOps(path+".gitops", c.Name, c.GitOps)
 

@@ -74,7 +74,9 @@ func (p *planner) planMachinePool(g *pool, c MachinesConfig) []Machine {
 
 // machinePrototype returns a machine of the pool without its VM.
 func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
-	m := Machine{Network: p.planMachineNetwork(g.path+".network", c), SearchDomain: c.Network.SearchDomain, Protect: c.Protect}
+	m := Machine{
+		Network: p.planMachineNetwork(g.path+".network", c), SearchDomain: c.Network.SearchDomain, Protect: c.Protect,
+	}
 
 	system := p.classes[g.Template].System
 	if system == nil {
@@ -92,7 +94,7 @@ func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
 
 	m.Password = p.checkPassword(g.path+".password", c.Password)
 	if len(m.SSHKeys) == 0 && m.Password == "" && c.Count > 0 {
-		p.warn("%s: has neither sshKeys nor a password, so nobody can log in to its machines; set one of them", g.path)
+		p.warn("%s: has neither sshKeys nor a password, so that no one can log in to its machines; set one of them", g.path)
 	}
 
 	return m
@@ -129,8 +131,8 @@ func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 	p.checkFormat(path+".searchDomain", n.SearchDomain, domainFormat)
 
 	if len(n.DNS) == 0 && c.Count > 0 && !p.problems.Has(path+".dns") {
-		p.warn("%s.dns: is not set, so machines use the name servers of the Proxmox host on which they start: if these change, "+
-			"cloud-init treats a machine as new at its next boot; set them", path)
+		p.warn("%s.dns: is not set, so that machines get the name servers of the Proxmox host that they start on: where these change, "+
+			"cloud-init takes a machine for a new one at its next start; set them", path)
 	}
 
 	if network.DHCP {

@@ -14,7 +14,8 @@ func (p *planner) checkPool(g *pool) {
 	p.checkFormat(g.path+".datastore", g.Datastore, datastoreFormat)
 	p.checkFormat(g.path+".resourcePool", g.ResourcePool, resourcePoolFormat)
 
-	if p.checkFormat(g.path+".cpuType", g.CPUType, cpuFormat) && g.inCluster() && slices.Contains(unsupportedProcessors, g.CPUType) {
+	if p.checkFormat(g.path+".cpuType", g.CPUType, cpuFormat) && g.inCluster() &&
+		slices.Contains(unsupportedProcessors, g.CPUType) {
 		p.problems.Add(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
 	}
 
@@ -218,7 +219,9 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 		return n, nil
 	}
 
-	return n, p.sequenceAddresses(addressSequence{path + ".firstAddress", c.FirstAddress, n, g, func(int) bool { return true }})
+	all := func(int) bool { return true }
+
+	return n, p.sequenceAddresses(addressSequence{path + ".firstAddress", c.FirstAddress, n, g, all})
 }
 
 // checkLabels checks and returns the labels of Kubernetes nodes.

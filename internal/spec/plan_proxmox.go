@@ -230,8 +230,8 @@ func (p *planner) warnOfSharedDatastores(plan *Plan) {
 			}
 
 			slices.Sort(others)
-			p.warn("%s.datastore: %s holds more than this cluster's volumes (%s), and the CSI plugin's token may delete any volume on "+
-				"it: use a separate datastore for the class (docs/platform.md#volumes)", class.Path, class.Datastore,
+			p.warn("%s.datastore: %s holds more than this cluster's volumes (%s), and the CSI plugin's token may delete any volume of "+
+				"it: give the class a datastore of its own (docs/platform.md#volumes)", class.Path, class.Datastore,
 				strings.Join(slices.Compact(others), ", "))
 		}
 	}

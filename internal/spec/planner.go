@@ -94,6 +94,7 @@ func (p *planner) planProxmoxCluster() string {
 	return fingerprint
 }
 
+// warn adds a warning. The output readme contains it: another wording is a change in the next preview of a stack.
 func (p *planner) warn(format string, arguments ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, arguments...))
 }

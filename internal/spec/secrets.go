@@ -154,10 +154,10 @@ func (p *planner) checkWholeKeys() {
 		case p.secrets.isSingleValue(key):
 		case p.options.Blinded:
 			p.problems.Add(key, nil, "is stored encrypted as a whole and cannot be read here; "+
-				"encrypt single values in it instead: %s", encryptCommand(key))
+				"encrypt single texts in it instead: %s", encryptCommand(key))
 		case isCiphertext(parseValue(p.options.Encrypted[key])):
-			p.warn("%s: is stored encrypted as a whole, but names, addresses and sizes in it are shown; "+
-				"its %s are not. Encrypt single values instead: %s", key, secretTexts(), encryptCommand(key))
+			p.warn("%s: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same; "+
+				"its %s are not. Encrypt single texts instead: %s", key, secretTexts(), encryptCommand(key))
 		}
 	}
 }

@@ -129,8 +129,8 @@ func at(value any, path string) any {
 	return value
 }
 
-// TestProblemsShowNoEncryptedValues sets an invalid text, and a valid one for texts that remain secret, at every key that
-// accepts text.
+// TestProblemsShowNoEncryptedValues sets an invalid text, and a valid one for texts that remain secret, at every key
+// that accepts text.
 func TestProblemsShowNoEncryptedValues(t *testing.T) {
 	t.Parallel()
 
@@ -278,7 +278,7 @@ func TestSecretFlags(t *testing.T) {
 
 			warned := strings.Contains(
 				strings.Join(plan.Warnings, "\n"),
-				"clusters: is stored encrypted as a whole, but names, addresses and sizes in it are shown",
+				"clusters: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same",
 			)
 			assert.Equal(t, name == "a key as a whole", warned)
 		})
@@ -316,7 +316,7 @@ func TestBlinded(t *testing.T) {
 	_, err = spec.Load(map[string]string{"clusters": spec.Blinded}, o)
 	require.ErrorContains(
 		t, err,
-		"clusters: is stored encrypted as a whole and cannot be read here; encrypt single values in it instead: "+
+		"clusters: is stored encrypted as a whole and cannot be read here; encrypt single texts in it instead: "+
 			"pulumi config set --secret --path 'talos-proxmox:clusters[0].patches[0]'",
 	)
 }

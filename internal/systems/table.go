@@ -66,7 +66,7 @@ func All() []System {
 				OSType: "l26", Machine: "pc", BIOS: "seabios", SystemDisk: "virtio0", CloudInitDrive: "ide2",
 				CloudInitType: "nocloud", Display: "serial0",
 			},
-			Releases:     []Release{{Name: "26.05"}, {Name: "25.11"}},
+			Releases:   []Release{{Name: "26.05"}, {Name: "25.11"}},
 			MinDiskGiB: 5, MinMemoryMiB: 1024, Minutes: 30,
 		},
 		{

@@ -101,7 +101,8 @@ func (k Kubeconfig) Of(a Authority, now time.Time) (Kubeconfig, error) {
 
 	pair, err := x509.NewKeyPair(ca,
 		x509.CommonName(oldCertificate.Subject.CommonName), x509.Organization(oldCertificate.Subject.Organization...),
-		x509.NotBefore(now.Add(-10*time.Second)), x509.NotAfter(now.Add(oldCertificate.NotAfter.Sub(oldCertificate.NotBefore))),
+		x509.NotBefore(now.Add(-10*time.Second)),
+		x509.NotAfter(now.Add(oldCertificate.NotAfter.Sub(oldCertificate.NotBefore))),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)

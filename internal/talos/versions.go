@@ -104,7 +104,7 @@ func EndsOfLife(talos, kubernetes string) (ends []EndOfLife) {
 type EndOfLife struct{ Of, Day string }
 
 // String describes it for users.
-func (e EndOfLife) String() string { return e.Of + " receives fixes until " + e.Day }
+func (e EndOfLife) String() string { return e.Of + " gets fixes until " + e.Day }
 
 // Over reports whether the day has come.
 func (e EndOfLife) Over(now time.Time) bool { return now.UTC().Format(time.DateOnly) >= e.Day }

@@ -112,7 +112,8 @@ func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answe
 
 // checkFingerprint returns the answer for a certificate in maintenance mode.
 func (e Expected) checkFingerprint(certificate *x509.Certificate) Answer {
-	digest := sha256.Sum256(certificate.RawSubjectPublicKeyInfo) // as Talos and `talosctl apply-config --cert-fingerprint` do
+	// As Talos and `talosctl apply-config --cert-fingerprint` compute it.
+	digest := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	answer := Answer{Fingerprint: base64.StdEncoding.EncodeToString(digest[:])}
 	answer.Text = "it answers in maintenance mode, with the certificate " + answer.Fingerprint
 	answer.Unproven = e.Fingerprint != answer.Fingerprint && (e.Configured || e.Fingerprint != "")

@@ -109,7 +109,8 @@ var inPlaceProperties = []string{
 // EffectOf returns the effect of changing a VM's top-level property, as far as its name tells.
 func EffectOf(property string) Effect {
 	inPlace := func(f Field) bool { return f.topLevel() == property && f.Effect == InPlace }
-	if strings.HasPrefix(property, "timeout") || slices.Contains(inPlaceProperties, property) || slices.ContainsFunc(Fields, inPlace) {
+	if strings.HasPrefix(property, "timeout") || slices.Contains(inPlaceProperties, property) ||
+		slices.ContainsFunc(Fields, inPlace) {
 		return InPlace
 	}
 
