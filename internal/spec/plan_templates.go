@@ -225,8 +225,9 @@ func (p *planner) claimTemplateVMID(c class, h Host, vmid int) {
 		return
 	}
 
-	owner := "template " + c.Key + " on " + h.Name
-	by := claim{owner: owner, group: c.path, path: c.basePath, count: 1, kind: RangeTemplates}
+	by := claim{
+		owner: "template " + c.Key + " on " + h.Name, group: c.path, path: c.basePath, count: 1, kind: RangeTemplates,
+	}
 	if held, taken := p.vmids.held[vmid]; taken && held.path == c.basePath {
 		p.problems.Add(c.basePath, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools its own template, with another gpu.firstVmid", held.owner, by.owner)
 
