@@ -44,7 +44,7 @@ type System struct {
 	User string
 	// Packages reports whether the build can install additional packages.
 	Packages bool
-	// MinDiskGiB and LeastMemoryMiB are the minimum size of a template.
+	// MinDiskGiB and MinMemoryMiB are the minimum size of a template.
 	MinDiskGiB, MinMemoryMiB int
 	// Minutes is the time limit of a build.
 	Minutes int
