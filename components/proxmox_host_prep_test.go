@@ -204,7 +204,7 @@ func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
 		"a cache of less than nothing": {
-			func(a *ProxmoxHostPrepArgs) { a.ZFSArcMaxGiB = new(-1.0) }, "zfsArcMaxGiB: -1 is less than ZFS works with (64 MiB)",
+			func(a *ProxmoxHostPrepArgs) { a.ZFSArcMaxGiB = new(-1.0) }, "zfsArcMaxGiB: -1 is less than ZFS accepts (64 MiB)",
 		},
 		"everything at once": {
 			func(a *ProxmoxHostPrepArgs) { a.Repositories, a.Reboot = "all", "now" },

@@ -243,7 +243,7 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	)
 	_, err := enginetest.Run(o, deploy)
 	require.ErrorContains(
-		t, err, "clusters[0].patches[1]: is not a patch for Talos, and why is not said of an encrypted one",
+		t, err, "clusters[0].patches[1]: is not a patch for Talos, and the reason is not shown for an encrypted one",
 	)
 	require.ErrorContains(
 		t, err, `clusters[0].workers[0].labels["example.org/hidden"]: is not a value of Kubernetes labels`,

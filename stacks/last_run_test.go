@@ -47,7 +47,7 @@ func TestPlanThatRunningMachinesBlockRegistersNothing(t *testing.T) {
 				return enginetest.Run(stack, deploy)
 			}
 			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
-			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nPulumi.test.yaml:13: clusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
+			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nPulumi.test.yaml:13: clusters[0].gpuWorkers[0].name: \"ai\" creates one-ai-1")
 			assert.Empty(t, registeredResources(r))
 
 			id := "9f86d081884c7d65" // a refused run keeps it, and gives one to a stack without
@@ -138,8 +138,8 @@ func TestChangesWithoutEffectOnRunningMachines(t *testing.T) {
 	o.Making = making
 	r = mustDeploy(t, o)
 	assert.Equal(t, []string{
-		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
-			"a worker is recreated where count goes down and up again",
+		"clusters[0].clone: full → linked does not affect running machines (one-gpu-1, one-gpu-2), only new ones; " +
+			"to recreate a worker, lower count and raise it again",
 	}, r.Warnings())
 }
 

@@ -114,8 +114,8 @@ func TestJudge(t *testing.T) {
 
 	both := []string{"delete one-cp-2-vm: " + member, "delete one-cp-3-vm: " + member}
 	// Nothing takes a disk out: a version of the program that did not know let such a plan through to `up`.
-	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be taken out, and no run takes a disk out of a machine; " +
-		"set it again, or recreate the machine without it: a worker where count goes down and up again"
+	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be removed, and no run removes a disk from a machine; " +
+		"set it again, or recreate the machine: for a worker, lower count and raise it again"
 
 	dataDisks := []string{
 		"update one-general-1-vm: " + fmt.Sprintf(refused, "one-general-1"),
@@ -231,7 +231,7 @@ func TestJudge(t *testing.T) {
 				}),
 			},
 			findings: []string{
-				"update one-general-1-vm: `up` would end with an error: 10 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 20",
+				"update one-general-1-vm: `up` would end with an error: 10 is less than the 20 GiB that one-general-1 has at scsi0, and disks cannot shrink; use at least 20",
 			},
 		},
 		"a control plane that is read or refreshed is not touched": {

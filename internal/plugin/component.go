@@ -12,42 +12,42 @@ import (
 	"talos-proxmox/components"
 )
 
-// construct makes a component of its arguments.
-type construct func(
+// newComponent makes a component of its arguments.
+type constructor func(
 	*pulumi.Context, string, provider.ConstructInputs, pulumi.ResourceOption,
 ) (pulumi.ComponentResource, error)
 
-// component is a component as it is served: its schema, and how it is made.
+// component is a served component: its schema and its constructor.
 type component struct {
 	infer.InferredComponent
 
 	token             string
 	arguments, output reflect.Type
-	construct         construct
+	newComponent      constructor
 }
 
-// all are the components that are served.
-func all() []component {
+// servedComponents returns the components that the plugin serves.
+func servedComponents() []component {
 	return []component{
-		serve(components.ProxmoxHostPrepType, components.NewProxmoxHostPrep),
-		serve(components.TalosImageType, components.NewTalosImage),
-		serve(components.SystemImageType, components.NewSystemImage),
-		serve(components.GoldenTemplateType, components.NewGoldenTemplate),
-		serve(components.PCIMappingType, components.NewPCIMapping),
-		serve(components.CloudMachineType, components.NewCloudMachine),
-		serve(components.TalosNodeType, components.NewTalosNode),
-		serve(components.GPUWorkerType, components.NewGPUWorker),
-		serve(components.TalosClusterType, components.NewTalosCluster),
+		newServedComponent(components.ProxmoxHostPrepType, components.NewProxmoxHostPrep),
+		newServedComponent(components.TalosImageType, components.NewTalosImage),
+		newServedComponent(components.SystemImageType, components.NewSystemImage),
+		newServedComponent(components.GoldenTemplateType, components.NewGoldenTemplate),
+		newServedComponent(components.PCIMappingType, components.NewPCIMapping),
+		newServedComponent(components.CloudMachineType, components.NewCloudMachine),
+		newServedComponent(components.TalosNodeType, components.NewTalosNode),
+		newServedComponent(components.GPUWorkerType, components.NewGPUWorker),
+		newServedComponent(components.TalosClusterType, components.NewTalosCluster),
 	}
 }
 
-func serve[A any, C pulumi.ComponentResource](token string, make infer.ComponentFn[A, C]) component {
+func newServedComponent[A any, C pulumi.ComponentResource](token string, make infer.ComponentFn[A, C]) component {
 	return component{
-		InferredComponent: infer.Component(&typed[A, C]{token: token, make: make}),
+		InferredComponent: infer.Component(&schemaSource[A, C]{token: token, make: make}),
 		token:             token,
 		arguments:         reflect.TypeFor[A](),
 		output:            reflect.TypeFor[C]().Elem(),
-		construct: func(
+		newComponent: func(
 			ctx *pulumi.Context, name string, inputs provider.ConstructInputs, opts pulumi.ResourceOption,
 		) (pulumi.ComponentResource, error) {
 			var args A
@@ -60,21 +60,21 @@ func serve[A any, C pulumi.ComponentResource](token string, make infer.Component
 	}
 }
 
-// typed is what a component's schema is inferred from, under the type token that its resources have.
-type typed[A any, C pulumi.ComponentResource] struct {
+// schemaSource is the type from which infer derives a component's schema, with the type token of its resources.
+type schemaSource[A any, C pulumi.ComponentResource] struct {
 	token string
 	make  infer.ComponentFn[A, C]
 }
 
 // Annotate implements [infer.Annotated].
-func (t *typed[A, C]) Annotate(a infer.Annotator) {
-	if parts := strings.Split(t.token, ":"); len(parts) == 3 { // infer also asks an empty one
+func (t *schemaSource[A, C]) Annotate(a infer.Annotator) {
+	if parts := strings.Split(t.token, ":"); len(parts) == 3 { // infer also annotates a zero value
 		a.SetToken(tokens.ModuleName(parts[1]), tokens.TypeName(parts[2]))
 	}
 }
 
 // Construct implements [infer.ComponentResource]. It is not called: see [server.Construct].
-func (t *typed[A, C]) Construct(
+func (t *schemaSource[A, C]) Construct(
 	ctx *pulumi.Context, name, _ string, args A, opts pulumi.ResourceOption,
 ) (C, error) {
 	return t.make(ctx, name, args, opts)

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// program is a program in Pulumi YAML, as far as the example goes.
+// program is the part of Pulumi YAML that the example uses.
 type program struct {
 	Config    map[string]struct{ Type string }
 	Variables map[string]any
@@ -30,35 +30,35 @@ type program struct {
 // reference is ${name}, ${name.property} or ${name.property["key"]}.
 var reference = regexp.MustCompile(`^\$\{(\w+)(?:\.(\w+)(?:\["[^"]+"\])?)?\}$`)
 
-// reader reads the values of a program, and finds what is wrong with them.
-type reader struct {
+// programChecker evaluates a program and collects its problems.
+type programChecker struct {
 	program
 	schema   schema.PackageSpec
 	problems []string
 }
 
-func (r *reader) add(format string, values ...any) {
+func (r *programChecker) addf(format string, values ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, values...))
 }
 
-// value is what an expression is in a preview: the outputs of other resources are not known.
-func (r *reader) value(expression any) any {
+// evaluate returns the value of an expression in a preview, in which outputs of other resources are unknown.
+func (r *programChecker) evaluate(expression any) any {
 	switch e := expression.(type) {
 	case string:
 		if match := reference.FindStringSubmatch(e); match != nil {
-			return r.referred(match[1], match[2])
+			return r.resolve(match[1], match[2])
 		}
 	case []any:
 		var list []any
 		for _, element := range e {
-			list = append(list, r.value(element))
+			list = append(list, r.evaluate(element))
 		}
 
 		return list
 	case map[string]any:
 		object := map[string]any{}
 		for key, element := range e {
-			object[key] = r.value(element)
+			object[key] = r.evaluate(element)
 		}
 
 		return object
@@ -67,9 +67,9 @@ func (r *reader) value(expression any) any {
 	return expression
 }
 
-func (r *reader) referred(name, property string) any {
+func (r *programChecker) resolve(name, property string) any {
 	if variable, is := r.Variables[name]; is {
-		return r.value(variable)
+		return r.evaluate(variable)
 	}
 
 	if setting, is := r.Config[name]; is {
@@ -81,14 +81,14 @@ func (r *reader) referred(name, property string) any {
 	}
 
 	if _, is := r.schema.Resources[r.Resources[name].Type].Properties[property]; !is {
-		r.add("there is no ${%s.%s}", name, property)
+		r.addf("there is no ${%s.%s}", name, property)
 	}
 
 	return output("", false, false, resource.URN("urn:pulumi:s::p::t::"+name))
 }
 
-// missing finds the required values that an object of a type of the schema does not have.
-func (r *reader) missing(path string, value any, required []string, properties map[string]schema.PropertySpec) {
+// checkRequired reports the required properties that an object lacks.
+func (r *programChecker) checkRequired(path string, value any, required []string, properties map[string]schema.PropertySpec) {
 	object, is := value.(map[string]any)
 	if !is {
 		return
@@ -96,7 +96,7 @@ func (r *reader) missing(path string, value any, required []string, properties m
 
 	for _, name := range required {
 		if _, set := object[name]; !set {
-			r.add("%s.%s is required", path, name)
+			r.addf("%s.%s is required", path, name)
 		}
 	}
 
@@ -110,19 +110,19 @@ func (r *reader) missing(path string, value any, required []string, properties m
 
 		kind := r.schema.Types[strings.TrimPrefix(property.Ref, "#/types/")]
 		for _, element := range elements {
-			r.missing(path+"."+name, element, kind.Required, kind.Properties)
+			r.checkRequired(path+"."+name, element, kind.Required, kind.Properties)
 		}
 	}
 }
 
-// TestTheExampleInYAML compares the types, names and values of examples/yaml with those that are served, as the plugin
-// does in a run.
+// TestTheExampleInYAML compares types, names and values in examples/yaml with the served components, as the plugin does
+// in a run.
 func TestTheExampleInYAML(t *testing.T) {
 	t.Parallel()
 
 	text, err := os.ReadFile("../../examples/yaml/Pulumi.yaml")
 	require.NoError(t, err)
-	assert.Empty(t, judge(t, string(text)))
+	assert.Empty(t, checkProgram(t, string(text)))
 
 	for name, test := range map[string]struct{ is, becomes, says string }{
 		"a type":         {"template:GoldenTemplate", "template:Template", "template: there is no talos-proxmox:template:Template"},
@@ -133,31 +133,31 @@ func TestTheExampleInYAML(t *testing.T) {
 		"what it needs":  {"          role: worker\n          address: ${worker}\n", "", "two.nodes.address is required"},
 		"what they need": {"      node: pve1", "      diskSize: 10", "template.node is required"},
 		"an output where a plain value decides": {
-			"vmid: 901", "vmid: ${image.volumeIds}", "template: vmid: is not known before something else is made",
+			"vmid: 901", "vmid: ${image.volumeIds}", "template: vmid: is not known before another resource is created",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			require.Contains(t, string(text), test.is)
-			assert.Contains(t, judge(t, strings.ReplaceAll(string(text), test.is, test.becomes)), test.says)
+			assert.Contains(t, checkProgram(t, strings.ReplaceAll(string(text), test.is, test.becomes)), test.says)
 		})
 	}
 }
 
-// judge is what is wrong with a program.
-func judge(t *testing.T, text string) string {
+// checkProgram returns the problems of a program.
+func checkProgram(t *testing.T, text string) string {
 	t.Helper()
 
 	spec, err := Schema(func(string, string) string { return "" })
 	require.NoError(t, err)
 
-	r := &reader{schema: *spec}
+	r := &programChecker{schema: *spec}
 	require.NoError(t, yaml.Unmarshal([]byte(text), &r.program))
 	require.NotEmpty(t, r.Resources)
 
 	served := map[string]component{}
-	for _, c := range all() {
+	for _, c := range servedComponents() {
 		served[c.token] = c
 	}
 
@@ -166,22 +166,22 @@ func judge(t *testing.T, text string) string {
 
 		c, is := served[declared.Type]
 		if !is {
-			r.add("%s: there is no %s", name, declared.Type)
+			r.addf("%s: there is no %s", name, declared.Type)
 
 			continue
 		}
 
-		properties, _ := r.value(declared.Properties).(map[string]any)
+		properties, _ := r.evaluate(declared.Properties).(map[string]any)
 		kind := spec.Resources[declared.Type]
-		r.missing(name, properties, kind.RequiredInputs, kind.InputProperties)
+		r.checkRequired(name, properties, kind.RequiredInputs, kind.InputProperties)
 
 		if _, err := checkInputs(resource.NewPropertyMapFromMap(properties), c.arguments); err != nil {
-			r.add("%s: %v", name, err)
+			r.addf("%s: %v", name, err)
 		}
 	}
 
 	for _, expression := range r.Outputs {
-		r.value(expression)
+		r.evaluate(expression)
 	}
 
 	return strings.Join(r.problems, "\n")

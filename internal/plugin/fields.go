@@ -8,14 +8,14 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// field is a field of a component or of its arguments, by its name in other languages.
+// field is a field of a component or its arguments, with its name in other languages.
 type field struct {
 	name string
 	kind reflect.Type
 }
 
-// fieldsOf are the fields of a struct that other languages have.
-func fieldsOf(structure reflect.Type) (fields []field) {
+// pulumiFields returns the fields of a struct that exist in other languages.
+func pulumiFields(structure reflect.Type) (fields []field) {
 	for f := range structure.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("pulumi"), ","); name != "" {
 			fields = append(fields, field{name, f.Type})
@@ -25,7 +25,7 @@ func fieldsOf(structure reflect.Type) (fields []field) {
 	return fields
 }
 
-// Types are the structs that components take and give.
+// Types returns the structs in arguments and outputs of components.
 func Types() []reflect.Type {
 	var types []reflect.Type
 
@@ -38,12 +38,12 @@ func Types() []reflect.Type {
 
 		types = append(types, structure)
 
-		for _, f := range fieldsOf(structure) {
-			add(leafOf(f.kind))
+		for _, f := range pulumiFields(structure) {
+			add(elementType(f.kind))
 		}
 	}
 
-	for _, c := range all() {
+	for _, c := range servedComponents() {
 		add(c.arguments)
 		add(c.output)
 	}
@@ -51,8 +51,8 @@ func Types() []reflect.Type {
 	return types
 }
 
-// leafOf is what a list, a map or a pointer is made of.
-func leafOf(kind reflect.Type) reflect.Type {
+// elementType returns the innermost element type of lists, maps and pointers.
+func elementType(kind reflect.Type) reflect.Type {
 	for !isInput(kind) {
 		switch kind.Kind() { //nolint:exhaustive // everything else is a leaf
 		case reflect.Pointer, reflect.Slice, reflect.Map:
@@ -65,5 +65,5 @@ func leafOf(kind reflect.Type) reflect.Type {
 	return kind
 }
 
-// isInput says whether a value may come from another resource.
+// isInput reports whether a value of the type may be an output of another resource.
 func isInput(kind reflect.Type) bool { return kind.Implements(reflect.TypeFor[pulumi.Input]()) }

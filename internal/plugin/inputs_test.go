@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/components"
 )
 
-// clusterInputs are a cluster's arguments as a program in another language passes them.
+// clusterInputs returns a cluster's arguments as programs in other languages pass them.
 func clusterInputs(node map[string]any) map[string]any {
 	all := map[string]any{
 		"name": "one-cp-1", "role": "controlplane", "address": "10.0.0.10/24",
@@ -32,7 +32,7 @@ func output(value any, known, secret bool, from ...resource.URN) resource.Proper
 	})
 }
 
-func TestWhatIsWrongWithTheFormOfArguments(t *testing.T) {
+func TestCheckInputs(t *testing.T) {
 	t.Parallel()
 
 	const urn = resource.URN("urn:pulumi:s::p::t::n")
@@ -42,20 +42,20 @@ func TestWhatIsWrongWithTheFormOfArguments(t *testing.T) {
 		says string
 	}{
 		"nothing": {},
-		"an output where one may stand": {
+		"an output for an input": {
 			node: map[string]any{"machine": map[string]any{"node": "pve1", "template": output(901.0, false, false, urn)}},
 		},
-		"a value that was an output's":            {node: map[string]any{"name": output("one-cp-1", true, false)}},
-		"an input that there is not":              {map[string]any{"size": 1}, "nodes[0].size: there is no such input; choose one of name, role"},
-		"a number for a text":                     {map[string]any{"name": 5}, "nodes[0].name: is of type number; use a text"},
-		"half a number":                           {map[string]any{"timeSlicing": 1.5}, "nodes[0].timeSlicing: is of type number; use a whole number"},
-		"a text for a boolean":                    {map[string]any{"dedicated": "yes"}, "nodes[0].dedicated: is of type string; use true or false"},
-		"a text for a list":                       {map[string]any{"patches": "a"}, "nodes[0].patches: is of type string; use a list"},
-		"a text for an object":                    {map[string]any{"machine": "a"}, "nodes[0].machine: is of type string; use an object"},
-		"an unknown value":                        {map[string]any{"name": output("", false, false, urn)}, "nodes[0].name: is not known before something else is made"},
-		"a value of another resource":             {map[string]any{"name": output("a", true, false, urn)}, "nodes[0].name: is an output of another resource"},
-		"a secret that would stand in plain text": {map[string]any{"name": resource.MakeSecret(resource.NewProperty("hidden"))}, "nodes[0].name: is a secret"},
-		"a value deep inside":                     {map[string]any{"labels": map[string]any{"a": 1}}, "nodes[0].labels.a: is of type number"},
+		"a known output":                     {node: map[string]any{"name": output("one-cp-1", true, false)}},
+		"an unknown input":                   {map[string]any{"size": 1}, "nodes[0].size: there is no such input; choose one of name, role"},
+		"a number for a text":                {map[string]any{"name": 5}, "nodes[0].name: is of type number; use a text"},
+		"half a number":                      {map[string]any{"timeSlicing": 1.5}, "nodes[0].timeSlicing: is of type number; use a whole number"},
+		"a text for a boolean":               {map[string]any{"dedicated": "yes"}, "nodes[0].dedicated: is of type string; use true or false"},
+		"a text for a list":                  {map[string]any{"patches": "a"}, "nodes[0].patches: is of type string; use a list"},
+		"a text for an object":               {map[string]any{"machine": "a"}, "nodes[0].machine: is of type string; use an object"},
+		"an unknown value":                   {map[string]any{"name": output("", false, false, urn)}, "nodes[0].name: is not known before another resource is created"},
+		"a value of another resource":        {map[string]any{"name": output("a", true, false, urn)}, "nodes[0].name: is an output of another resource"},
+		"a secret that would not remain one": {map[string]any{"name": resource.MakeSecret(resource.NewProperty("hidden"))}, "nodes[0].name: is a secret"},
+		"a value deep inside":                {map[string]any{"labels": map[string]any{"a": 1}}, "nodes[0].labels.a: is of type number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +83,7 @@ func TestWhatIsWrongWithTheFormOfArguments(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(err.Error(), "\n")+1, "all problems at once")
 }
 
-func TestASecretPatchIsKeptAsOne(t *testing.T) {
+func TestSecretPatchesRemainSecret(t *testing.T) {
 	t.Parallel()
 
 	for name, patches := range map[string]any{

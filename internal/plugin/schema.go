@@ -17,19 +17,19 @@ import (
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 )
 
-// Name is that of the package, and Version its version; a plugin that comes from a Git repository has that one's.
+// Name and Version of the package; a plugin from a Git repository has the repository's version instead.
 const (
 	Name    = "talos-proxmox"
 	Version = "0.1.0"
 )
 
-// typePrefix begins the tokens of the types that arguments are made of.
+// typePrefix is the prefix of the tokens of argument types.
 const typePrefix = Name + ":index:"
 
-// Describe says what a type of the components is, or a field of it by its name in other languages.
+// Describe returns the description of a type or, by its name in other languages, of a field.
 type Describe func(structure, field string) string
 
-// Schema is the package's, as it follows from the components' types.
+// Schema returns the schema of the package, derived from the types of the components.
 func Schema(describe Describe) (*codegen.PackageSpec, error) {
 	options := infer.Options{
 		Metadata: schema.Metadata{
@@ -40,12 +40,12 @@ func Schema(describe Describe) (*codegen.PackageSpec, error) {
 		},
 		ModuleMap: map[tokens.ModuleName]tokens.ModuleName{},
 	}
-	// The packages that have types of arguments.
+	// The packages with argument types.
 	for _, folder := range []tokens.ModuleName{"components", "spec", "request", "cilium", "systems"} {
 		options.ModuleMap[folder] = "index"
 	}
 
-	for _, c := range all() {
+	for _, c := range servedComponents() {
 		options.Components = append(options.Components, c)
 	}
 
@@ -54,27 +54,27 @@ func Schema(describe Describe) (*codegen.PackageSpec, error) {
 		return nil, err
 	}
 
-	answer, err := server.GetSchema(context.Background(), &pulumirpc.GetSchemaRequest{})
+	response, err := server.GetSchema(context.Background(), &pulumirpc.GetSchemaRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("unable to infer the schema of the components: %w", err)
 	}
 
-	// The arguments of a node are also a part of a GPU worker's: no language wants two words for arguments in a name.
-	text := strings.ReplaceAll(answer.GetSchema(), typePrefix+`TalosNodeArgs"`, typePrefix+`TalosNode"`)
+	// A node's arguments are also part of a GPU worker's: without this, generated names would end in ArgsArgs.
+	text := strings.ReplaceAll(response.GetSchema(), typePrefix+`TalosNodeArgs"`, typePrefix+`TalosNode"`)
 
 	spec := &codegen.PackageSpec{}
 	if err := json.Unmarshal([]byte(text), spec); err != nil {
 		return nil, fmt.Errorf("unable to read the schema of the components: %w", err)
 	}
 
-	for _, c := range all() {
-		c.refine(spec, describe)
+	for _, c := range servedComponents() {
+		c.describe(spec, describe)
 	}
 
 	return spec, nil
 }
 
-// languages are the names of the generated packages, which are the same wherever the plugin comes from.
+// languages returns the names of the generated packages, which do not depend on the plugin's source.
 func languages() map[string]any {
 	return map[string]any{
 		"nodejs": map[string]any{"packageName": Name, "respectSchemaVersion": true},
@@ -89,9 +89,9 @@ func languages() map[string]any {
 	}
 }
 
-// refine says of a component and of the types of its arguments what infer does not: descriptions, which values are
-// plain inside of types, and which outputs may be missing.
-func (c component) refine(spec *codegen.PackageSpec, describe Describe) {
+// describe adds what infer leaves out of the schema: descriptions, plain values in argument types, and optional
+// outputs.
+func (c component) describe(spec *codegen.PackageSpec, describe Describe) {
 	resource := spec.Resources[c.token]
 	resource.Description = describe(c.output.Name(), "")
 
@@ -100,26 +100,26 @@ func (c component) refine(spec *codegen.PackageSpec, describe Describe) {
 		resource.Properties[name] = property
 	}
 
-	for _, f := range fieldsOf(c.output) {
+	for _, f := range pulumiFields(c.output) {
 		if f.kind == reflect.TypeFor[pulumi.StringPtrOutput]() {
 			resource.Required = slices.DeleteFunc(resource.Required, func(name string) bool { return name == f.name })
 		}
 	}
 
-	c.refineInputs(spec, c.arguments, resource.InputProperties, describe)
+	c.describeInputs(spec, c.arguments, resource.InputProperties, describe)
 	spec.Resources[c.token] = resource
 }
 
-func (c component) refineInputs(
+func (c component) describeInputs(
 	spec *codegen.PackageSpec, structure reflect.Type, properties map[string]codegen.PropertySpec, describe Describe,
 ) {
-	for _, f := range fieldsOf(structure) {
+	for _, f := range pulumiFields(structure) {
 		property := properties[f.name]
 		property.Description = describe(structure.Name(), f.name)
 		markPlain(&property.TypeSpec, f.kind)
 		properties[f.name] = property
 
-		inner := leafOf(f.kind)
+		inner := elementType(f.kind)
 		if inner.Kind() != reflect.Struct || isInput(inner) {
 			continue
 		}
@@ -127,20 +127,19 @@ func (c component) refineInputs(
 		token := typePrefix + strings.TrimSuffix(inner.Name(), "Args")
 		named := spec.Types[token]
 		named.Description = describe(inner.Name(), "")
-		c.refineInputs(spec, inner, named.Properties, describe)
+		c.describeInputs(spec, inner, named.Properties, describe)
 		spec.Types[token] = named
 	}
 }
 
-// markPlain has the languages take nothing but plain values where components do. A struct is not marked: its parts may
-// be inputs.
+// markPlain marks values for which components accept no outputs. Structs are not marked: their fields may be inputs.
 func markPlain(spec *codegen.TypeSpec, kind reflect.Type) {
 	for kind.Kind() == reflect.Pointer {
 		kind = kind.Elem()
 	}
 
 	if isInput(kind) {
-		unmark(spec)
+		markInput(spec)
 
 		return
 	}
@@ -154,10 +153,10 @@ func markPlain(spec *codegen.TypeSpec, kind reflect.Type) {
 	}
 }
 
-// unmark takes the marks of an input's elements, which may be inputs too.
-func unmark(spec *codegen.TypeSpec) {
+// markInput removes the mark from an input and its elements, which may be inputs, too.
+func markInput(spec *codegen.TypeSpec) {
 	spec.Plain = false
 	if spec.Items != nil {
-		unmark(spec.Items)
+		markInput(spec.Items)
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheSchemaFollowsTheTypes(t *testing.T) {
+func TestSchema(t *testing.T) {
 	t.Parallel()
 
 	spec, err := Schema(func(structure, field string) string { return structure + "." + field })
 	require.NoError(t, err)
 
-	for _, c := range all() {
+	for _, c := range servedComponents() {
 		resource, is := spec.Resources[c.token]
 		require.True(t, is, c.token)
 		assert.True(t, resource.IsComponent)

@@ -1,5 +1,5 @@
 // Package plugin serves the components to programs in other languages, as a Pulumi provider of remote components: the
-// engine has it make a component, and it registers the component's resources with the engine.
+// engine requests a component, and the plugin registers its resources with the engine.
 package plugin
 
 import (
@@ -20,13 +20,13 @@ func Run(schema string) error {
 	})
 }
 
-// server is a provider that makes components by the SDK itself: pulumi-go-provider loses the aliases of a component,
-// and registers its outputs a second time, which the engine refuses.
+// server constructs components directly with the SDK: pulumi-go-provider loses the aliases of a component and registers
+// its outputs a second time, which the engine rejects.
 type server struct {
 	pulumirpc.ResourceProviderServer
 
-	client *host.HostClient
-	served map[string]component
+	client     *host.HostClient
+	components map[string]component
 }
 
 func newServer(schema string, client *host.HostClient) (*server, error) {
@@ -40,29 +40,29 @@ func newServer(schema string, client *host.HostClient) (*server, error) {
 		return nil, fmt.Errorf("unable to serve the components: %w", err)
 	}
 
-	s := &server{ResourceProviderServer: inner, client: client, served: map[string]component{}}
-	for _, c := range all() {
-		s.served[c.token] = c
+	s := &server{ResourceProviderServer: inner, client: client, components: map[string]component{}}
+	for _, c := range servedComponents() {
+		s.components[c.token] = c
 	}
 
 	return s, nil
 }
 
-// values are as the SDK reads and writes those of a component.
-var values = plugin.MarshalOptions{ //nolint:gochecknoglobals // a constant
+// marshalOptions are those of the SDK for components.
+var marshalOptions = plugin.MarshalOptions{ //nolint:gochecknoglobals // a constant
 	KeepUnknowns: true, KeepSecrets: true, KeepResources: true, KeepOutputValues: true,
 }
 
-// Construct makes a component.
+// Construct creates a component.
 func (s *server) Construct(
 	ctx context.Context, request *pulumirpc.ConstructRequest,
 ) (*pulumirpc.ConstructResponse, error) {
-	c, known := s.served[request.GetType()]
-	if !known {
-		return nil, fmt.Errorf("%s is none of the components of package %s", request.GetType(), Name)
+	c, ok := s.components[request.GetType()]
+	if !ok {
+		return nil, fmt.Errorf("package %s has no component %s", Name, request.GetType())
 	}
 
-	inputs, err := plugin.UnmarshalProperties(request.GetInputs(), values)
+	inputs, err := plugin.UnmarshalProperties(request.GetInputs(), marshalOptions)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the arguments of %s %q: %w", c.output.Name(), request.GetName(), err)
 	}
@@ -71,18 +71,18 @@ func (s *server) Construct(
 		return nil, fmt.Errorf("%s %q: %w", c.output.Name(), request.GetName(), err)
 	}
 
-	if request.Inputs, err = plugin.MarshalProperties(inputs, values); err != nil {
+	if request.Inputs, err = plugin.MarshalProperties(inputs, marshalOptions); err != nil {
 		return nil, fmt.Errorf("unable to pass on the arguments of %s %q: %w", c.output.Name(), request.GetName(), err)
 	}
 
 	return host.Construct(ctx, request, s.client.EngineConn(), func(
 		ctx *pulumi.Context, _, name string, inputs host.ConstructInputs, opts pulumi.ResourceOption,
 	) (*host.ConstructResult, error) {
-		made, err := c.construct(ctx, name, inputs, opts)
+		created, err := c.newComponent(ctx, name, inputs, opts)
 		if err != nil {
 			return nil, err
 		}
 
-		return host.NewConstructResult(made)
+		return host.NewConstructResult(created)
 	})
 }

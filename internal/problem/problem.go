@@ -1,4 +1,4 @@
-// Package problem has what a person must read: what is wrong, where, and what to do about it, whoever finds it.
+// Package problem defines problems for users: what is wrong, where, and what to do about it.
 package problem
 
 import (
@@ -8,57 +8,57 @@ import (
 	"strings"
 )
 
-// Severity says what a problem means for whoever asked.
+// Severity is the severity of a problem.
 type Severity int
 
-// The severities, the gravest first.
+// The severities, the most severe first.
 const (
-	Error   Severity = iota // what was asked for cannot be had
-	Warning                 // it can, and better were otherwise
-	Fine                    // nothing is wrong, which a report says as well
+	Error   Severity = iota // prevents what was requested
+	Warning                 // does not prevent it
+	Fine                    // a passed check, for reports
 )
 
-// String is the word that a report has for it.
+// String returns the word in reports.
 func (s Severity) String() string { return [...]string{"PROBLEM", "warning", "ok"}[s] }
 
-// Problem is one thing that is wrong.
+// Problem is a problem with one subject.
 type Problem struct {
-	// Path says with what: the way to a value in the stack file or in arguments (clusters[0].workers[1].memoryMiB), a
-	// resource, a node. Empty = the message says it.
+	// Path is the subject: the path of a value in the stack file or in arguments (clusters[0].workers[1].memoryMiB), a
+	// resource, a node. Empty = the message names it.
 	Path string `json:"about"`
-	// Place is where a file has it: Pulumi.prod.yaml:31; empty = not known.
+	// Place is the location in a file: Pulumi.prod.yaml:31; empty = unknown.
 	Place string `json:"-"`
-	// Value is what is set there, as JSON; empty where nothing is, or where it must not be shown.
+	// Value is the value at Path, as JSON; empty if there is none or it must not be shown.
 	Value string `json:"value,omitempty"`
-	// Message says what is wrong and ends with what to do about it.
+	// Message describes the problem and ends with what to do about it.
 	Message  string   `json:"problem"`
 	Severity Severity `json:"-"`
-	// Of is what it was found at and is listed under, where that is not the path: a host, the URN of a resource.
+	// Of is the heading under which it is listed, if that is not the path: a host, the URN of a resource.
 	Of string `json:"-"`
 }
 
-// New is a problem of which the value is shown as JSON; nil is not shown.
+// New returns a problem with its value as JSON; nil is not shown.
 func New(path string, value any, format string, arguments ...any) Problem {
 	return Problem{Path: path, Value: Show(value), Message: fmt.Sprintf(format, arguments...)}
 }
 
 // String returns place, path, value and message in one line.
 func (p Problem) String() string {
-	said := p.Message
+	text := p.Message
 	if p.Value != "" && p.Path != "" {
-		said = p.Value + " " + said
+		text = p.Value + " " + text
 	}
 
 	for _, before := range []string{p.Path, p.Place} {
 		if before != "" {
-			said = before + ": " + said
+			text = before + ": " + text
 		}
 	}
 
-	return said
+	return text
 }
 
-// List is everything that is wrong, found at once; it is the error that says so.
+// List is a list of problems; it is an error.
 type List []Problem
 
 // Error returns one line for each problem.
@@ -74,24 +74,24 @@ func (l List) Lines() []string {
 	return lines
 }
 
-// Add adds an error, as [New] makes it.
+// Add adds an error, see [New].
 func (l *List) Add(path string, value any, format string, arguments ...any) {
 	*l = append(*l, New(path, value, format, arguments...))
 }
 
-// Warn adds a warning, as [New] makes it.
+// Warn adds a warning, see [New].
 func (l *List) Warn(path string, value any, format string, arguments ...any) {
 	l.Add(path, value, format, arguments...)
 	(*l)[len(*l)-1].Severity = Warning
 }
 
-// Errors returns those that prevent what was asked for.
-func (l List) Errors() List { return l.with(Error) }
+// Errors returns the problems with severity Error.
+func (l List) Errors() List { return l.bySeverity(Error) }
 
-// Warnings returns those that do not.
-func (l List) Warnings() List { return l.with(Warning) }
+// Warnings returns the problems with severity Warning.
+func (l List) Warnings() List { return l.bySeverity(Warning) }
 
-func (l List) with(severity Severity) (some List) {
+func (l List) bySeverity(severity Severity) (some List) {
 	for _, problem := range l {
 		if problem.Severity == severity {
 			some = append(some, problem)
@@ -101,19 +101,19 @@ func (l List) with(severity Severity) (some List) {
 	return some
 }
 
-// Under says whether a path is another one, or leads below it.
-func Under(path, above string) bool {
-	rest, below := strings.CutPrefix(path, above)
+// Under reports whether a path equals parent or is below it.
+func Under(path, parent string) bool {
+	rest, ok := strings.CutPrefix(path, parent)
 
-	return below && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Has says whether a path, or something below it, is reported already.
+// Has reports whether the list has a problem at or below a path.
 func (l List) Has(path string) bool {
 	return slices.ContainsFunc(l, func(problem Problem) bool { return Under(problem.Path, path) })
 }
 
-// Sorted returns the problems in order of their paths, numbers by value, each once.
+// Sorted returns the problems sorted by path, with numbers by value, without duplicates.
 func (l List) Sorted() List {
 	sorted := slices.Clone(l)
 	slices.SortStableFunc(sorted, func(a, b Problem) int { return compareNatural(a.Path, b.Path) })
@@ -121,9 +121,9 @@ func (l List) Sorted() List {
 	return slices.Compact(sorted)
 }
 
-// Show returns a value as short JSON.
+// Show returns a value as JSON, shortened to 80 characters.
 func Show(value any) string {
-	const most = 80
+	const limit = 80
 
 	if value == nil {
 		return ""
@@ -139,14 +139,14 @@ func Show(value any) string {
 	}
 
 	runes := []rune(strings.TrimSuffix(text.String(), "\n"))
-	if len(runes) > most {
-		return string(runes[:most]) + "…"
+	if len(runes) > limit {
+		return string(runes[:limit]) + "…"
 	}
 
 	return string(runes)
 }
 
-// compareNatural compares texts with runs of digits as numbers: hosts[9] comes before hosts[10].
+// compareNatural compares strings, runs of digits as numbers: hosts[9] comes before hosts[10].
 func compareNatural(a, b string) int {
 	for a != "" && b != "" {
 		digitsA, digitsB := leadingDigits(a), leadingDigits(b)
@@ -184,7 +184,7 @@ func leadingDigits(text string) string {
 	return text[:end]
 }
 
-// Count writes a number with its noun.
+// Count returns a number with its noun: 1 node, 2 nodes.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+func TestList(t *testing.T) {
 	t.Parallel()
 
 	var found problem.List
@@ -33,8 +33,8 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	assert.False(t, found.Has("hosts[1]"), "hosts[10] is not below it")
 }
 
-// Those who read talos-proxmox status --output json know these names.
-func TestNamesInJSONStay(t *testing.T) {
+// TestJSONNamesAreStable: users of talos-proxmox status --output json depend on them.
+func TestJSONNamesAreStable(t *testing.T) {
 	t.Parallel()
 
 	text, err := json.Marshal(problem.List{

@@ -1,41 +1,41 @@
 package request
 
-// Backup says where snapshots of a cluster's etcd are stored.
+// Backup configures where snapshots of a cluster's etcd are stored.
 type Backup struct {
-	// The prefix of its files' names. Default: the cluster's name.
+	// The prefix of file names. Default: the cluster's name.
 	Name string `json:"name" pulumi:"name,optional"`
 	// The directory; ~/ is the home directory of the user who runs Pulumi.
 	Directory string `json:"directory" pulumi:"directory"`
-	// Public keys of age (age1…) that snapshots are encrypted to.
+	// Public age keys (age1…) to which snapshots are encrypted.
 	Recipients []string `json:"recipients" pulumi:"recipients"`
-	// How many snapshots are kept. Default: 0, all.
+	// How many snapshots to keep. Default: 0, all.
 	Keep int `json:"keep" pulumi:"keep,optional"`
 }
 
-// Snapshot is what `talosops snapshot` reads.
+// Snapshot is the request of `talosops snapshot`.
 type Snapshot struct {
 	Common
 
 	Talosconfig string `json:"talosconfig"` // secret
 	Backup
-	// Configuration is the machine configuration of a control plane, which has the key of the seal; secret. Empty = a
-	// control plane is asked for its own, which shows it to administrators alone.
+	// Configuration is the machine configuration of a control plane, which contains the key of the seal; secret. Empty =
+	// it is read from a control plane, which requires the role os:admin.
 	Configuration string `json:"configuration,omitempty"`
 }
 
-// StatusFolder is the exit status of `talosops snapshot` where the folder takes nothing, whoever is asked.
+// StatusFolder is the exit status of `talosops snapshot` if the directory is not writable, for any cluster.
 const StatusFolder = 3
 
-// Taken is what `talosops snapshot` prints.
+// Taken is the result of `talosops snapshot`.
 type Taken struct {
 	Snapshot string   `json:"snapshot"`          // path of the encrypted file
-	Bytes    int64    `json:"bytes"`             // of the snapshot itself
-	Digest   string   `json:"digest"`            // its SHA-256, without the digest at its end
+	Bytes    int64    `json:"bytes"`             // of the decrypted snapshot
+	Digest   string   `json:"digest"`            // its SHA-256, without the digest appended to it
 	From     string   `json:"from"`              // the control plane
 	Removed  []string `json:"removed,omitempty"` // older snapshots
 }
 
-// Restore is what `talosops restore` reads.
+// Restore is the request of `talosops restore`.
 type Restore struct {
 	Common
 
@@ -44,20 +44,20 @@ type Restore struct {
 	Confirm     string `json:"confirm"`              // the cluster's name again
 	Snapshot    string `json:"snapshot"`             // path, encrypted or not
 	Identities  string `json:"identities,omitempty"` // secret keys of age, as age-keygen writes them; secret
-	// SkipHashCheck is for a database that was copied from a machine's disk, which has no digest.
+	// SkipHashCheck accepts a database copied from a machine's disk, which has no digest.
 	SkipHashCheck bool `json:"skipHashCheck,omitempty"`
-	// Unsealed takes a snapshot that does not say which cluster it is of.
+	// Unsealed accepts a snapshot without a seal.
 	Unsealed bool `json:"unsealed,omitempty"`
-	// Backup is where the data of control planes that still have some is kept before it is wiped; nil = nowhere.
+	// Backup is where etcd data of surviving control planes is saved before it is wiped; nil = nowhere.
 	Backup *Backup `json:"backup,omitempty"`
-	// DiscardSurvivors wipes that data even where it could not be kept.
+	// DiscardSurvivors wipes that data even if it cannot be saved.
 	DiscardSurvivors bool `json:"discardSurvivors,omitempty"`
 }
 
-// Restored is what `talosops restore` prints.
+// Restored is the result of `talosops restore`.
 type Restored struct {
 	Restored bool     `json:"restored"`
 	Members  []string `json:"members"`
-	// Survivors are the paths of the encrypted files that have what control planes had, by control plane.
+	// Survivors are the paths of the encrypted files with the saved etcd data, by control plane.
 	Survivors map[string]string `json:"survivors,omitempty"`
 }

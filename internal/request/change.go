@@ -1,29 +1,28 @@
 package request
 
-// Change is what `talosops change` reads first: which machine of a running cluster is to be changed, and how.
+// Change is the first request of `talosops change`: a change of a machine of a running cluster.
 type Change struct {
 	Common
 
 	Node   Node `json:"node"`
 	Worker bool `json:"worker,omitempty"`
-	// Former is the address of a machine that gets another one. Empty = it keeps its own.
+	// Former is the current address of a machine whose address changes. Empty = it does not.
 	Former string `json:"former,omitempty"`
-	// Restart says that the change restarts the machine; of a configuration, Talos says so itself.
+	// Restart reports whether the change restarts the machine; for a configuration, Talos reports that.
 	Restart bool `json:"restart,omitempty"`
-	// Begun says that the cluster was bootstrapped, or that nobody knows whether it was.
+	// Begun reports whether the cluster was bootstrapped, or may have been.
 	Begun bool `json:"begun,omitempty"`
-	// Off says that Proxmox calls the machine off.
+	// Off reports whether the machine is off in Proxmox.
 	Off bool `json:"off,omitempty"`
-	// Configuration is the machine configuration that is to be applied, and Patches are those that come on top of it;
-	// secret. Empty = another change.
+	// Configuration is the machine configuration to apply, with Patches on top of it; secret. Empty = another change.
 	Configuration string   `json:"configuration,omitempty"`
 	Patches       []string `json:"patches,omitempty"`
-	// Regardless has the machine changed although the cluster is not steady: to repair it.
+	// Regardless changes the machine although the cluster is unhealthy: to repair it.
 	Regardless  bool   `json:"regardless,omitempty"`
 	Talosconfig string `json:"talosconfig"` // secret
 }
 
-// Hold is what `talosops hold` reads: the cluster that a run of a stack works on.
+// Hold is the request of `talosops hold`, which holds the cluster's Lease for a run of a stack.
 type Hold struct {
 	Common
 
@@ -31,12 +30,13 @@ type Hold struct {
 	Talosconfig string `json:"talosconfig"` // secret
 }
 
-// Ready is what `talosops change` prints once the machine may be changed, and `talosops hold` once the run may go on.
+// Ready is printed by `talosops change` once the machine may be changed, and by `talosops hold` once the run may
+// continue.
 type Ready struct {
 	Ready bool `json:"ready"`
 }
 
-// Outcome is what `talosops change` reads then, once the change is over.
+// Outcome is the second request of `talosops change`, after the change.
 type Outcome struct {
 	Changed bool `json:"changed"`
 }

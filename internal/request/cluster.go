@@ -1,24 +1,24 @@
-// Package request holds what the verbs of talosops read from standard input: components write it, talosops reads
-// it. The order of fields is that of the state that stacks have: another one would run every command again.
+// Package request defines the requests that components write and the verbs of talosops read from standard input. They
+// are in the states of stacks: another order of fields would run every command again.
 package request
 
 import "talos-proxmox/internal/talos"
 
-// Common is the part that the requests about a cluster share.
+// Common is the part that requests about a cluster share.
 type Common struct {
-	// Timeout and Interval say how long to look, and how often: 15m, 2s. Empty = the verb's own.
+	// Timeout and Interval limit the waiting and set its polling interval: 15m, 2s. Empty = the verb's default.
 	Timeout  string `json:"timeout,omitempty"`
 	Interval string `json:"interval,omitempty"`
-	// DrainTimeout is how long pods may take to leave a node. Empty = 5m.
+	// DrainTimeout limits the drain of a node. Empty = 5m.
 	DrainTimeout string `json:"drainTimeout,omitempty"`
-	// HealthCheck is a command of the user's own, for sh -c, which succeeds where the cluster bears that a machine is
-	// taken away. Empty = there is none.
+	// HealthCheck is a command of the user, for sh -c, that succeeds if the cluster tolerates the loss of a machine.
+	// Empty = none.
 	HealthCheck string `json:"healthCheck,omitempty"`
-	// ControlPlanes are those that are asked, in order.
+	// ControlPlanes are those to query, in order.
 	ControlPlanes []Node `json:"controlPlanes"`
 }
 
-// Stated returns what every request has.
+// Stated returns the shared part of a request.
 func (c *Common) Stated() *Common { return c }
 
 // Node is a machine with its own address.
@@ -27,24 +27,24 @@ type Node struct {
 	Address string `json:"address"`
 }
 
-// Bootstrap is what `talosops bootstrap` reads.
+// Bootstrap is the request of `talosops bootstrap`.
 type Bootstrap struct {
 	Common
 
 	Talosconfig string `json:"talosconfig,omitempty"` // secret
-	// Empty has etcd begin empty on a cluster that was bootstrapped before, where no control plane has data of etcd. Each
-	// text does so once.
+	// Empty permits an empty etcd for a cluster that was bootstrapped before and whose control planes have no etcd data.
+	// Each value permits it once.
 	Empty string `json:"empty,omitempty"`
 }
 
-// Bootstrapped is what `talosops bootstrap` prints, and reads of the run before.
+// Bootstrapped is the result of `talosops bootstrap`, which also reads that of the last run.
 type Bootstrapped struct {
 	Bootstrapped  bool     `json:"bootstrapped"`
 	ControlPlanes []string `json:"controlPlanes"`
-	Empty         string   `json:"empty,omitempty"` // that was asked for, and does not count again
+	Empty         string   `json:"empty,omitempty"` // the value that was used up
 }
 
-// Mark is what `talosops mark` reads.
+// Mark is the request of `talosops mark`.
 type Mark struct {
 	Common
 
@@ -52,17 +52,16 @@ type Mark struct {
 	Kubeconfig string  `json:"kubeconfig,omitempty"` // secret
 }
 
-// Marks are the labels and taints that a node has to have, and its provider id.
+// Marks are the planned labels and taints of a node, and its provider ID.
 type Marks struct {
 	Node   string            `json:"node"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Taints []talos.Taint     `json:"taints,omitempty"`
-	// ProviderID is what Kubernetes calls the node's machine; empty = whatever it is.
+	// ProviderID is the node's spec.providerID; empty = any.
 	ProviderID string `json:"providerId,omitempty"`
 }
 
-// Wait is what `talosops wait` and `talosops versions` read: what a healthy cluster is, and what is planned for its
-// nodes.
+// Wait is the request of `talosops wait` and `talosops versions`: what a healthy cluster has, and the planned versions.
 type Wait struct {
 	Common
 
@@ -70,13 +69,13 @@ type Wait struct {
 	KubernetesVersion string     `json:"kubernetesVersion,omitempty"`
 	GPUs              []GPUs     `json:"gpus,omitempty"`
 	Versions          []Versions `json:"versions,omitempty"`
-	// CNI is the Helm release that brings pods their network; empty = nobody has to.
+	// CNI is the Helm release of the CNI; empty = none is required.
 	CNI         string `json:"cni,omitempty"`
 	Talosconfig string `json:"talosconfig,omitempty"` // secret
 	Kubeconfig  string `json:"kubeconfig,omitempty"`  // secret
 }
 
-// Planned is what is planned for the nodes, by name. A worker tells of no API server, and is not compared by one.
+// Planned returns the planned versions by node. Workers report no API server, so it is not compared.
 func (w Wait) Planned() map[string]talos.NodeVersions {
 	planned := map[string]talos.NodeVersions{}
 	for _, v := range w.Versions {
@@ -88,15 +87,15 @@ func (w Wait) Planned() map[string]talos.NodeVersions {
 	return planned
 }
 
-// GPUs are how many a node has to offer to pods.
+// GPUs is the number of GPUs that a node must offer to pods.
 type GPUs struct {
 	Node  string `json:"node"`
 	Count int    `json:"count"`
-	// Resource is the name that they are offered by; empty = NVIDIA's own.
+	// Resource is the name of the extended resource; empty = NVIDIA's.
 	Resource string `json:"resource,omitempty"`
 }
 
-// Versions is what is planned for a node.
+// Versions are the planned versions of a node.
 type Versions struct {
 	Node      string `json:"node"`
 	Talos     string `json:"talosVersion"`

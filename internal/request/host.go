@@ -2,25 +2,25 @@ package request
 
 import "encoding/json"
 
-// Shell is how a Proxmox host's shell is reached.
+// Shell is the SSH connection to a Proxmox host.
 type Shell struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Port    int    `json:"port"` // 0 = 22
 	User    string `json:"user"` // empty = root
-	// HostKey is the host's public key in authorized_keys form; without it any key must be accepted.
+	// HostKey is the host's public key in authorized_keys format; required unless AcceptAnyHostKey is set.
 	HostKey          string `json:"hostKey,omitempty"`
 	AcceptAnyHostKey bool   `json:"acceptAnyHostKey,omitempty"`
 }
 
-// Host is a host with the script that runs in its shell.
+// Host is a host and the script to run on it.
 type Host struct {
 	Shell
 
 	Script string `json:"script"`
 }
 
-// Facts is what `talosops facts` reads.
+// Facts is the request of `talosops facts`.
 type Facts struct {
 	PrivateKey  string `json:"privateKey"` // secret; empty = the SSH agent
 	DialTimeout string `json:"dialTimeout"`
@@ -28,32 +28,32 @@ type Facts struct {
 	Hosts       []Host `json:"hosts"`
 }
 
-// Answers are what `talosops facts` prints.
+// Answers are the result of `talosops facts`.
 type Answers struct {
 	Hosts []Answer `json:"hosts"`
 }
 
-// Answer is what one host answered: facts, or an error.
+// Answer is the answer of one host: facts, or an error.
 type Answer struct {
 	Name  string          `json:"name"`
 	Facts json.RawMessage `json:"facts,omitempty"`
 	Error string          `json:"error,omitempty"`
 }
 
-// Settle is what `talosops settle` reads: which host, and what must be true of it.
+// Settle is the request of `talosops settle`: a host and what must be true of it.
 type Settle struct {
 	PrivateKey    string `json:"privateKey,omitempty"` // secret; empty = the SSH agent
 	DialTimeout   string `json:"dialTimeout"`
 	StepTimeout   string `json:"stepTimeout"`
 	WaitTimeout   string `json:"waitTimeout"`
 	RebootTimeout string `json:"rebootTimeout"`
-	// has the command run again when the host was changed; talosops does not read it
+	// Revision makes the command run again after the host was changed; talosops does not read it.
 	Revision string `json:"revision"`
 	Host     Host   `json:"host"`
 	Reboot   bool   `json:"reboot,omitempty"`
 	Required bool   `json:"required,omitempty"`
-	// Prepared says that the host's IOMMU is prepared by the stack.
+	// Prepared reports whether the stack prepares the host's IOMMU.
 	Prepared bool `json:"prepared,omitempty"`
-	// Machines are the PCI addresses of the GPUs of each machine.
+	// Machines are the PCI addresses of each machine's GPUs.
 	Machines [][]string `json:"machines,omitempty"`
 }

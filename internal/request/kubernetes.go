@@ -1,19 +1,19 @@
 package request
 
-// Kubernetes is what `talosops kubernetes` reads: the version that a cluster has to run.
+// Kubernetes is the request of `talosops kubernetes`: the version to upgrade a cluster to.
 type Kubernetes struct {
 	Common
 
 	KubernetesVersion string `json:"kubernetesVersion"`
-	// Skip are nodes that are left as they are.
+	// Skip are nodes that are not upgraded.
 	Skip []string `json:"skip,omitempty"`
-	// Backup is where a snapshot of etcd is kept before anything is changed; nil = nowhere.
+	// Backup is where a snapshot of etcd is stored before the upgrade; nil = nowhere.
 	Backup      *Backup `json:"backup,omitempty"`
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret
 }
 
-// KubernetesUpgraded is what `talosops kubernetes` prints. It is the same whether or not there was something to do, so
-// that what follows from it does not change.
+// KubernetesUpgraded is the result of `talosops kubernetes`. It is the same whether or not something was upgraded, so
+// that dependent resources do not change.
 type KubernetesUpgraded struct {
 	KubernetesVersion string `json:"kubernetesVersion"`
 }

@@ -2,7 +2,7 @@ package request
 
 import "encoding/json"
 
-// CNI is what `talosops cni` reads: the release that brings a cluster's pods their network.
+// CNI is the request of `talosops cni`: the Helm release of a cluster's CNI.
 type CNI struct {
 	Common
 
@@ -10,41 +10,41 @@ type CNI struct {
 	Kubeconfig string      `json:"kubeconfig,omitempty"` // secret
 }
 
-// CNIInstalled is what `talosops cni` prints. It is the same whether or not there was something to do, so that what
-// follows from it does not change.
+// CNIInstalled is the result of `talosops cni`. It is the same whether or not something was installed, so that
+// dependent resources do not change.
 type CNIInstalled struct {
 	Release string `json:"release"`
 	Version string `json:"version"`
 }
 
-// HelmRelease is a release that a cluster has to have, and what belongs to it.
+// HelmRelease is a Helm release and the objects that belong to it.
 type HelmRelease struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Chart is where the chart's archive is: oci://…, https://….tgz, file:///….tgz or a path.
+	// Chart is the location of the chart's archive: oci://…, https://….tgz, file:///….tgz or a path.
 	Chart   string `json:"chart"`
 	Version string `json:"version"`
-	// Digest is sha256:… of the archive; of a chart in a registry its manifest's will do as well. Empty = any.
+	// Digest is sha256:… of the archive or, for a chart in a registry, of its manifest. Empty = any.
 	Digest string          `json:"digest,omitempty"`
-	Values json.RawMessage `json:"values,omitempty"` // may hold secrets
+	Values json.RawMessage `json:"values,omitempty"` // may contain secrets
 
-	// Before is applied before the release, and then Manifests. After follows it.
+	// Before and then Manifests are applied before the release, After after it.
 	Manifests []Manifest        `json:"manifests,omitempty"`
 	Before    []json.RawMessage `json:"before,omitempty"` // objects, which may be secrets
 	After     []json.RawMessage `json:"after,omitempty"`  // objects, which may be secrets
-	// Absent are objects of earlier requests that are not wanted any more. What someone else made stays.
+	// Absent are objects of earlier requests to delete, unless something else created them.
 	Absent []ObjectName `json:"absent,omitempty"`
 }
 
 // Manifest is a file of objects in YAML.
 type Manifest struct {
-	// Source is where it is: https://…, file:///… or a path.
+	// Source is its location: https://…, file:///… or a path.
 	Source string `json:"source"`
 	// Digest is sha256:… of the file.
 	Digest string `json:"digest"`
 }
 
-// ObjectName says which object.
+// ObjectName identifies an object.
 type ObjectName struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -1,20 +1,20 @@
 package request
 
-// Rotate is what `talosops rotate` reads.
+// Rotate is the request of `talosops rotate`.
 type Rotate struct {
 	Common
 
 	Workers     []Node `json:"workers,omitempty"`
-	Talosconfig string `json:"talosconfig"` // secret: of Talos' authority, also where that is replaced
-	// Kubeconfig is of the authority of Kubernetes where that is replaced; secret. Without one it is Talos' own.
+	Talosconfig string `json:"talosconfig"` // secret; trusts the Talos authority, even if that is replaced
+	// Kubeconfig trusts the Kubernetes authority that is replaced; secret. Empty = the Talos authority is replaced.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Next is a talosconfig of the new authority, or a kubeconfig; secret. Without one the machines are only looked at.
+	// Next is a talosconfig or kubeconfig of the new authority; secret. Empty = machines are only checked.
 	Next string `json:"next,omitempty"`
-	// Key is the new authority's, in PEM; secret. Its certificate is that of Next.
+	// Key is the key of the new authority, in PEM; secret. Its certificate is that of Next.
 	Key string `json:"key,omitempty"`
 }
 
-// Rotated is what `talosops rotate` prints.
+// Rotated is the result of `talosops rotate`.
 type Rotated struct {
-	Rotated bool `json:"rotated"` // or looked at
+	Rotated bool `json:"rotated"` // or checked
 }

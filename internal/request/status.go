@@ -9,54 +9,53 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Status is what `talosops status` reads: what is planned for a cluster, and what was applied to it last.
+// Status is the request of `talosops status`: what is planned for a cluster, and what was applied to it last.
 type Status struct {
 	Wait
 
 	Cluster string `json:"cluster"`
-	// Configurations are the machine configurations that were applied last, by node; secret. A node without one is not
-	// compared.
+	// Configurations are the last applied machine configurations, by node; secret. Nodes without one are not compared.
 	Configurations map[string]string `json:"configurations,omitempty"`
-	// Reader is a talosconfig with the role os:reader, for all questions but that for machine configurations; secret.
-	// Empty = that of the administrator is for all.
+	// Reader is a talosconfig with the role os:reader, for all queries except of machine configurations; secret. Empty =
+	// Talosconfig is used for all.
 	Reader string `json:"reader,omitempty"`
-	// Backup says where snapshots of etcd are kept; without it none is looked for.
+	// Backup is where snapshots of etcd are stored; nil = not checked.
 	Backup *Kept `json:"backup,omitempty"`
-	// RebootPending are the Proxmox hosts that have to reboot.
+	// RebootPending are the Proxmox hosts with a pending reboot.
 	RebootPending []string `json:"rebootPending,omitempty"`
-	// Credentials are what is wrong with those for Proxmox.
+	// Credentials are problems of the Proxmox credentials.
 	Credentials problem.List `json:"credentials,omitempty"`
 }
 
-// Kept says where snapshots of etcd are, and how old the newest may be.
+// Kept is the location of snapshots of etcd, and the maximum age of the newest.
 type Kept struct {
 	Directory string `json:"directory"`
-	Name      string `json:"name"`             // that files' names begin with
+	Name      string `json:"name"`             // prefix of file names
 	MaxAge    string `json:"maxAge,omitempty"` // 48h; empty = any
-	// OffSite is the newest copy elsewhere; nil = none is kept there.
+	// OffSite is the newest off-site copy; nil = none is configured.
 	OffSite *OffSite `json:"offSite,omitempty"`
 }
 
-// OffSite is the newest snapshot of a cluster elsewhere; without an address there is none.
+// OffSite is the newest off-site snapshot of a cluster; an empty Snapshot = there is none.
 type OffSite struct {
 	NewestBackup
 
-	Problem string `json:"problem,omitempty"` // why it is not known
+	Problem string `json:"problem,omitempty"` // why it is unknown
 }
 
 // The status of a cluster as a whole.
 const (
 	StatusOK      = "ok"
-	StatusCare    = "care"    // something needs care
-	StatusUnknown = "unknown" // no one answered
+	StatusCare    = "care"    // something needs attention
+	StatusUnknown = "unknown" // no machine answered
 )
 
-// ClusterStatus is what `talosops status` prints: how a cluster is.
+// ClusterStatus is the result of `talosops status`.
 type ClusterStatus struct {
 	Cluster string    `json:"cluster"`
 	Status  string    `json:"status"`
 	Asked   time.Time `json:"asked"`
-	// Care is what needs care, by node, certificate and the like, in the order of the nodes.
+	// Care lists what needs attention, by node, certificate and so on, in the order of the nodes.
 	Care         problem.List     `json:"care,omitempty"`
 	Members      []Member         `json:"members,omitempty"` // of etcd
 	Nodes        []NodeStatus     `json:"nodes"`
@@ -66,51 +65,52 @@ type ClusterStatus struct {
 	Drift        []NodeDifference `json:"drift,omitempty"`
 }
 
-// Member is one of etcd.
+// Member is a member of etcd.
 type Member struct {
 	Name    string `json:"name"`
 	Leader  bool   `json:"leader,omitempty"`
 	Learner bool   `json:"learner,omitempty"`
 }
 
-// NodeStatus is how a node is; what it does not tell is empty.
+// NodeStatus is the status of a node; unknown fields are empty.
 type NodeStatus struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Role    string `json:"role"`
 	talos.NodeVersions
 
-	// Ready is empty where no Kubernetes API tells.
+	// Ready is empty if no Kubernetes API answered.
 	Ready    string  `json:"ready,omitempty"` // yes, no, or no CNI
 	Cordoned bool    `json:"cordoned,omitempty"`
 	GPUs     []Offer `json:"gpus,omitempty"`
-	// Staged says that it takes another configuration at its next reboot.
+	// Staged reports whether another configuration takes effect at the next reboot.
 	Staged bool `json:"staged,omitempty"`
-	// AwaitsRestart says that parts of its configuration have no effect before it restarts, which an interrupted run left.
+	// AwaitsRestart reports whether parts of its configuration take effect only after a restart, which an interrupted run
+	// left undone.
 	AwaitsRestart bool `json:"awaitsRestart,omitempty"`
 }
 
-// Offer is how many GPUs a node offers to pods, of how many it has to.
+// Offer compares the GPUs that a node offers to pods with the planned number.
 type Offer struct {
 	Resource string `json:"resource"`
 	Offered  int    `json:"offered"`
 	Planned  int    `json:"planned"`
 }
 
-// NodeDifference is where a node is not what is planned, or was applied last.
+// NodeDifference describes how a node differs from the plan or the last applied configuration.
 type NodeDifference struct {
 	Node string `json:"node"`
-	// Versions says in words what it runs that is not planned.
+	// Versions describes unplanned versions.
 	Versions string `json:"versions,omitempty"`
-	// Configuration are paths in the machine configuration whose values differ from those that were applied last.
+	// Configuration are the paths in the machine configuration that differ from the last applied one.
 	Configuration []string `json:"configuration,omitempty"`
-	// Unknown says why it could not be compared, or not all of it.
+	// Unknown describes why it could not be compared completely.
 	Unknown string `json:"unknown,omitempty"`
-	// Cluster is its own, where nodes of several are compared.
+	// Cluster is set if nodes of several clusters are compared.
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// Lines say in words what differs, one thing each.
+// Lines describes the differences, one per line.
 func (d NodeDifference) Lines() []string {
 	var lines []string
 
@@ -131,7 +131,7 @@ func (d NodeDifference) Lines() []string {
 	return lines
 }
 
-// Certificate is one that ends.
+// Certificate is a certificate and its expiry.
 type Certificate struct {
 	Of   string    `json:"of"`
 	Ends time.Time `json:"ends"`
@@ -139,6 +139,6 @@ type Certificate struct {
 
 // NewestBackup is the newest snapshot of etcd.
 type NewestBackup struct {
-	Snapshot string    `json:"snapshot"` // path, or address
+	Snapshot string    `json:"snapshot"` // path, or URL
 	Taken    time.Time `json:"taken"`
 }

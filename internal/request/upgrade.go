@@ -1,22 +1,22 @@
 package request
 
-// Upgrade is what `talosops upgrade` reads: what every node of a cluster has to run, and how they are brought to it.
+// Upgrade is the request of `talosops upgrade`: the images that all nodes of a cluster should run, and how to upgrade.
 type Upgrade struct {
 	Common
 
 	Workers []Node  `json:"workers,omitempty"`
 	Images  []Image `json:"images"` // of all nodes
 	GPUs    []GPUs  `json:"gpus,omitempty"`
-	// ParallelWorkers is how many workers are upgraded at a time; 0 = one.
+	// ParallelWorkers is the number of workers to upgrade at a time; 0 = one.
 	ParallelWorkers int `json:"parallelWorkers,omitempty"`
-	// AllowDowngrade lets nodes get an older version than they run.
+	// AllowDowngrade permits downgrades.
 	AllowDowngrade bool `json:"allowDowngrade,omitempty"`
-	// Backup is where a snapshot of etcd is kept before the first node is upgraded; nil = nowhere.
+	// Backup is where a snapshot of etcd is stored before the first upgrade; nil = nowhere.
 	Backup      *Backup `json:"backup,omitempty"`
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret
 }
 
-// Image is what a node has to run, and the installer that brings it there.
+// Image is the image that a node should run, and its installer.
 type Image struct {
 	Node      string `json:"node"`
 	Installer string `json:"installer"`
@@ -24,12 +24,12 @@ type Image struct {
 	Schematic string `json:"schematic"`
 }
 
-// Upgraded is what `talosops upgrade` prints.
+// Upgraded is the result of `talosops upgrade`.
 type Upgraded struct {
-	// Upgraded are the nodes that this run brought to their image.
+	// Upgraded are the nodes that this run upgraded.
 	Upgraded []string `json:"upgraded"`
-	// Left are machines that are no part of the cluster yet.
+	// Left are machines that have not joined the cluster yet.
 	Left []string `json:"left,omitempty"`
-	// Snapshot is the file of etcd's snapshot that was taken before.
+	// Snapshot is the file of the snapshot of etcd.
 	Snapshot string `json:"snapshot,omitempty"`
 }

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// planAddresses gives the pool's machines their addresses in the cluster's network.
-func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
-	if !g.ofCluster() && g.network.DHCP {
-		return // the agent tells what they get
+// planAddresses assigns addresses in the cluster's network to the pool's machines.
+func (p *planner) planAddresses(g *pool, overrides map[int]nodeOverrides) {
+	if !g.inCluster() && g.network.DHCP {
+		return // the guest agent reports them
 	}
 
 	if g.FirstAddress != "" && len(g.Addresses) > 0 {
@@ -17,9 +17,9 @@ func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 		return
 	}
 
-	row := p.addressRow(g, own)
+	sequence := p.poolSequence(g, overrides)
 
-	listed := p.listedAddresses(g, own)
+	listed := p.listedAddresses(g, overrides)
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		by := claim{owner: n.Name, group: g.path, path: g.path + ".firstAddress", count: g.count, net: g.network}
@@ -27,14 +27,14 @@ func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 		var address netip.Addr
 
 		switch {
-		case own[i].Address != "":
-			by.path, by.count = own[i].path+".address", 1
-			address = p.statedAddress(by.path, own[i].Address, g.network)
+		case overrides[i].Address != "":
+			by.path, by.count = overrides[i].path+".address", 1
+			address = p.addressIn(by.path, overrides[i].Address, g.network)
 		case len(g.Addresses) > 0 && i < len(listed):
 			by.path, by.count = fmt.Sprintf("%s.addresses[%d]", g.path, i), 1
 			address = listed[i]
-		case i < len(row):
-			address = row[i]
+		case i < len(sequence):
+			address = sequence[i]
 		}
 
 		if address.IsValid() {
@@ -44,33 +44,33 @@ func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 	}
 }
 
-func (p *planner) statedAddress(path, text string, n Network) netip.Addr {
-	address, ok := p.address(path, text)
-	if !ok || !n.CIDR.IsValid() || !p.inside(path, address, n.CIDR) {
+func (p *planner) addressIn(path, text string, n Network) netip.Addr {
+	address, ok := p.parseAddress(path, text)
+	if !ok || !n.CIDR.IsValid() || !p.checkInside(path, address, n.CIDR) {
 		return netip.Addr{}
 	}
 
 	return address
 }
 
-// listedAddresses reads the pool's list of addresses.
-func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
+// listedAddresses parses the pool's list of addresses.
+func (p *planner) listedAddresses(g *pool, overrides map[int]nodeOverrides) []netip.Addr {
 	listed := make([]netip.Addr, len(g.Addresses))
 	for i, text := range g.Addresses {
 		at := fmt.Sprintf("%s.addresses[%d]", g.path, i)
-		p.requireText(at, text, "write it as 10.0.0.2")
-		listed[i] = p.statedAddress(at, text, g.network)
+		p.checkNotEmpty(at, text, "write it as 10.0.0.2")
+		listed[i] = p.addressIn(at, text, g.network)
 	}
 
 	last := g.count - 1
-	for last >= 0 && own[last].Address != "" {
+	for last >= 0 && overrides[last].Address != "" {
 		last--
 	}
 
 	if len(listed) > 0 && len(listed) <= last {
 		p.problems.Add(
 			g.path+".addresses", nil,
-			"lists too few addresses: %d for %d machines; add the missing ones, or state firstAddress instead", len(listed),
+			"lists too few addresses: %d for %d machines; add the missing ones, or set firstAddress instead", len(listed),
 			g.count,
 		)
 	}
@@ -78,51 +78,52 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 	return listed
 }
 
-// Addresses are counted from these places of the network unless the pool sets its first.
+// firstOffsets are the offsets in the network of the first machines, unless the pool sets its first address.
 var firstOffsets = map[RangeKind]int{RangeControlPlanes: 10, RangeWorkers: 20, RangeGPUWorkers: 40, RangeMachines: 60}
 
-// row is a row of addresses to give out: from the stated first one on, or from the kind's place in the network.
-type row struct {
+// addressSequence is a sequence of addresses, from the configured first one or from the offset of the kind.
+type addressSequence struct {
 	path   string // of firstAddress
-	stated string
+	first  string
 	net    Network
 	group  *pool
-	wanted func(i int) bool // whether the machine i takes its address from the row
+	wanted func(i int) bool // whether machine i takes its address from the sequence
 }
 
-// addressRow returns the addresses from the pool's first one on; nil where it has none.
-func (p *planner) addressRow(g *pool, own map[int]ownNode) []netip.Addr {
+// poolSequence returns the pool's consecutive addresses; nil if it lists addresses instead.
+func (p *planner) poolSequence(g *pool, overrides map[int]nodeOverrides) []netip.Addr {
 	if len(g.Addresses) > 0 {
 		return nil
 	}
 
-	return p.row(
-		row{g.path + ".firstAddress", g.FirstAddress, g.network, g, func(i int) bool { return own[i].Address == "" }},
+	return p.sequenceAddresses(
+		addressSequence{g.path + ".firstAddress", g.FirstAddress, g.network, g, func(i int) bool { return overrides[i].Address == "" }},
 	)
 }
 
-// row returns an address for each machine of the group, and reports the first one that is wanted and cannot be used.
-func (p *planner) row(r row) []netip.Addr {
+// sequenceAddresses returns an address for each machine of the group, and reports the first wanted one that is
+// unusable.
+func (p *planner) sequenceAddresses(r addressSequence) []netip.Addr {
 	if !r.net.CIDR.IsValid() || p.problems.Has(r.path) {
 		return nil
 	}
 
-	first, shown := offset(r.net.CIDR.Addr(), firstOffsets[r.group.kind]), any(nil)
-	if r.stated != "" {
+	first, shownValue := addOffset(r.net.CIDR.Addr(), firstOffsets[r.group.kind]), any(nil)
+	if r.first != "" {
 		var ok bool
-		if first, ok = p.address(r.path, r.stated); !ok {
+		if first, ok = p.parseAddress(r.path, r.first); !ok {
 			return nil
 		}
 
-		shown = r.stated
+		shownValue = r.first
 	}
 
 	addresses := make([]netip.Addr, 0, r.group.count)
 	for i := range r.group.count {
-		address := offset(first, i)
+		address := addOffset(first, i)
 
-		why := unusable(address, r.net.CIDR)
-		if first := i == 0 && r.stated != ""; why == "" || !first && !r.wanted(i) {
+		why := addressProblem(address, r.net.CIDR)
+		if first := i == 0 && r.first != ""; why == "" || !first && !r.wanted(i) {
 			addresses = append(addresses, address)
 
 			continue
@@ -130,12 +131,12 @@ func (p *planner) row(r row) []netip.Addr {
 
 		switch {
 		case i > 0:
-			why = fmt.Sprintf("gives %s-%d the address %s, which %s", r.group.prefix(), i+1, address, why)
-		case shown == nil:
+			why = fmt.Sprintf("gives %s-%d the address %s, which %s", r.group.namePrefix(), i+1, address, why)
+		case shownValue == nil:
 			why = fmt.Sprintf("is not set, and the default %s %s", address, why)
 		}
 
-		p.problems.Add(r.path, shown, "%s; %s", why, p.freeAddresses(claim{count: r.group.count, net: r.net}))
+		p.problems.Add(r.path, shownValue, "%s; %s", why, p.suggestAddress(claim{count: r.group.count, net: r.net}))
 
 		return nil
 	}

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// share is the machines of one pool and size on a host.
+// share is the group of machines of one pool and size on a host.
 type share struct {
 	pool  string
 	size  int
 	count int
-	only  string // the machine's name where it is the only one
+	only  string // the name of the first machine, shown if it is the only one
 }
 
-// checkCapacity compares what is planned for each host with what it has for guests. Memory cannot be given out twice;
-// cores can, so that more of them is a warning, unless a single machine has more than its host.
+// checkCapacity compares planned machines with each host's capacity for guests. Memory cannot be overcommitted; too
+// many cores are only a warning, unless a single machine has more than its host.
 func (p *planner) checkCapacity() {
 	for i, c := range p.config.Hosts {
 		h, known := p.hosts[c.Name]
@@ -62,7 +62,7 @@ func (p *planner) checkCores(path string, h Host) {
 	}
 }
 
-// sharesOn returns what the pools use of a host, largest first.
+// sharesOn returns the shares of a host, largest first.
 func (p *planner) sharesOn(host string, size func(Node) int) []share {
 	var shares []share
 
@@ -72,9 +72,9 @@ func (p *planner) sharesOn(host string, size func(Node) int) []share {
 				continue
 			}
 
-			i := slices.IndexFunc(shares, func(s share) bool { return s.pool == g.prefix() && s.size == size(n) })
+			i := slices.IndexFunc(shares, func(s share) bool { return s.pool == g.namePrefix() && s.size == size(n) })
 			if i < 0 {
-				shares = append(shares, share{pool: g.prefix(), size: size(n), only: n.Name})
+				shares = append(shares, share{pool: g.namePrefix(), size: size(n), only: n.Name})
 				i = len(shares) - 1
 			}
 
@@ -96,7 +96,7 @@ func sum(shares []share) int {
 	return total
 }
 
-// explain writes the sum: 3 × 4096 prod-cp + 1 × 8192 prod-general-1.
+// explain returns the terms of the sum: 3 × 4096 prod-cp + 1 × 8192 prod-general-1.
 func explain(shares []share) string {
 	terms := make([]string, len(shares))
 	for i, s := range shares {

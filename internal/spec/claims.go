@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// claim is what holds a VMID, an address, a MAC or a name.
+// claim is a claim to a VMID, an address, a MAC or a name.
 type claim struct {
-	owner string // for the reader: prod-cp-1, the gateway of prod
+	owner string // in messages: prod-cp-1, the gateway of prod
 	group string // the path of the pool, template or network; conflicts between the same two groups are reported once
-	path  string // where the value is set, or could be
-	count int    // how many values the group needs in one row from here
+	path  string // of the key that sets the value, or could
+	count int    // the number of consecutive values that the group needs
 	kind  RangeKind
-	net   Network // where an address must be
-	// shared says that other shared claims may hold the same: gateways of several clusters, a host that is the gateway.
+	net   Network // that must contain an address
+	// shared permits other shared claims to the same value: gateways of several clusters, a host that is the gateway.
 	shared bool
 }
 
-// conflict is a second claim to what is held.
+// conflict is a second claim to a value.
 type conflict[K comparable] struct {
 	key          K
 	held, wanted claim
 }
 
-// claims finds what is claimed twice.
+// claims records claims and finds conflicts.
 type claims[K comparable] struct {
 	held      map[K]claim
 	conflicts []conflict[K]
@@ -56,7 +56,7 @@ func (c *claims[K]) take(key K, by claim) {
 	}
 }
 
-// RangeKind names a range of VMIDs, and with it what machines are, by its key under vmidRanges.
+// RangeKind is the key of a range under vmidRanges, and thereby the kind of its machines.
 type RangeKind string
 
 // The kinds of ranges.
@@ -70,16 +70,16 @@ const (
 
 func (k RangeKind) path() string { return "vmidRanges." + string(k) }
 
-// VMIDRange is a range of VMIDs, both ends included.
+// VMIDRange is an inclusive range of VMIDs.
 type VMIDRange struct{ First, Last int }
 
-// String writes 2000-2999.
+// String returns the range as 2000-2999.
 func (r VMIDRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// Holds says whether a VMID is in the range.
+// Holds reports whether a VMID is in the range.
 func (r VMIDRange) Holds(vmid int) bool { return vmid >= r.First && vmid <= r.Last }
 
-// rangeText is a range as the configuration has it.
+// rangeText is a range as configured.
 type rangeText struct {
 	kind RangeKind
 	text string
@@ -95,7 +95,7 @@ func (c VMIDRangesConfig) texts() []rangeText {
 	}
 }
 
-// planRanges reads the ranges of VMIDs.
+// planRanges parses the ranges of VMIDs.
 func (p *planner) planRanges() {
 	texts := p.config.VMIDRanges.texts()
 	for i, t := range texts {
@@ -110,7 +110,9 @@ func (p *planner) planRanges() {
 
 		for _, before := range texts[:i] {
 			if other, ok := p.ranges[before.kind]; ok && r.First <= other.Last && other.First <= r.Last {
-				p.problems.Add(t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges apart", before.kind.path(), other)
+				p.problems.Add(
+					t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges that do not overlap", before.kind.path(), other,
+				)
 			}
 		}
 
@@ -130,11 +132,11 @@ func parseRange(text string) (VMIDRange, bool) {
 	return VMIDRange{int(from), int(to)}, true //nolint:gosec // at most 30 bits
 }
 
-// reportConflicts reports VMIDs, addresses, names and MACs that two machines would have.
+// reportConflicts reports VMIDs, addresses, names and MACs with two claims.
 func (p *planner) reportConflicts() {
 	for _, c := range p.names.conflicts {
 		p.problems.Add(
-			c.wanted.path, nil, "makes the machine name %s, which %s makes too; choose another name", c.key, c.held.group,
+			c.wanted.path, nil, "results in the machine name %s, as does %s; choose another name", c.key, c.held.group,
 		)
 	}
 
@@ -147,20 +149,20 @@ func (p *planner) reportConflicts() {
 	for _, c := range p.vmids.conflicts {
 		p.problems.Add(
 			c.wanted.path, c.key, "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner,
-			p.freeVMIDs(c.wanted),
+			p.suggestVMID(c.wanted),
 		)
 	}
 
 	for _, c := range p.addresses.conflicts {
 		p.problems.Add(
 			c.wanted.path, c.key.String(), "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner,
-			p.freeAddresses(c.wanted),
+			p.suggestAddress(c.wanted),
 		)
 	}
 }
 
-// freeVMIDs says where a row of VMIDs has room.
-func (p *planner) freeVMIDs(by claim) string {
+// suggestVMID suggests the first of enough unused VMIDs.
+func (p *planner) suggestVMID(by claim) string {
 	r := p.ranges[by.kind]
 
 	var offsets []int
@@ -180,8 +182,7 @@ func (p *planner) freeVMIDs(by claim) string {
 		if !slices.ContainsFunc(offsets, func(i int) bool {
 			_, taken := p.vmids.held[first+i]
 
-			return taken || !r.Holds(first+
-				i)
+			return taken || !r.Holds(first+i)
 		}) {
 			return "choose another, such as " + strconv.Itoa(first)
 		}
@@ -190,9 +191,9 @@ func (p *planner) freeVMIDs(by claim) string {
 	return "choose another, and a wider " + by.kind.path()
 }
 
-// freeAddresses says where a row of addresses has room.
-func (p *planner) freeAddresses(by claim) string {
-	if first, ok := p.roomFor(by.net, by.count); ok {
+// suggestAddress suggests the first of enough unused addresses.
+func (p *planner) suggestAddress(by claim) string {
+	if first, ok := p.firstFreeAddress(by.net, by.count); ok {
 		return "choose another, such as " + first
 	}
 

@@ -1,8 +1,8 @@
 package spec
 
-// Config is the stack's configuration under the namespace talos-proxmox, as [Load] reads it. The `jsonschema` tags hold
-// the rules a single value can be judged by (required, default, minimum, maximum, enum); [Load], the JSON schema and
-// the reference in docs/configuration.md all follow them.
+// Config is the stack's configuration under the namespace talos-proxmox. The `jsonschema` tags contain the rules for
+// single values (required, default, minimum, maximum, enum), which [Load], the JSON schema and the reference in
+// docs/configuration.md use.
 type Config struct {
 	// The Proxmox VE hosts.
 	Hosts []HostConfig `json:"hosts" jsonschema:"required,minItems=1"`
@@ -171,7 +171,8 @@ type ClusterConfig struct {
 	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not
 	// count), otherwise false.
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
-	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
+	// How machines are made from their template: `linked` clones share the template's disk and must stay on its
+	// datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
 	// How running machines are upgraded to the version, extensions and kernel arguments of their template.
 	Talos TalosUpgrades `json:"talos,omitempty"`
@@ -248,11 +249,11 @@ type NetworkConfig struct {
 type ControlPlaneConfig struct {
 	// How many; must be odd, because one more would tolerate no further failure.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=1,maximum=7"`
-	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool;
-	// `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the
+	// pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=spread,enum=spread,enum=roundRobin,enum=explicit"`
-	// Give each control plane a GPU of this name; for clusters that run GPU pods on their control planes, such as a single
-	// node.
+	// Give each control plane a GPU of this name; for clusters that run GPU pods on their control planes, such as a
+	// single node.
 	GPU string `json:"gpu,omitempty" jsonschema:"example=rtx4000"`
 	GPUUseConfig
 	PoolConfig
@@ -264,8 +265,8 @@ type WorkersConfig struct {
 	Name string `json:"name" jsonschema:"required,example=general"`
 	// How many; 0 keeps the pool without machines.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`
-	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool;
-	// `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the
+	// pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
 	PoolConfig
 }

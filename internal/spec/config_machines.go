@@ -9,18 +9,19 @@ type MachinesConfig struct {
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`
 	// The class of the machines' template, of a system other than Talos. A change affects new machines only.
 	Template string `json:"template" jsonschema:"required,example=debian"`
-	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
+	// How machines are made from their template: `linked` clones share the template's disk and must stay on its
+	// datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
-	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool;
-	// `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the
+	// pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=spread,enum=spread,enum=roundRobin,enum=explicit"`
 	// The user that cloud-init creates at the first start. Default: the template's, otherwise the default of the system's
 	// images, such as debian.
 	User string `json:"user,omitempty" jsonschema:"example=ops"`
 	// The public keys that the user logs in with, as `authorized_keys` has them. Default: the template's.
 	SSHKeys []string `json:"sshKeys,omitempty"`
-	// The user's password, or its hash as crypt(5) writes it; store it encrypted: [machines.md](machines.md#the-password).
-	// Default: none, the user logs in with a key.
+	// The user's password, or its hash as crypt(5) writes it; store it encrypted:
+	// [machines.md](machines.md#the-password). Default: none, the user logs in with a key.
 	Password string `json:"password,omitempty"`
 	// Protect the machines against deletion, in Proxmox as well. To delete them, first run `up` with `false`.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`

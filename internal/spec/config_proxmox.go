@@ -54,6 +54,6 @@ type StorageClass struct {
 	// Make it the default storage class.
 	Default bool `json:"default,omitempty" jsonschema:"default=false" pulumi:"default,optional"`
 
-	// Path leads to it in the configuration.
+	// Path is its path in the configuration.
 	Path string `json:"-"`
 }

@@ -14,35 +14,36 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// secretKey is configuration of the same namespace that stacks reads.
+// secretKey is a key of the same namespace that package stacks reads.
 const secretKey = "sshPrivateKey"
 
-// parseAll returns the top-level values.
-func parseAll(values map[string]string) map[string]any {
+// parseValues parses the top-level values.
+func parseValues(values map[string]string) map[string]any {
 	parsed := make(map[string]any, len(values))
 	for key, text := range values {
 		if key == secretKey || strings.TrimSpace(text) == "" {
 			continue
 		}
 
-		parsed[key] = parse(text)
+		parsed[key] = parseValue(text)
 	}
 
 	return parsed
 }
 
-// decode reads the top-level values over the defaults.
+// decode decodes the top-level values on top of the defaults.
 func decode(parsed map[string]any, found secrets, problems *problem.List) Config {
 	var config Config
 
 	d := decoder{problems, found}
-	d.structure("", parsed, reflect.ValueOf(&config).Elem())
+	d.decodeStruct("", parsed, reflect.ValueOf(&config).Elem())
 
 	return config
 }
 
-// parse returns the JSON value of a text. What is not JSON is plain text, as Pulumi hands it over.
-func parse(text string) any {
+// parseValue returns the JSON value of a text, or the text itself if it is not JSON: Pulumi passes plain values
+// unquoted.
+func parseValue(text string) any {
 	reader := json.NewDecoder(strings.NewReader(text))
 	reader.UseNumber()
 
@@ -63,10 +64,10 @@ type decoder struct {
 	secrets  secrets
 }
 
-// value reads in into out, which holds the default already.
-func (d decoder) value(path string, in any, out reflect.Value, r rules) {
-	if !r.secret && d.secrets.single(path) {
-		d.problems.Add(path, nil, "is stored encrypted, and would be shown all the same: only %s are kept secret; "+
+// decodeValue decodes in into out, which contains the default.
+func (d decoder) decodeValue(path string, in any, out reflect.Value, r rules) {
+	if !r.secret && d.secrets.isSingleValue(path) {
+		d.problems.Add(path, nil, "is stored encrypted but would be shown in plain text: only %s are kept secret; "+
 			"store it in plain text, without --secret", secretTexts())
 
 		return
@@ -75,26 +76,26 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 	switch out.Kind() { //nolint:exhaustive // these are the kinds of the configuration types
 	case reflect.Struct:
 		if object, ok := in.(map[string]any); ok {
-			d.structure(path, object, out)
+			d.decodeStruct(path, object, out)
 
 			return
 		}
 
-		d.wrong(path, in, "a map of keys")
+		d.reportType(path, in, "a map of keys")
 	case reflect.Slice:
-		d.list(path, in, out, r)
+		d.decodeList(path, in, out, r)
 	case reflect.Map:
-		d.mapping(path, in, out, r)
+		d.decodeMap(path, in, out, r)
 	case reflect.Pointer:
 		out.Set(reflect.New(out.Type().Elem()))
-		d.value(path, in, out.Elem(), r)
+		d.decodeValue(path, in, out.Elem(), r)
 	case reflect.String:
-		d.text(path, in, out, r)
+		d.decodeText(path, in, out, r)
 	case reflect.Int:
-		d.number(path, in, out, r)
+		d.decodeInt(path, in, out, r)
 	case reflect.Float64:
-		d.fraction(path, in, out, r)
-	case reflect.Interface: // a value of whatever form, such as one of a chart
+		d.decodeFloat(path, in, out, r)
+	case reflect.Interface: // of any form, such as a value of a chart
 		if in != nil {
 			out.Set(reflect.ValueOf(in))
 		}
@@ -105,33 +106,33 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 			return
 		}
 
-		d.wrong(path, in, "a boolean")
+		d.reportType(path, in, "a boolean")
 	}
 }
 
-func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
-	fill(out)
+func (d decoder) decodeStruct(path string, in map[string]any, out reflect.Value) {
+	setDefaults(out)
 
-	fields := fieldsOf(out.Type())
+	fields := configFields(out.Type())
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.key == key }) {
-			d.problems.Add(join(path, key), nil, "is not a key of the configuration; %s", Suggest(key, keysOf(fields)))
+			d.problems.Add(joinPath(path, key), nil, "is not a key of the configuration; %s", Suggest(key, fieldKeys(fields)))
 		}
 	}
 
 	for _, f := range fields {
 		if value := in[f.key]; value != nil {
-			d.value(join(path, f.key), value, out.FieldByIndex(f.index), f.rules)
+			d.decodeValue(joinPath(path, f.key), value, out.FieldByIndex(f.index), f.rules)
 		} else if f.rules.required {
-			d.problems.Add(join(path, f.key), nil, "is missing; set it%s", exampleOf(f))
+			d.problems.Add(joinPath(path, f.key), nil, "is missing; set it%s", exampleText(f))
 		}
 	}
 }
 
-func (d decoder) list(path string, in any, out reflect.Value, r rules) {
+func (d decoder) decodeList(path string, in any, out reflect.Value, r rules) {
 	items, ok := in.([]any)
 	if !ok {
-		d.wrong(path, in, "a list")
+		d.reportType(path, in, "a list")
 
 		return
 	}
@@ -143,14 +144,14 @@ func (d decoder) list(path string, in any, out reflect.Value, r rules) {
 	out.Set(reflect.MakeSlice(out.Type(), len(items), len(items)))
 
 	for i, item := range items {
-		d.value(fmt.Sprintf("%s[%d]", path, i), item, out.Index(i), r)
+		d.decodeValue(fmt.Sprintf("%s[%d]", path, i), item, out.Index(i), r)
 	}
 }
 
-func (d decoder) mapping(path string, in any, out reflect.Value, r rules) {
+func (d decoder) decodeMap(path string, in any, out reflect.Value, r rules) {
 	object, ok := in.(map[string]any)
 	if !ok {
-		d.wrong(path, in, "a map of names")
+		d.reportType(path, in, "a map of names")
 
 		return
 	}
@@ -159,33 +160,33 @@ func (d decoder) mapping(path string, in any, out reflect.Value, r rules) {
 
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		item := reflect.New(out.Type().Elem()).Elem()
-		d.value(join(path, key), object[key], item, rules{secret: r.secret})
+		d.decodeValue(joinPath(path, key), object[key], item, rules{secret: r.secret})
 		out.SetMapIndex(reflect.ValueOf(key), item)
 	}
 }
 
-func (d decoder) text(path string, in any, out reflect.Value, r rules) {
+func (d decoder) decodeText(path string, in any, out reflect.Value, r rules) {
 	text, ok := in.(string)
 	if !ok {
-		d.wrong(path, in, "text")
+		d.reportType(path, in, "text")
 
 		return
 	}
 
 	if len(r.enum) > 0 && !slices.Contains(r.enum, text) {
-		d.problems.Add(path, text, "is not a choice here%s; %s", r.because, Suggest(text, r.enum))
+		d.problems.Add(path, text, "is not a valid value here%s; %s", r.because, Suggest(text, r.enum))
 
 		return
 	}
 
 	if text == "" && r.required {
-		d.problems.Add(path, text, "is empty; set it%s", exampleOf(field{rules: r}))
+		d.problems.Add(path, text, "is empty; set it%s", exampleText(field{rules: r}))
 
 		return
 	}
 
-	if text == "" && r.fallback != "" {
-		d.problems.Add(path, text, "is empty; leave it out for the default %s", r.fallback)
+	if text == "" && r.defaultValue != "" {
+		d.problems.Add(path, text, "is empty; leave it out for the default %s", r.defaultValue)
 
 		return
 	}
@@ -193,54 +194,54 @@ func (d decoder) text(path string, in any, out reflect.Value, r rules) {
 	out.SetString(text)
 }
 
-func (d decoder) number(path string, in any, out reflect.Value, r rules) {
-	stated, ok := in.(json.Number)
+func (d decoder) decodeInt(path string, in any, out reflect.Value, r rules) {
+	literal, ok := in.(json.Number)
 	if !ok {
-		d.wrong(path, in, "a whole number")
+		d.reportType(path, in, "a whole number")
 
 		return
 	}
 
-	number, err := strconv.Atoi(stated.String())
+	number, err := strconv.Atoi(literal.String())
 	if err != nil {
 		d.problems.Add(path, in, "is not a whole number that fits; write it without fraction or exponent")
 
 		return
 	}
 
-	if d.within(path, stated, float64(number), r) {
+	if d.checkLimits(path, literal, float64(number), r) {
 		out.SetInt(int64(number))
 	}
 }
 
-// fraction reads a number that may have a fraction.
-func (d decoder) fraction(path string, in any, out reflect.Value, r rules) {
-	stated, ok := in.(json.Number)
+// decodeFloat decodes a number that may have a fraction.
+func (d decoder) decodeFloat(path string, in any, out reflect.Value, r rules) {
+	literal, ok := in.(json.Number)
 	if !ok {
-		d.wrong(path, in, "a number")
+		d.reportType(path, in, "a number")
 
 		return
 	}
 
-	number, err := stated.Float64()
+	number, err := literal.Float64()
 	if err != nil {
 		d.problems.Add(path, in, "is not a number that fits; write it as 9.6")
 
 		return
 	}
 
-	if d.within(path, stated, number, r) {
+	if d.checkLimits(path, literal, number, r) {
 		out.SetFloat(number)
 	}
 }
 
-// within reports a number outside its limits.
-func (d decoder) within(path string, stated json.Number, number float64, r rules) bool {
+// checkLimits reports a number outside of its limits, and returns whether it is inside.
+func (d decoder) checkLimits(path string, literal json.Number, number float64, r rules) bool {
 	switch {
 	case r.minimum != nil && number < float64(*r.minimum):
-		d.problems.Add(path, stated, "is too small; use at least %d", *r.minimum)
+		d.problems.Add(path, literal, "is too small; use at least %d", *r.minimum)
 	case r.maximum != nil && number > float64(*r.maximum):
-		d.problems.Add(path, stated, "is too large; use at most %d", *r.maximum)
+		d.problems.Add(path, literal, "is too large; use at most %d", *r.maximum)
 	default:
 		return true
 	}
@@ -248,20 +249,21 @@ func (d decoder) within(path string, stated json.Number, number float64, r rules
 	return false
 }
 
-// wrong reports a value of another type. Lists, maps and patches are not shown: they are long, and may hold secrets.
-func (d decoder) wrong(path string, in any, want string) {
-	is, shown := "nothing", in
+// reportType reports a value of the wrong type. It does not show lists, maps and patches, which are long and may
+// contain secrets.
+func (d decoder) reportType(path string, in any, want string) {
+	have, shown := "nothing", in
 	switch in.(type) {
 	case string:
-		is = "text"
+		have = "text"
 	case json.Number:
-		is = "a number"
+		have = "a number"
 	case bool:
-		is = "a boolean"
+		have = "a boolean"
 	case []any:
-		is, shown = "a list", nil
+		have, shown = "a list", nil
 	case map[string]any:
-		is, shown = "a map", nil
+		have, shown = "a map", nil
 	}
 
 	remedy := "write " + want
@@ -270,7 +272,7 @@ func (d decoder) wrong(path string, in any, want string) {
 		shown, remedy = nil, "write each patch as YAML text, in a block that begins with |"
 	case want == "text" && shown != nil:
 		remedy = "write it in quotes"
-	case strings.HasSuffix(want, "number") && is == "text":
+	case strings.HasSuffix(want, "number") && have == "text":
 		remedy = "write it without quotes and without a unit"
 	case want == "a boolean":
 		remedy = "write true or false, without quotes"
@@ -278,10 +280,10 @@ func (d decoder) wrong(path string, in any, want string) {
 		remedy = "write it as a list with - before each entry"
 	}
 
-	d.problems.Add(path, shown, "is %s where %s belongs; %s", is, want, remedy)
+	d.problems.Add(path, shown, "is %s where %s belongs; %s", have, want, remedy)
 }
 
-func exampleOf(f field) string {
+func exampleText(f field) string {
 	switch {
 	case f.rules.example != "" && f.key != "":
 		return fmt.Sprintf(", such as %s: %s", f.key, f.rules.example)
@@ -294,8 +296,8 @@ func exampleOf(f field) string {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// join adds a key to a path.
-func join(path, key string) string {
+// joinPath appends a key to a path.
+func joinPath(path, key string) string {
 	switch {
 	case path == "" && plainKey.MatchString(key):
 		return key

@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// block returns the first block of a language in the configuration reference that begins with a text.
+// block returns the first code block of a language in the configuration reference with a prefix.
 func block(t *testing.T, language, begin string) string {
 	t.Helper()
 
@@ -31,7 +31,7 @@ func block(t *testing.T, language, begin string) string {
 	return ""
 }
 
-func TestTheReferencesExampleMakesWhatItSays(t *testing.T) {
+func TestExampleOfTheReference(t *testing.T) {
 	t.Parallel()
 
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFUaf6c1yrZLI0gRkiJEOzOQ6I7cRh8BiZsXR0tSHoQ3"
@@ -43,15 +43,15 @@ func TestTheReferencesExampleMakesWhatItSays(t *testing.T) {
 	text := strings.ReplaceAll(block(t, "yaml", "config:"), "ssh-ed25519 AAAA…", key)
 	require.NoError(t, yaml.Unmarshal([]byte(text), &stack))
 
-	own := map[string]any{}
+	config := map[string]any{}
 
 	for key, value := range stack.Config {
-		if key, ours := strings.CutPrefix(key, "talos-proxmox:"); ours {
-			own[key] = value
+		if key, ok := strings.CutPrefix(key, "talos-proxmox:"); ok {
+			config[key] = value
 		}
 	}
 
-	plan, err := spec.Load(valuesOf(t, own), options())
+	plan, err := spec.Load(valuesOf(t, config), options())
 	require.NoError(t, err)
 	assert.Empty(t, plan.Warnings)
 
@@ -74,7 +74,7 @@ func TestTheReferencesExampleMakesWhatItSays(t *testing.T) {
 	)
 }
 
-func TestTheReferencesErrorsAreReal(t *testing.T) {
+func TestErrorsInTheReferenceAreReal(t *testing.T) {
 	t.Parallel()
 
 	real := map[string]bool{}

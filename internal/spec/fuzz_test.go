@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// FuzzLoad feeds the loader anything: it must not panic, and what it accepts must be a plan without collisions.
+// FuzzLoad: the loader must not panic, and plans must have no collisions.
 func FuzzLoad(f *testing.F) {
 	add := func(all map[string]string) {
 		f.Add(all["hosts"], all["templates"], all["clusters"], all["protect"], all["vmidRanges"])
@@ -56,7 +56,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// requireSound checks what holds for every plan.
+// requireSound checks invariants of every plan.
 func requireSound(t *testing.T, plan *spec.Plan) {
 	t.Helper()
 

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-func TestPlansAreAsRecorded(t *testing.T) {
+func TestGoldenPlans(t *testing.T) {
 	t.Parallel()
 
 	files, err := filepath.Glob("testdata/plans/*.yaml")
@@ -24,7 +24,7 @@ func TestPlansAreAsRecorded(t *testing.T) {
 			t.Parallel()
 
 			o := options()
-			o.CheckRaw = nil // a stack that logs in with a password
+			o.CheckRaw = nil // as of a stack that logs in with a password
 			plan, err := spec.Load(values(t, readFile(t, file)), o)
 			require.NoError(t, err)
 			got, err := json.MarshalIndent(plan, "", "  ")

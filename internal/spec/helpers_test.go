@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// options are what tests load with.
+// options returns the options of tests.
 func options() spec.Options {
 	return spec.Options{Stack: "test", CheckRaw: func() error {
 		return errors.New("the stack logs in with a token: use a mapping")
@@ -27,7 +27,7 @@ func options() spec.Options {
 	}}
 }
 
-// values turns YAML into what Pulumi hands over: JSON for each top-level key.
+// values converts YAML to the form in which Pulumi passes it: JSON for each top-level key.
 func values(t testing.TB, text string) map[string]string {
 	t.Helper()
 

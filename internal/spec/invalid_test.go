@@ -14,17 +14,17 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// invalidCase changes testdata/base.yaml and states every line of the error that follows.
+// invalidCase is a change of testdata/base.yaml with every line of the resulting error.
 type invalidCase struct {
-	// Set gives paths new values; null removes them. A list's next index appends.
+	// Set are new values by path; null removes one, and the next index of a list appends.
 	Set  map[string]any `yaml:"set"`
 	Want []string       `yaml:"want"`
 }
 
-// enoughCases is the least number of invalid configurations; the test fails where files went missing.
+// enoughCases is the minimum number of invalid configurations, in case files are missing.
 const enoughCases = 100
 
-func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
+func TestInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 
 	files, err := filepath.Glob("testdata/invalid/*.yaml")
@@ -46,7 +46,7 @@ func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 				assert.Equal(t, c.Want, strings.Split(err.Error(), "\n"))
 
 				for _, line := range c.Want {
-					assert.Regexp(t, remedy, line, "the message has to end with what to do")
+					assert.Regexp(t, remedy, line, "the message must end with a remedy")
 				}
 			})
 		}
@@ -55,7 +55,7 @@ func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 	assert.GreaterOrEqual(t, count, enoughCases)
 }
 
-// remedy is what messages tell the reader to do.
+// remedy matches the remedy at the end of messages.
 var remedy = regexp.MustCompile(
 	`(; |: )(set|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`,
 )

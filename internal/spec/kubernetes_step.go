@@ -2,11 +2,11 @@ package spec
 
 import "fmt"
 
-// KubernetesStep says why a cluster cannot go from one version of Kubernetes to another one in one step, and what to
-// do; it is empty where it can. Of a version that is not one in full nothing is said. Kubernetes' parts may be one
-// minor version apart while they are upgraded, and an API server may have stored what an older one does not read.
+// KubernetesStep returns the problem of an upgrade of Kubernetes in one step, with a remedy; empty if it is supported
+// or a version is not a full one. Components may be one minor version apart during an upgrade, and an API server may
+// have stored objects that an older one cannot read.
 func KubernetesStep(from, to string) string {
-	old, wanted := parts(from), parts(to)
+	old, wanted := versionNumbers(from), versionNumbers(to)
 	if old == nil || wanted == nil {
 		return ""
 	}
@@ -15,7 +15,7 @@ func KubernetesStep(from, to string) string {
 
 	switch {
 	case old[0] != wanted[0]:
-		return "is another major version, which nothing upgrades in place; make a new cluster"
+		return "is another major version, to which there is no upgrade; create a new cluster"
 	case compareVersions(from, to) > 0:
 		return fmt.Sprintf("is older, and Kubernetes is never downgraded; set %s, or a newer one", from)
 	case step > 1:

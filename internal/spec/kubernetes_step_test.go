@@ -35,7 +35,7 @@ func TestKubernetesStep(t *testing.T) {
 		},
 		"another major": {
 			from: "v1.35.0", to: "v2.0.0",
-			want: "is another major version, which nothing upgrades in place; make a new cluster",
+			want: "is another major version, to which there is no upgrade; create a new cluster",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestHowPulumiHandsValuesOver(t *testing.T) {
+func TestValuesFromPulumi(t *testing.T) {
 	t.Parallel()
 
 	good := changed(t, nil)
@@ -109,9 +109,9 @@ func TestHowPulumiHandsValuesOver(t *testing.T) {
 			text: `[] []`,
 			want: `clusters: "[] []" is text where a list belongs; write it as a list with - before each entry`,
 		},
-		"an empty value is none":        {key: "protect", text: " "},
-		"null is none":                  {key: "protect", text: "null"},
-		"the SSH key is someone else's": {key: "sshPrivateKey", text: "-----BEGIN OPENSSH PRIVATE KEY-----"},
+		"an empty value is none": {key: "protect", text: " "},
+		"null is none":           {key: "protect", text: "null"},
+		"the SSH key is ignored": {key: "sshPrivateKey", text: "-----BEGIN OPENSSH PRIVATE KEY-----"},
 		"long values are cut": {
 			key:  "protect",
 			text: `"` + fmt.Sprintf("%0200d", 7) + `"`,
@@ -185,7 +185,7 @@ func TestKubernetesOwnNetworks(t *testing.T) {
 			pods:     "10.42.0.0/23",
 			services: "10.96.0.0/12",
 		},
-		"a card that asks by DHCP": {
+		"a card with DHCP": {
 			set:      map[string]any{"clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}},
 			pods:     "10.244.0.0/16",
 			services: "10.96.0.0/12",
@@ -201,7 +201,7 @@ func TestKubernetesOwnNetworks(t *testing.T) {
 	}
 }
 
-// sysctl is a patch that Talos takes.
+// sysctl returns a valid patch.
 func sysctl(name string) string { return "machine: {sysctls: {" + name + ": '1'}}" }
 
 func TestThePlanIsTheSameEveryTime(t *testing.T) {
@@ -217,13 +217,13 @@ func TestThePlanIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
-func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
+func TestErrorsOfEncryptedPatches(t *testing.T) {
 	t.Parallel()
 
 	for patch, why := range map[string]string{
-		"cluster: {ca: {crt: geheim}}": "cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it",
-		"token: geheim": "is not a patch for Talos, and why is not said of an encrypted one; `talosctl machineconfig patch` " +
-			"says it",
+		"cluster: {ca: {crt: geheim}}": "cannot be used: it changes cluster.ca (generated once, with the cluster's secrets): remove it",
+		"token: geheim": "is not a patch for Talos, and the reason is not shown for an encrypted one; `talosctl machineconfig patch` " +
+			"reports it",
 	} {
 		values := changed(t, map[string]any{"clusters[0].patches": []any{patch}})
 		o := options()
@@ -233,7 +233,7 @@ func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
 	}
 }
 
-func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {
+func TestWarningOfSharedRecipients(t *testing.T) {
 	t.Parallel()
 	plan, err := spec.Load(changed(t, map[string]any{
 		"backup": map[string]any{"recipients": []any{"age1one"}, "secretsRecipients": []any{"age1two", "age1one"}, "keep": 0},
@@ -249,8 +249,8 @@ func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {
 	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key opens snapshots of etcd, too")
 }
 
-// TestTheKeyOfABucketIsNeverPlain: credentials of backup.s3 are in no plan that anybody prints, and in no stack file.
-func TestTheKeyOfABucketIsNeverPlain(t *testing.T) {
+// TestBucketCredentialsAreNeverPlain: they are neither in a printed plan nor in plain text in a stack file.
+func TestBucketCredentialsAreNeverPlain(t *testing.T) {
 	t.Parallel()
 
 	values := changed(t, map[string]any{"backup": map[string]any{

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-const noIPv6 = "is IPv6, which does not work yet; set an IPv4 "
+const noIPv6 = "is IPv6, which is not supported yet; set an IPv4 "
 
-// address reads a stated IPv4 address.
-func (p *planner) address(path, text string) (netip.Addr, bool) {
+// parseAddress parses an IPv4 address, and reports an unusable one.
+func (p *planner) parseAddress(path, text string) (netip.Addr, bool) {
 	if text == "" {
 		return netip.Addr{}, false
 	}
@@ -31,13 +31,13 @@ func (p *planner) address(path, text string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// network reads a stated IPv4 network of machines; invalid where it cannot be used.
-func (p *planner) network(path, text string) netip.Prefix {
-	return p.networkFor("machines", path, text, 8, 30)
+// parseNetwork parses an IPv4 network of machines; invalid if it is unusable.
+func (p *planner) parseNetwork(path, text string) netip.Prefix {
+	return p.parseNetworkFor("machines", path, text, 8, 30)
 }
 
-// networkFor reads a stated IPv4 network with the prefix lengths that what it is for allows.
-func (p *planner) networkFor(what, path, text string, shortest, longest int) netip.Prefix {
+// parseNetworkFor parses an IPv4 network for a purpose, with limits of its prefix length.
+func (p *planner) parseNetworkFor(what, path, text string, shortest, longest int) netip.Prefix {
 	if text == "" {
 		return netip.Prefix{}
 	}
@@ -49,7 +49,7 @@ func (p *planner) networkFor(what, path, text string, shortest, longest int) net
 	case prefix.Addr().Is6():
 		p.problems.Add(path, text, noIPv6+"network")
 	case prefix.Bits() < shortest || prefix.Bits() > longest:
-		p.problems.Add(path, text, "has no size for %s; set a prefix length from %d to %d", what, shortest, longest)
+		p.problems.Add(path, text, "has an unsuitable size for %s; set a prefix length from %d to %d", what, shortest, longest)
 	case prefix != prefix.Masked():
 		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 	case prefix.Addr().IsMulticast() || prefix.Addr().As4()[0] == 0 || prefix.Addr().As4()[0] >= 240:
@@ -61,56 +61,56 @@ func (p *planner) networkFor(what, path, text string, shortest, longest int) net
 	return netip.Prefix{}
 }
 
-// planNetwork judges a cluster's network; its CIDR is invalid where that cannot be used.
+// planNetwork plans a cluster's network and VIP; unusable values are invalid.
 func (p *planner) planNetwork(path, cluster string, c NetworkConfig) (Network, netip.Addr) {
 	n := Network{Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DHCP: c.Addressing == "dhcp"}
-	n.CIDR = p.network(path+".cidr", c.CIDR)
-	p.check(path+".bridge", c.Bridge, bridgeForm)
+	n.CIDR = p.parseNetwork(path+".cidr", c.CIDR)
+	p.checkFormat(path+".bridge", c.Bridge, bridgeFormat)
 	p.checkMTU(path+".mtu", c.MTU)
 
 	for i, text := range c.DNS {
 		at := fmt.Sprintf("%s.dns[%d]", path, i)
-		p.requireText(at, text, "write it as 1.1.1.1")
+		p.checkNotEmpty(at, text, "write it as 1.1.1.1")
 
-		if server, ok := p.address(at, text); ok {
+		if server, ok := p.parseAddress(at, text); ok {
 			n.DNS = append(n.DNS, server)
 		}
 	}
 
 	for i, text := range c.NTP {
 		at := fmt.Sprintf("%s.ntp[%d]", path, i)
-		p.requireText(at, text, "write it as time.cloudflare.com")
+		p.checkNotEmpty(at, text, "write it as time.cloudflare.com")
 
-		if p.check(at, text, serverForm) {
+		if p.checkFormat(at, text, serverFormat) {
 			n.NTP = append(n.NTP, text)
 		}
 	}
 
-	if gateway, ok := p.address(path+".gateway", c.Gateway); ok && p.inside(path+".gateway", gateway, n.CIDR) {
+	if gateway, ok := p.parseAddress(path+".gateway", c.Gateway); ok && p.checkInside(path+".gateway", gateway, n.CIDR) {
 		n.Gateway = gateway
 		p.addresses.take(gateway, claim{owner: "the gateway of " + cluster, shared: true})
 	}
 
-	vip, ok := p.address(path+".vip", c.VIP)
-	if ok && !p.inside(path+".vip", vip, n.CIDR) {
+	vip, ok := p.parseAddress(path+".vip", c.VIP)
+	if ok && !p.checkInside(path+".vip", vip, n.CIDR) {
 		vip = netip.Addr{}
 	}
 
 	return n, vip
 }
 
-// A Talos node needs 1280 bytes for its own tunnels, and the packets of the pod network are smaller than the node's.
-const leastMTU = 1280
+// minMTU is what a Talos node needs for its own tunnels; packets of the pod network are smaller than the node's.
+const minMTU = 1280
 
 func (p *planner) checkMTU(path string, mtu int) {
-	if mtu != 0 && mtu < leastMTU {
-		p.problems.Add(path, mtu, "is too small for Kubernetes; use at least %d, or 0 for the bridge's", leastMTU)
+	if mtu != 0 && mtu < minMTU {
+		p.problems.Add(path, mtu, "is too small for Kubernetes; use at least %d, or 0 for the bridge's", minMTU)
 	}
 }
 
-// inside reports an address that no machine of the network can have.
-func (p *planner) inside(path string, address netip.Addr, network netip.Prefix) bool {
-	why := unusable(address, network)
+// checkInside reports an address that no machine of the network can use, and returns whether one can.
+func (p *planner) checkInside(path string, address netip.Addr, network netip.Prefix) bool {
+	why := addressProblem(address, network)
 	if why != "" && network.IsValid() {
 		p.problems.Add(
 			path, address.String(), "%s; use one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev(),
@@ -120,8 +120,8 @@ func (p *planner) inside(path string, address netip.Addr, network netip.Prefix) 
 	return why == ""
 }
 
-// unusable says why no machine of a network can have an address; empty = it can.
-func unusable(address netip.Addr, network netip.Prefix) string {
+// addressProblem returns why no machine of a network can use an address; empty = one can.
+func addressProblem(address netip.Addr, network netip.Prefix) string {
 	switch {
 	case !network.Contains(address):
 		return fmt.Sprintf("is outside the network %s", network)
@@ -134,15 +134,15 @@ func unusable(address netip.Addr, network netip.Prefix) string {
 	}
 }
 
-// offset returns the address n after the given one. Networks end below 240.0.0.0 and pools are small, so that it stays
-// an address.
-func offset(address netip.Addr, n int) netip.Addr {
-	number := toNumber(address) + uint32(n) //nolint:gosec // n is an index
+// addOffset returns the n-th address after an address. Networks end below 240.0.0.0 and pools are small, so it cannot
+// overflow.
+func addOffset(address netip.Addr, n int) netip.Addr {
+	number := addressToNumber(address) + uint32(n) //nolint:gosec // n is an index
 
 	return netip.AddrFrom4([4]byte{byte(number >> 24), byte(number >> 16), byte(number >> 8), byte(number)})
 }
 
-func toNumber(address netip.Addr) uint32 {
+func addressToNumber(address netip.Addr) uint32 {
 	b := address.As4()
 
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
@@ -150,20 +150,20 @@ func toNumber(address netip.Addr) uint32 {
 
 // lastAddress returns a network's broadcast address.
 func lastAddress(network netip.Prefix) netip.Addr {
-	return offset(network.Masked().Addr(), 1<<(32-network.Bits())-1)
+	return addOffset(network.Masked().Addr(), 1<<(32-network.Bits())-1)
 }
 
-// roomFor returns the first of a row of free addresses, on a round number where there is one.
-func (p *planner) roomFor(n Network, count int) (string, bool) {
+// firstFreeAddress returns the first of count consecutive free addresses, at a multiple of ten if possible.
+func (p *planner) firstFreeAddress(n Network, count int) (string, bool) {
 	if !n.CIDR.IsValid() {
 		return "", false
 	}
 
-	const farthest = 4096
+	const limit = 4096
 	for _, step := range []int{10, 1} {
-		for at := step; at < farthest; at += step {
-			if p.rowIsFree(n, at, count) {
-				return offset(n.CIDR.Addr(), at).String(), true
+		for at := step; at < limit; at += step {
+			if p.areFree(n, at, count) {
+				return addOffset(n.CIDR.Addr(), at).String(), true
 			}
 		}
 	}
@@ -171,10 +171,10 @@ func (p *planner) roomFor(n Network, count int) (string, bool) {
 	return "", false
 }
 
-func (p *planner) rowIsFree(n Network, at, count int) bool {
+func (p *planner) areFree(n Network, at, count int) bool {
 	for i := range count {
-		address := offset(n.CIDR.Addr(), at+i)
-		if _, taken := p.addresses.held[address]; taken || unusable(address, n.CIDR) != "" {
+		address := addOffset(n.CIDR.Addr(), at+i)
+		if _, taken := p.addresses.held[address]; taken || addressProblem(address, n.CIDR) != "" {
 			return false
 		}
 	}

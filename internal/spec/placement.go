@@ -8,53 +8,53 @@ import (
 	"strings"
 )
 
-// place decides the hosts of a pool's machines. It looks at the pool alone, so that no neighbour moves a machine.
-func (p *planner) place(g *pool, own map[int]ownNode) {
+// placePool chooses the hosts of a pool's machines. It considers only the pool, so that no other pool moves a machine.
+func (p *planner) placePool(g *pool, overrides map[int]nodeOverrides) {
 	hosts := p.poolHosts(g)
 	room := func(string) bool { return true }
 	load := map[string]int{}
 
 	if g.gpu != "" {
-		hosts = p.gpuHosts(g, hosts)
-		room = func(host string) bool { return load[host] < p.gpuRoom(g, host) }
+		hosts = p.hostsWithGPU(g, hosts)
+		room = func(host string) bool { return load[host] < p.gpuCapacity(g, host) }
 
-		p.checkPinnedGPUs(g, own)
-		p.checkGPUControlPlanes(g, hosts, own)
+		p.checkPinnedGPUs(g, overrides)
+		p.checkGPUControlPlanes(g, hosts, overrides)
 	}
 
 	for i := range g.nodes {
-		stated := own[i].Host
-		if stated == "" {
+		host := overrides[i].Host
+		if host == "" {
 			continue
 		}
 
-		if _, known := p.hosts[stated]; !known {
-			p.unknownHost(own[i].path+".host", stated)
+		if _, known := p.hosts[host]; !known {
+			p.unknownHost(overrides[i].path+".host", host)
 
 			continue
 		}
 
-		g.nodes[i].Host, g.nodes[i].HostPinned = stated, true
-		load[stated]++
+		g.nodes[i].Host, g.nodes[i].HostPinned = host, true
+		load[host]++
 	}
 
-	var open []string
+	var unpinned []string
 
 	unplaced := 0
 
 	for i := range g.nodes {
 		n := &g.nodes[i]
-		if n.HostPinned || own[i].Host != "" {
+		if n.HostPinned || overrides[i].Host != "" {
 			continue
 		}
 
 		if g.placement == "explicit" {
-			open = append(open, n.Name)
+			unpinned = append(unpinned, n.Name)
 
 			continue
 		}
 
-		if n.Host = choose(g.placement, i, hosts, load, room); n.Host == "" {
+		if n.Host = chooseHost(g.placement, i, hosts, load, room); n.Host == "" {
 			unplaced++
 
 			continue
@@ -67,17 +67,17 @@ func (p *planner) place(g *pool, own map[int]ownNode) {
 		p.reportUnplaced(g, unplaced)
 	}
 
-	if len(open) > 0 {
+	if len(unpinned) > 0 {
 		p.problems.Add(
 			g.path+".placement", g.placement,
-			"leaves %s without a host; set nodes.<number>.host for each, or another placement", strings.Join(open, ", "),
+			"leaves %s without a host; set nodes.<number>.host for each, or another placement", strings.Join(unpinned, ", "),
 		)
 	}
 
-	p.warnMajority(g, load)
+	p.warnQuorum(g, load)
 }
 
-// poolHosts returns the hosts a pool lists, or all in order of names.
+// poolHosts returns the hosts that a pool lists, or all in order of names.
 func (p *planner) poolHosts(g *pool) []string {
 	if len(g.Hosts) == 0 {
 		return p.hostNames
@@ -107,31 +107,31 @@ func (p *planner) unknownHost(path, name string) {
 	}
 }
 
-// choose returns the host of the machine i among those with room; empty = none has.
-func choose(placement string, i int, hosts []string, load map[string]int, room func(string) bool) string {
-	var open []string
+// chooseHost returns the host of machine i among those with room; empty = none has.
+func chooseHost(placement string, i int, hosts []string, load map[string]int, room func(string) bool) string {
+	var candidates []string
 
 	for j := range hosts {
 		if host := hosts[(i+j)%len(hosts)]; room(host) {
-			open = append(open, host)
+			candidates = append(candidates, host)
 		}
 	}
 
 	switch {
-	case len(open) == 0:
+	case len(candidates) == 0:
 		return ""
 	case placement == "spread":
-		// The first in order of the list among those with the fewest machines.
-		return slices.MinFunc(open, func(a, b string) int {
+		// The first in the list with the fewest machines.
+		return slices.MinFunc(candidates, func(a, b string) int {
 			return cmp.Or(load[a]-load[b], slices.Index(hosts, a)-slices.Index(hosts, b))
 		})
 	default:
-		return open[0]
+		return candidates[0]
 	}
 }
 
-// warnMajority warns of a host whose failure takes etcd's majority with it.
-func (p *planner) warnMajority(g *pool, load map[string]int) {
+// warnQuorum warns of a host whose failure costs etcd its quorum.
+func (p *planner) warnQuorum(g *pool, load map[string]int) {
 	if g.role != RoleControlPlane || g.count < 3 {
 		return
 	}

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// gpuRoom returns how many machines of a pool a host has GPUs for, other pools left aside.
-func (p *planner) gpuRoom(g *pool, host string) int {
-	return len(p.gpusOn(host, g.gpu)) / max(g.use.GPUsPerNode, 1)
+// gpuCapacity returns how many machines of a pool a host has GPUs for, without regard to other pools.
+func (p *planner) gpuCapacity(g *pool, host string) int {
+	return len(p.gpusOn(host, g.gpu)) / max(g.gpuUse.GPUsPerNode, 1)
 }
 
-// gpusOn returns the GPUs of a name on a host, in order of their addresses.
+// gpusOn returns the GPUs of a name on a host, sorted by address.
 func (p *planner) gpusOn(host, name string) []GPU {
 	var gpus []GPU
 
@@ -25,12 +25,12 @@ func (p *planner) gpusOn(host, name string) []GPU {
 	return gpus
 }
 
-// gpuHosts returns those of a pool's hosts that have its GPU, and reports listed ones that have not.
-func (p *planner) gpuHosts(g *pool, hosts []string) []string {
-	with := make([]string, 0, len(hosts))
+// hostsWithGPU returns the pool's hosts that have its GPU, and reports listed hosts that do not.
+func (p *planner) hostsWithGPU(g *pool, hosts []string) []string {
+	hostsWith := make([]string, 0, len(hosts))
 	for _, host := range hosts {
-		if p.gpuRoom(g, host) > 0 {
-			with = append(with, host)
+		if p.gpuCapacity(g, host) > 0 {
+			hostsWith = append(hostsWith, host)
 
 			continue
 		}
@@ -41,26 +41,26 @@ func (p *planner) gpuHosts(g *pool, hosts []string) []string {
 		}
 
 		p.problems.Add(
-			fmt.Sprintf("%s.hosts[%d]", g.path, i), host, "has %s; remove it, or add the GPU to %s.gpus", p.lack(g, host),
+			fmt.Sprintf("%s.hosts[%d]", g.path, i), host, "has %s; remove it, or add the GPU to %s.gpus", p.describeShortage(g, host),
 			p.hosts[host].Path,
 		)
 	}
 
-	return with
+	return hostsWith
 }
 
-// lack says what a host is short of: no GPU "rtx4000", or 1 GPU "rtx4000", of which each machine needs 2.
-func (p *planner) lack(g *pool, host string) string {
+// describeShortage describes what a host lacks: no GPU "rtx4000", or 1 of the GPU "rtx4000", and each machine needs 2.
+func (p *planner) describeShortage(g *pool, host string) string {
 	have := len(p.gpusOn(host, g.gpu))
 	if have == 0 {
 		return fmt.Sprintf("no GPU %q", g.gpu)
 	}
 
-	return fmt.Sprintf("%d of the GPU %q, and each machine needs %d", have, g.gpu, g.use.GPUsPerNode)
+	return fmt.Sprintf("%d of the GPU %q, and each machine needs %d", have, g.gpu, g.gpuUse.GPUsPerNode)
 }
 
-// checkPinnedGPUs judges the machines of a pool that state their host against its GPUs.
-func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
+// checkPinnedGPUs reports pinned machines of a pool whose host has too few GPUs.
+func (p *planner) checkPinnedGPUs(g *pool, overrides map[int]nodeOverrides) {
 	if _, known := p.gpuKinds[g.gpu]; g.gpu == "" || !known {
 		return
 	}
@@ -68,7 +68,7 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 	pinned := map[string]int{}
 
 	for i := range g.nodes {
-		host := own[i].Host
+		host := overrides[i].Host
 
 		h, known := p.hosts[host]
 		if !known || p.problems.Has(h.Path+".gpus") {
@@ -76,19 +76,19 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 		}
 
 		pinned[host]++
-		if pinned[host] <= p.gpuRoom(g, host) {
+		if pinned[host] <= p.gpuCapacity(g, host) {
 			continue
 		}
 
-		why := "has " + p.lack(g, host)
-		if p.gpuRoom(g, host) > 0 {
+		why := "has " + p.describeShortage(g, host)
+		if p.gpuCapacity(g, host) > 0 {
 			why = fmt.Sprintf(
 				"has %d of the GPU %q, and other machines of the pool are pinned to it", len(p.gpusOn(host, g.gpu)), g.gpu,
 			)
 		}
 
 		p.problems.Add(
-			own[i].path+".host", host, "%s; choose a host that has one free, or add the GPU to %s.gpus", why, h.Path,
+			overrides[i].path+".host", host, "%s; choose a host that has one free, or add the GPU to %s.gpus", why, h.Path,
 		)
 	}
 }
@@ -96,26 +96,26 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 // reportUnplaced reports machines for which the pool's hosts have no GPU left.
 func (p *planner) reportUnplaced(g *pool, unplaced int) {
 	_, known := p.gpuKinds[g.gpu]
-	if unplaced == 0 || !known || p.problems.Has("hosts") || p.problems.Has(g.path+".hosts") || p.problems.Has(g.path+
-		".nodes") {
+	if unplaced == 0 || !known || p.problems.Has("hosts") || p.problems.Has(g.path+".hosts") ||
+		p.problems.Has(g.path+".nodes") {
 		return
 	}
 
 	var have []string
 
-	most := 0
+	largest := 0
 
 	for _, host := range p.poolHosts(g) {
 		if n := len(p.gpusOn(host, g.gpu)); n > 0 {
 			have = append(have, fmt.Sprintf("%s %d", host, n))
-			most = max(most, n)
+			largest = max(largest, n)
 		}
 	}
 
-	if g.use.GPUsPerNode > most {
+	if g.gpuUse.GPUsPerNode > largest {
 		p.problems.Add(
-			g.path+".gpusPerNode", g.use.GPUsPerNode, "is more than one host has of the GPU %q (%s); use at most %d", g.gpu,
-			strings.Join(have, ", "), most,
+			g.path+".gpusPerNode", g.gpuUse.GPUsPerNode, "is more than one host has of the GPU %q (%s); use at most %d", g.gpu,
+			strings.Join(have, ", "), largest,
 		)
 
 		return
@@ -132,15 +132,15 @@ func (p *planner) reportUnplaced(g *pool, unplaced int) {
 	)
 }
 
-// checkGPUControlPlanes keeps a GPU that is added elsewhere from moving a control plane: where its GPU is it must be,
-// and it would be replaced there.
-func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, own map[int]ownNode) {
+// checkGPUControlPlanes requires hosts for control planes with GPUs, so that a GPU added to another host cannot move,
+// and thereby replace, a control plane.
+func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, overrides map[int]nodeOverrides) {
 	if g.gpu == "" || g.role != RoleControlPlane || len(g.Hosts) > 0 || len(hosts) < 2 {
 		return
 	}
 
 	for i := range g.nodes {
-		if own[i].Host == "" {
+		if overrides[i].Host == "" {
 			p.problems.Add(g.path+".hosts", nil,
 				"is missing, and %s have the GPU %q; set those of this pool, so that another GPU never replaces a control plane",
 				strings.Join(hosts, " and "), g.gpu)
@@ -150,7 +150,7 @@ func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, own map[int]own
 	}
 }
 
-// assignGPUs gives each machine its devices, each device once. It follows the machines' names, so that the order of the
+// assignGPUs assigns each device to one machine, in order of the machines' names, so that the order of the
 // configuration does not matter.
 func (p *planner) assignGPUs(clusters []Cluster) {
 	type key struct{ host, name string }
@@ -179,40 +179,40 @@ func (p *planner) assignGPUs(clusters []Cluster) {
 
 	for _, n := range nodes {
 		for i := range n.GPUs {
-			at, own := key{n.Host, n.GPUs[i].Name}, owner{n.Name, n.Cluster + "-" + n.Pool}
+			at, holder := key{n.Host, n.GPUs[i].Name}, owner{n.Name, n.Cluster + "-" + n.Pool}
 
-			devices, held := p.gpusOn(at.host, at.name), holders[at]
+			devices, holding := p.gpusOn(at.host, at.name), holders[at]
 			if n.Host == "" || len(devices) == 0 {
 				break
 			}
 
-			foreign := slices.IndexFunc(held, func(o owner) bool { return o.pool != own.pool })
+			foreign := slices.IndexFunc(holding, func(o owner) bool { return o.pool != holder.pool })
 			switch {
-			case len(held) >= len(devices) && foreign >= 0:
-				p.reportTaken(
-					reported, own.pool, at.host, at.name,
-					fmt.Sprintf("belongs to %s already, so %s cannot have it", held[foreign].machine, n.Name),
+			case len(holding) >= len(devices) && foreign >= 0:
+				p.reportGPUConflict(
+					reported, holder.pool, at.host, at.name,
+					fmt.Sprintf("belongs to %s already, so %s cannot have it", holding[foreign].machine, n.Name),
 				)
 			case devices[0].Raw && foreign >= 0:
-				p.reportTaken(
-					reported, own.pool, at.host, at.name,
+				p.reportGPUConflict(
+					reported, holder.pool, at.host, at.name,
 					fmt.Sprintf(
 						"is passed through by address, and %s has one of the name already; a pool needs raw GPUs of its own name",
-						held[foreign].machine,
+						holding[foreign].machine,
 					),
 				)
-			case len(held) < len(devices):
-				n.GPUs[i] = devices[len(held)]
+			case len(holding) < len(devices):
+				n.GPUs[i] = devices[len(holding)]
 			}
 
-			holders[at] = append(held, own)
+			holders[at] = append(holding, holder)
 		}
 	}
 }
 
-// reportTaken reports a pool whose GPUs are another pool's, once, with a host that has one free.
-func (p *planner) reportTaken(reported map[string]bool, prefix, host, name, why string) {
-	i := slices.IndexFunc(p.pools, func(g *pool) bool { return g.prefix() == prefix })
+// reportGPUConflict reports, once per pool, that another pool uses its GPUs, and suggests hosts with free ones.
+func (p *planner) reportGPUConflict(reported map[string]bool, prefix, host, name, why string) {
+	i := slices.IndexFunc(p.pools, func(g *pool) bool { return g.namePrefix() == prefix })
 	if i < 0 || reported[prefix] || p.problems.Has(p.pools[i].path) {
 		return
 	}
@@ -233,7 +233,7 @@ func (p *planner) reportTaken(reported map[string]bool, prefix, host, name, why 
 			}
 		}
 
-		if other != host && len(p.gpusOn(other, name))-used >= g.use.GPUsPerNode {
+		if other != host && len(p.gpusOn(other, name))-used >= g.gpuUse.GPUsPerNode {
 			others = append(others, other)
 		}
 	}

@@ -34,7 +34,7 @@ func TestGPUPlacement(t *testing.T) {
 		want  []string
 	}{
 		"one goes to the first host with the GPU": {"[{name: gpu, gpu: rtx4000}]", []string{"c-gpu-1 pve1 0000:01:00.0"}},
-		"several take turns while there is room": {
+		"several alternate between hosts with room": {
 			"[{name: gpu, gpu: rtx4000, count: 3}]",
 			[]string{"c-gpu-1 pve1 0000:01:00.0", "c-gpu-2 pve2 0000:81:00", "c-gpu-3 pve1 0000:02:00"},
 		},
@@ -91,7 +91,7 @@ func TestRawGPUsOfANameServeOnePool(t *testing.T) {
 		`use fewer machines, or add a GPU to hosts[].gpus`)
 }
 
-func TestDedicatedGPUWorkersLeaveOrdinaryPodsToControlPlanes(t *testing.T) {
+func TestControlPlanesRunPodsBesideDedicatedGPUWorkers(t *testing.T) {
 	t.Parallel()
 
 	for pools, want := range map[string]bool{

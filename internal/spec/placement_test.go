@@ -30,7 +30,7 @@ func TestPlacement(t *testing.T) {
 	}{
 		"one goes to the first host by name": {"{count: 1}", []string{"pve1"}},
 		"three are on three hosts":           {"{count: 3}", []string{"pve1", "pve2", "pve3"}},
-		"five come around":                   {"{count: 5}", []string{"pve1", "pve2", "pve3", "pve1", "pve2"}},
+		"five wrap around":                   {"{count: 5}", []string{"pve1", "pve2", "pve3", "pve1", "pve2"}},
 		"a list of hosts keeps its order": {
 			"{count: 3, hosts: [pve3, pve1]}", []string{"pve3", "pve1", "pve3"},
 		},
@@ -46,7 +46,7 @@ func TestPlacement(t *testing.T) {
 		"round robin goes by number, whatever is pinned": {
 			`{count: 3, placement: roundRobin, nodes: {"1": {host: pve2}}}`, []string{"pve2", "pve2", "pve3"},
 		},
-		"explicit placement takes what each machine says": {
+		"explicit placement uses each machine's host": {
 			`{count: 1, placement: explicit, nodes: {"1": {host: pve3}}}`, []string{"pve3"},
 		},
 	} {
@@ -66,7 +66,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-func TestOnlyPinsPin(t *testing.T) {
+func TestHostPinned(t *testing.T) {
 	t.Parallel()
 	plan, err := spec.Load(
 		values(t, threeHosts+`{count: 3, hosts: [pve1], nodes: {"2": {host: pve1}, "3": {cores: 4}}}`), options(),

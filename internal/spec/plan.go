@@ -8,48 +8,47 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address,
-// placement and version is final.
+// Plan is everything that a stack will consist of, before the first resource is registered: every name, number,
+// address, placement and version is final.
 type Plan struct {
 	// Stack is the name of the Pulumi stack.
 	Stack string
-	// Protect says that control-plane VMs, Talos secrets and the bootstrap are protected against deletion.
+	// Protect reports whether control-plane VMs, Talos secrets and the bootstrap are protected against deletion.
 	Protect bool
-	// ProxmoxCluster is the fingerprint of the authority of the Proxmox cluster that the stack is on; empty = not stated.
+	// ProxmoxCluster is the fingerprint of the certificate authority of the stack's Proxmox cluster; empty = not set.
 	ProxmoxCluster string `json:",omitempty"`
 	// Hosts in order of their names.
 	Hosts []Host
-	// Templates, one for every host and class that a machine is made from or that the class names, in order of VMID (then
-	// name).
+	// Templates, one for every class on every host that needs or lists it, in order of VMID (then name).
 	Templates []Template
 	// Clusters in order of their names.
 	Clusters []Cluster
-	// Machines of no cluster, in order of pool and number.
+	// Machines are plain machines, in order of pool and number.
 	Machines []Machine `json:",omitempty"`
-	// Backup says what is kept of the clusters; no resource follows from it.
+	// Backup configures backups; it creates no resources.
 	Backup Backup `json:"-"` // has secrets
-	// Warnings are what the plan can be carried out with, but better were not; each with its path and what to do about it.
+	// Warnings do not prevent an up; each has its path and a remedy.
 	Warnings []string
 }
 
 // Host is a Proxmox VE host.
 type Host struct {
 	Name    string
-	Number  int // unique in the stack: stated, or the number its name ends with
+	Number  int // unique in the stack: configured, or the number at the end of its name
 	Address netip.Addr
 	SSH     SSH
-	// Path leads to the host in the configuration, for errors that come later than the plan: hosts[0].
+	// Path is the host's path in the configuration, for later errors: hosts[0].
 	Path string `json:"-"`
 	// Cores and MemoryMiB are the host's size for guests; 0 = not set.
 	Cores, MemoryMiB int
-	// Prep says how the host is prepared; nil = not at all.
+	// Prep configures the host's preparation; nil = none.
 	Prep *Prep
 	// GPUs in order of their PCI addresses.
 	GPUs     []GPU
 	gpuPaths map[string]string // by PCI address
 }
 
-// GPUPath leads to a GPU of the host in the configuration: hosts[0].gpus[1].
+// GPUPath returns the path of a GPU of the host in the configuration: hosts[0].gpus[1].
 func (h Host) GPUPath(gpu GPU) string {
 	if path, ok := h.gpuPaths[gpu.PCI]; ok {
 		return path
@@ -68,15 +67,15 @@ type GPU struct {
 	Raw        bool   // passed through by address, without a mapping
 }
 
-// Driver is one of NVIDIA's drivers for Talos.
+// Driver is an NVIDIA driver for Talos.
 type Driver struct {
 	Flavour string // open or nonfree
 	Track   string // lts or production
-	// Extensions of Talos that bring it.
+	// Extensions are the Talos extensions that contain it.
 	Extensions []string
 }
 
-// Source is how a template comes to a bootable disk.
+// Source is the source of a template's bootable disk.
 type Source string
 
 // The sources of a template.
@@ -85,19 +84,19 @@ const (
 	SourceISO   Source = "iso"   // no VM template: the node boots the ISO and installs itself; needs the Proxmox API only
 )
 
-// Template is a golden template of one class on one host: Talos, where System is nil.
+// Template is a golden template of one class on one host. If System is nil, it runs Talos.
 type Template struct {
-	// the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
+	// Key is the class: its key under talos-proxmox:templates, with -nvidia-<flavour>-<track> for machines with a GPU.
 	Key    string
 	Name   string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
 	Host   string
 	VMID   int // 0 for SourceISO, which has no VM
 	Source Source
 	Talos  // empty with a System
-	// System is what the template runs where that is not Talos.
+	// System is an operating system other than Talos.
 	System *System `json:",omitempty"`
 
-	// Schematic is the id of the image's schematic, where someone has calculated it.
+	// Schematic is the id of the image's schematic; empty = not calculated.
 	Schematic string `json:"-"`
 	Secret    bool   `json:",omitempty"` // the kernel arguments are stored encrypted
 	Driver    Driver // of a template for machines with a GPU; otherwise the zero value
@@ -124,23 +123,23 @@ type Talos struct {
 	KernelArgs []string `pulumi:"kernelArgs,optional"`
 }
 
-// DefaultPlatform is Talos' platform of machines whose first network configuration comes from a cloud-init drive.
+// DefaultPlatform is the Talos platform of machines with their first network configuration on a cloud-init drive.
 const DefaultPlatform = "nocloud"
 
-// SchematicID returns the id of the schematic at the Image Factory, computed offline.
+// SchematicID returns the id of the schematic in the Image Factory, computed offline.
 func (t Talos) SchematicID() string { return t.Contents().ID() }
 
-// Contents are the schematic.
+// Contents returns the schematic.
 func (t Talos) Contents() talos.Schematic {
 	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
 }
 
-// Image is the name of its image from a source.
+// Image returns the name of its image for a source.
 func (t Talos) Image(source string) string {
 	return talos.ImageName(t.SchematicID(), t.Version, t.Platform, source == string(SourceISO))
 }
 
-// HasAgent says whether its image answers the QEMU guest agent's calls.
+// HasAgent reports whether its image contains the QEMU guest agent.
 func (t Talos) HasAgent() bool {
 	return slices.ContainsFunc(t.Extensions, func(name string) bool {
 		return strings.TrimPrefix(name, officialExtensions) == "qemu-guest-agent"
@@ -156,30 +155,30 @@ type Cluster struct {
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
 	Upgrade           TalosUpgrades
-	// DrainSeconds is how long pods may take to leave a node.
+	// DrainSeconds is the timeout of a drain.
 	DrainSeconds int
-	// HealthCheck is the user's own command, for sh; empty = there is none.
+	// HealthCheck is a command of the user, for sh; empty = none.
 	HealthCheck string `json:",omitempty"`
-	// BootstrapEmpty lets an etcd that was lost begin empty, once for each text.
+	// BootstrapEmpty permits an empty etcd after its data was lost, once for each value.
 	BootstrapEmpty string `json:",omitempty"`
 	Network        Network
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
 	PodCIDR, ServiceCIDR netip.Prefix
-	// CNI is what brings pods their network; nil = nodes wait for somebody's.
+	// CNI is the CNI that the program installs; nil = nodes wait for one that the user installs.
 	CNI           *CNI   `json:",omitempty"`
 	ControlPlanes []Node // in order of their index
 	Workers       []Node // in order of pool name and index; GPU workers are among them
-	// AllowSchedulingOnControlPlanes is true where stated, and for clusters without workers.
+	// AllowSchedulingOnControlPlanes is true if configured, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
-	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.
+	// GPUOperator leaves the device plugin to NVIDIA's GPU Operator.
 	GPUOperator bool
-	// GitOps is what Flux reconciles the cluster from; nil = nothing.
+	// GitOps is the source that Flux reconciles; nil = Flux is not installed.
 	GitOps *GitOps `json:"-"` // has secrets
-	// Patches are the user's own for all nodes, one YAML document each.
+	// Patches are the user's patches for all nodes, one YAML document each.
 	Patches []string
-	// Secret says that patches or time servers are stored encrypted.
+	// Secret reports whether patches or time servers are stored encrypted.
 	Secret bool `json:",omitempty"`
-	// Proxmox is what the cluster knows of its Proxmox cluster; nil = nothing.
+	// Proxmox is the integration with Proxmox; nil = none.
 	Proxmox *Proxmox `json:",omitempty"`
 }
 
@@ -197,12 +196,12 @@ type Network struct {
 	MTU     int // 0 = the bridge's
 	DNS     []netip.Addr
 	NTP     []string
-	// DHCP says that nodes ask for their address; the planned ones are the reservations the router holds for the planned
-	// MACs.
+	// DHCP reports whether nodes request their addresses; the router has reservations of the planned addresses for the
+	// planned MACs.
 	DHCP bool
 }
 
-// Role is what a node does in its cluster.
+// Role is the role of a node in its cluster.
 type Role string
 
 // The roles of nodes.
@@ -214,17 +213,16 @@ const (
 // VM is a virtual machine of the plan, whatever runs on it.
 type VM struct {
 	Name string // <cluster>-cp-<n>, <cluster>-<pool>-<n> or <pool>-<n>, n from 1; also the host name
-	// Path leads to the machine's pool in the configuration, for errors that come later than the plan:
-	// clusters[0].workers[1].
+	// Path is the path of the machine's pool in the configuration, for later errors: clusters[0].workers[1].
 	Path string `json:"-"`
-	// Own leads to what is set elsewhere than in the pool, by key: what the machine sets for itself, memoryMiB →
-	// clusters[0].workers[1].nodes.2.memoryMiB, and what its template does, datastore → templates.talos.datastore.
+	// Own are the paths of keys that are not set by the pool: by the machine, memoryMiB →
+	// clusters[0].workers[1].nodes.2.memoryMiB, or by its template, datastore → templates.talos.datastore.
 	Own   map[string]string `json:"-"`
 	Pool  string            // "cp" for control planes
 	Index int               // 0-based in its pool
 	Host  string
-	// HostPinned says that the stack sets this host for the machine; otherwise placement was calculated, and a running VM
-	// stays where it is.
+	// HostPinned reports whether the configuration sets the host; otherwise it was chosen, and a running VM stays on its
+	// current host.
 	HostPinned bool
 	VMID       int
 	MAC        string // locally administered, lower case with colons
@@ -242,55 +240,54 @@ type VM struct {
 	ExtraNICs  []NIC
 }
 
-// Node is a Kubernetes node and the VM it lives on.
+// Node is a Kubernetes node and its VM.
 type Node struct {
 	VM
 
 	Cluster string
 	Role    Role
-	// Labels and Taints of the Kubernetes node; taints as key=value:Effect → Talos' map form key → value:Effect.
+	// Labels and Taints of the Kubernetes node; taints as Talos writes them, key → value:Effect.
 	Labels, Taints map[string]string
-	// Patches are the pool's own, one YAML document each.
+	// Patches are those of the pool and the node, one YAML document each.
 	Patches []string
-	// Secret says that the cluster's or the node's patches, labels or taints are stored encrypted.
+	// Secret reports whether patches, labels or taints of the cluster or the node are stored encrypted.
 	Secret bool `json:",omitempty"`
 
-	// GPUs are the machine's own. Of a mapped name Proxmox chooses a free one at each start; there are as many as machines
-	// need.
+	// GPUs of the machine. For a mapping, Proxmox chooses free devices at each start; there are enough for all machines.
 	GPUs []GPU
-	// TimeSlicing is how many pods share each GPU; 0 = one has it.
+	// TimeSlicing is how many pods share each GPU; 0 = no sharing.
 	TimeSlicing int
-	// Dedicated says that only pods which tolerate the GPUs' taint run on the machine.
+	// Dedicated reports whether only pods that tolerate the GPU taint run on the machine.
 	Dedicated bool
-	// Skip says that the worker is left as it is.
+	// Skip reports whether the worker is not changed.
 	Skip bool `json:",omitempty"`
 }
 
-// Machine is a machine of no cluster, which runs another system than Talos.
+// Machine is a plain machine, which runs an operating system other than Talos.
 type Machine struct {
 	VM
 
-	// Network is that of the first card; by DHCP, the machine has no planned address.
+	// Network is that of the first card; with DHCP, the machine has no planned address.
 	Network      Network
-	SearchDomain string // of short names; empty = the Proxmox host's
-	// User is the one that cloud-init makes.
+	SearchDomain string // for DNS; empty = the Proxmox host's
+	// User is the user that cloud-init creates.
 	User    string
 	SSHKeys []string
-	// Password is the user's, secret; empty = none.
+	// Password of the user, secret; empty = none.
 	Password string `json:"-"`
-	// Protect says that the VM is protected against deletion.
+	// Protect reports whether the VM is protected against deletion.
 	Protect bool
 }
 
-// Member is a VM of the plan, and what it belongs to.
+// Member is a VM of the plan with its cluster or plain machine.
 type Member struct {
-	Node             // of a machine of no cluster, its VM alone
+	Node             // only the VM of a plain machine
 	Network Network  // of its first card
-	Of      *Cluster // nil = of none
-	Machine *Machine // nil = it is a node
+	Of      *Cluster // nil = a plain machine
+	Machine *Machine // nil = a node
 }
 
-// Members are the VMs of the plan: the clusters' nodes, then machines of no cluster.
+// Members returns the VMs of the plan: the clusters' nodes, then plain machines.
 func (p *Plan) Members() []Member {
 	var all []Member
 
@@ -307,7 +304,7 @@ func (p *Plan) Members() []Member {
 	return all
 }
 
-// Parent leads to the machine's cluster in the configuration, or to its pool where it is of none: clusters[0].
+// Parent returns the path of the machine's cluster in the configuration, or of a plain machine's pool: clusters[0].
 func (m VM) Parent() string {
 	if dot := strings.LastIndex(m.Path, "."); dot > 0 {
 		return m.Path[:dot]
@@ -316,12 +313,12 @@ func (m VM) Parent() string {
 	return m.Path
 }
 
-// Disks are the system disk, then the additional ones.
+// Disks returns the system disk, then the additional ones.
 func (m VM) Disks() []Disk {
 	return append([]Disk{{Interface: m.SystemDisk(), SizeGiB: m.DiskGiB, Datastore: m.Datastore}}, m.ExtraDisks...)
 }
 
-// SystemDisk is the place of the machine's system disk.
+// SystemDisk returns the interface of the machine's system disk.
 func (m VM) SystemDisk() string {
 	if m.Template.System != nil {
 		return m.Template.System.Hardware.SystemDisk
@@ -330,18 +327,17 @@ func (m VM) SystemDisk() string {
 	return SystemDisk
 }
 
-// SystemDisk is the place of the system disk of every machine that runs Talos.
+// SystemDisk is the interface of the system disk of machines that run Talos.
 const SystemDisk = "scsi0"
 
-// HasAgent says whether the machine answers the QEMU guest agent's calls: templates of other systems than Talos are
-// built with it.
+// HasAgent reports whether the machine runs the QEMU guest agent: templates of systems other than Talos always have it.
 func (m VM) HasAgent() bool {
 	return m.Template.System != nil || m.Template.HasAgent()
 }
 
-// At leads to a key of the machine's pool in the configuration, or to where it is set instead.
+// At returns the path in the configuration that sets a key of the machine: in its pool, or in [VM.Own].
 func (m VM) At(key string) string {
-	if own, stated := m.Own[key]; stated {
+	if own, ok := m.Own[key]; ok {
 		return own
 	}
 
@@ -350,19 +346,19 @@ func (m VM) At(key string) string {
 
 // Disk is an additional disk of a machine.
 type Disk struct {
-	// Interface is where a new machine gets it: virtio1, virtio2, …
+	// Interface is its interface on a new machine: virtio1, virtio2, …
 	Interface string
-	// InterfacePinned says that it is the place for sure: stated, or where a running machine has it. Otherwise a machine
-	// that has the disk already keeps its place.
+	// InterfacePinned reports whether the interface is configured, or known from the running machine. Otherwise a machine
+	// with the disk keeps its interface.
 	InterfacePinned bool
-	// Added says that a running machine has it from this run on: the stack file alone does not tell.
+	// Added reports whether this run adds it to a running machine, which the stack file alone cannot tell.
 	Added     bool `json:"-"`
 	SizeGiB   int
 	Datastore string
 }
 
 // NIC is an additional network device of a machine.
-type NIC struct { // the names of its fields are those of the digests that stacks have
+type NIC struct { // digests in states contain the names of its fields
 	// The Proxmox bridge: vmbr1.
 	Bridge string `pulumi:"bridge"`
 	// The VLAN tag that Proxmox sets. Default: 0, untagged.
@@ -375,7 +371,7 @@ type NIC struct { // the names of its fields are those of the digests that stack
 	Address string `pulumi:"address,optional"`
 }
 
-// Prefix is its address; invalid = DHCP.
+// Prefix returns its address; invalid = DHCP.
 func (n NIC) Prefix() netip.Prefix {
 	prefix, _ := netip.ParsePrefix(n.Address)
 

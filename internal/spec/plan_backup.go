@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// planBackup judges the public keys that backups are encrypted to, and where copies are kept.
+// planBackup checks the public keys of backups and the bucket of copies.
 func (p *planner) planBackup() Backup {
 	c := p.config.Backup
 	for _, list := range []struct {
@@ -45,17 +45,17 @@ func (p *planner) planBackup() Backup {
 }
 
 var (
-	bucketForm = form{
+	bucketFormat = format{
 		regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`),
 		"is not the name of a bucket; write 3 to 63 lower-case letters, digits, dots and hyphens",
 	}
-	prefixForm = form{
+	prefixFormat = format{
 		regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$`),
-		"is not the beginning of a name; write words with slashes between them, as talos/prod",
+		"is not a prefix of names; write words with slashes between them, as talos/prod",
 	}
 )
 
-// planS3 judges where second copies of snapshots are kept; nil = nowhere.
+// planS3 checks the bucket of second copies of snapshots; nil = none.
 func (p *planner) planS3(c Backup) *S3 {
 	if c.S3 == nil {
 		return nil
@@ -66,8 +66,8 @@ func (p *planner) planS3(c Backup) *S3 {
 	s := *c.S3
 	s.Endpoint, s.Prefix = strings.TrimSuffix(s.Endpoint, "/"), strings.Trim(s.Prefix, "/")
 
-	p.check(at+".bucket", s.Bucket, bucketForm)
-	p.check(at+".prefix", s.Prefix, prefixForm)
+	p.checkFormat(at+".bucket", s.Bucket, bucketFormat)
+	p.checkFormat(at+".prefix", s.Prefix, prefixFormat)
 
 	if !p.problems.Has(at + ".endpoint") {
 		p.checkEndpoint(at+".endpoint", s.Endpoint)
@@ -81,14 +81,14 @@ func (p *planner) planS3(c Backup) *S3 {
 	p.checkEncrypted(at+".secretKey", s.SecretKey)
 
 	if len(c.Recipients) == 0 {
-		p.problems.Add("backup.recipients", nil, "is missing, so that there is no snapshot to keep in backup.s3; "+
-			"set the public key of a pair that age-keygen made")
+		p.problems.Add("backup.recipients", nil, "is missing, so there are no snapshots to store in backup.s3; "+
+			"set the public key of a pair that age-keygen generated")
 	}
 
 	return &s
 }
 
-// checkEndpoint judges the address of a server that credentials are sent to.
+// checkEndpoint checks the URL of a server that receives credentials.
 func (p *planner) checkEndpoint(at, text string) {
 	endpoint, err := url.Parse(text)
 	if err != nil || endpoint.Host == "" || endpoint.Path != "" || endpoint.RawQuery != "" || endpoint.User != nil {
@@ -100,6 +100,6 @@ func (p *planner) checkEndpoint(at, text string) {
 
 	host, _ := netip.ParseAddr(endpoint.Hostname())
 	if endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !host.IsLoopback()) {
-		p.problems.Add(at, text, "is not encrypted; use https:// (http:// is for servers on 127.0.0.0/8 alone)")
+		p.problems.Add(at, text, "is not encrypted; use https:// (http:// is accepted only on 127.0.0.0/8)")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// planClusters judges the clusters and returns them in order of the configuration.
+// planClusters plans the clusters, in order of the configuration.
 func (p *planner) planClusters() []Cluster {
 	clusters := make([]Cluster, 0, len(p.config.Clusters))
 	seen := map[string]bool{}
@@ -25,7 +25,7 @@ func (p *planner) planClusters() []Cluster {
 
 	for i, c := range p.config.Clusters {
 		path := fmt.Sprintf("clusters[%d]", i)
-		p.check(path+".name", c.Name, labelForm)
+		p.checkFormat(path+".name", c.Name, labelFormat)
 
 		duplicate := c.Name != "" && seen[c.Name]
 		if duplicate {
@@ -35,7 +35,7 @@ func (p *planner) planClusters() []Cluster {
 		seen[c.Name] = true
 		clusters = append(clusters, p.planCluster(path, c, duplicate))
 	}
-	// VIPs come last, so that a machine's address is reported as the VIP's problem and not in reverse.
+	// VIPs are claimed last, so that a conflict with a machine's address is a problem of the VIP.
 	for i := range clusters {
 		at := fmt.Sprintf("clusters[%d].network.vip", i)
 		if vip := clusters[i].VIP; vip.IsValid() {
@@ -53,22 +53,24 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 		Name: c.Name, Upgrade: c.Talos, DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
 		HealthCheck: c.HealthCheck,
 		GPUOperator: c.GPUOperator,
-		Patches:     p.patches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
+		Patches:     p.splitPatches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
 	}
-	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
-	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
+	secretPatches := len(c.Patches) > 0 && p.secrets.overlaps(path+".patches")
+	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.overlaps(path+".network.ntp")
 	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
-	cluster.PodCIDR = p.networkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
-	cluster.ServiceCIDR = p.networkFor("services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices)
+	cluster.PodCIDR = p.parseNetworkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
+	cluster.ServiceCIDR = p.parseNetworkFor(
+		"services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices,
+	)
 
 	cluster.GitOps = p.planGitOps(path+".gitops", c.Name, c.GitOps)
 
-	pools := poolsOf(path, c)
-	p.checkCounts(pools)
+	pools := clusterPools(path, c)
+	p.checkPools(pools)
 
 	for _, group := range pools {
 		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
-		group.linked, group.placed = c.Clone == "linked", c.Proxmox != nil
+		group.linked, group.hasTopology = c.Clone == "linked", c.Proxmox != nil
 
 		nodes := p.planPool(group)
 		for i := range nodes {
@@ -92,13 +94,13 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
-	cluster.Endpoint = endpoint(cluster)
+	cluster.Endpoint = apiEndpoint(cluster)
 
 	return cluster
 }
 
-// poolsOf returns the cluster's pools, the control planes first.
-func poolsOf(path string, c ClusterConfig) []*pool {
+// clusterPools returns the cluster's pools, control planes first.
+func clusterPools(path string, c ClusterConfig) []*pool {
 	pools := []*pool{{
 		PoolConfig: c.ControlPlane.PoolConfig,
 		path:       path + ".controlPlane",
@@ -109,7 +111,7 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 		count:      c.ControlPlane.Count,
 		placement:  c.ControlPlane.Placement,
 		gpu:        c.ControlPlane.GPU,
-		use:        c.ControlPlane.GPUUseConfig,
+		gpuUse:     c.ControlPlane.GPUUseConfig,
 	}}
 	for i, w := range c.Workers {
 		pools = append(pools, &pool{
@@ -131,18 +133,18 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       RangeGPUWorkers,
-			count:      w.Count, placement: w.Placement, gpu: w.GPU, use: w.GPUUseConfig, dedicated: w.Dedicated,
+			count:      w.Count, placement: w.Placement, gpu: w.GPU, gpuUse: w.GPUUseConfig, dedicated: w.Dedicated,
 		})
 	}
 
 	return pools
 }
 
-// checkCounts judges names and sizes of a cluster's pools against each other.
-func (p *planner) checkCounts(pools []*pool) {
+// checkPools checks the number of control planes, and that pool names are unique.
+func (p *planner) checkPools(pools []*pool) {
 	if count := pools[0].count; count%2 == 0 && !p.problems.Has(pools[0].path+".count") {
 		p.problems.Add(
-			pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; use %d or %d",
+			pools[0].path+".count", count, "is even, and etcd then tolerates no more failures than with one less; use %d or %d",
 			count-1, count+1,
 		)
 	}
@@ -152,7 +154,7 @@ func (p *planner) checkCounts(pools []*pool) {
 	for _, w := range pools[1:] {
 		at := w.path + ".name"
 		switch {
-		case !p.check(at, w.name, labelForm):
+		case !p.checkFormat(at, w.name, labelFormat):
 		case w.name == "cp":
 			p.problems.Add(at, w.name, "is the pool of control planes; choose another name")
 			w.duplicate = true
@@ -165,7 +167,7 @@ func (p *planner) checkCounts(pools []*pool) {
 	}
 }
 
-// planVersions decides the cluster's versions and judges every pool's Talos against its Kubernetes.
+// planVersions sets the cluster's versions, and checks every pool's Talos against its Kubernetes.
 func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, pools []*pool) {
 	at := path + ".kubernetesVersion"
 
@@ -183,7 +185,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 				cluster.TalosVersion, version,
 			)
 		}
-	} else if !p.check(at, c.KubernetesVersion, versionForm) {
+	} else if !p.checkFormat(at, c.KubernetesVersion, versionFormat) {
 		return
 	}
 
@@ -191,23 +193,23 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 		return
 	}
 
-	judged := map[string]bool{}
+	checked := map[string]bool{}
 
 	for _, group := range pools {
 		version := p.classes[group.Template].Version
-		if version == "" || judged[version] || p.problems.Has(p.classes[group.Template].path+".version") {
+		if version == "" || checked[version] || p.problems.Has(p.classes[group.Template].path+".version") {
 			continue
 		}
 
-		judged[version] = true
+		checked[version] = true
 		if err := talos.Check(version, cluster.KubernetesVersion); err != nil {
 			p.problems.Add(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
 		}
 	}
 }
 
-// planScheduling decides whether control planes take pods. Dedicated GPU workers take only those that tolerate it,
-// which leaves out cluster services.
+// planScheduling decides whether workloads run on control planes. Dedicated GPU workers accept only pods with a
+// toleration, which cluster services lack.
 func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster) {
 	for _, n := range cluster.Workers {
 		if len(n.GPUs) == 0 || !n.Dedicated {
@@ -235,8 +237,8 @@ func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster)
 		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or set dedicated: false for a pool")
 }
 
-// endpoint returns the URL of the Kubernetes API.
-func endpoint(c Cluster) string {
+// apiEndpoint returns the URL of the Kubernetes API.
+func apiEndpoint(c Cluster) string {
 	address := c.VIP
 	if !address.IsValid() && len(c.ControlPlanes) > 0 {
 		address = c.ControlPlanes[0].Address.Addr()
@@ -249,8 +251,9 @@ func endpoint(c Cluster) string {
 	return "https://" + netip.AddrPortFrom(address, 6443).String()
 }
 
-// patches returns a user's patches one YAML document each. They may hold secrets, so problems do not show them.
-func (p *planner) patches(path string, texts []string) []string {
+// splitPatches returns a user's patches, one YAML document each. Problems do not show them, since they may contain
+// secrets.
+func (p *planner) splitPatches(path string, texts []string) []string {
 	var documents []string
 
 	for i, text := range texts {
@@ -267,7 +270,7 @@ func (p *planner) patches(path string, texts []string) []string {
 			continue
 		}
 
-		if p.unknown(at) {
+		if p.isUndecrypted(at) {
 			continue
 		}
 
@@ -276,11 +279,11 @@ func (p *planner) patches(path string, texts []string) []string {
 		var owned *talos.OwnedError
 		switch {
 		case err == nil:
-		case errors.As(err, &owned): // it says nothing of the patch
+		case errors.As(err, &owned): // it quotes nothing of the patch
 			p.problems.Add(at, nil, "cannot be used: %s", owned)
-		case p.secrets.hold(at):
-			p.problems.Add(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; "+
-				"`talosctl machineconfig patch` says it")
+		case p.secrets.contains(at):
+			p.problems.Add(at, nil, "is not a patch for Talos, and the reason is not shown for an encrypted one; "+
+				"`talosctl machineconfig patch` reports it")
 		default:
 			p.problems.Add(at, nil, "is not a patch for Talos: %s", err)
 		}
@@ -289,9 +292,9 @@ func (p *planner) patches(path string, texts []string) []string {
 	return documents
 }
 
-// warnOfPlainSecrets names the patch by its key: a policy sees only what became of it.
+// warnOfPlainSecrets warns of secrets in plain-text patches, by path: a policy would see only the result.
 func (p *planner) warnOfPlainSecrets(at string, documents []string) {
-	if p.secrets.hold(at) {
+	if p.secrets.contains(at) {
 		return
 	}
 
@@ -301,28 +304,28 @@ func (p *planner) warnOfPlainSecrets(at string, documents []string) {
 			continue
 		}
 
-		for _, path := range secretsIn("", content) {
+		for _, path := range secretPaths("", content) {
 			p.warn("%s: its %s is stored in plain text, and the state and previews show it; store the patch encrypted: "+
 				"pulumi config set --secret --path 'talos-proxmox:%[1]s'", at, path)
 		}
 	}
 }
 
-// secretsIn are the paths of what has the name of a secret.
-func secretsIn(path string, value any) (found []string) {
+// secretPaths returns the paths of texts whose key names a secret.
+func secretPaths(path string, value any) (found []string) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			below := strings.TrimPrefix(path+"."+key, ".")
+			inner := strings.TrimPrefix(path+"."+key, ".")
 			if text, ok := value[key].(string); ok && text != "" && NamesSecret(key) {
-				found = append(found, below)
+				found = append(found, inner)
 			}
 
-			found = append(found, secretsIn(below, value[key])...)
+			found = append(found, secretPaths(inner, value[key])...)
 		}
 	case []any:
 		for i, element := range value {
-			found = append(found, secretsIn(fmt.Sprintf("%s[%d]", path, i), element)...)
+			found = append(found, secretPaths(fmt.Sprintf("%s[%d]", path, i), element)...)
 		}
 	}
 

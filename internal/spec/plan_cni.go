@@ -16,7 +16,7 @@ import (
 
 // CNI is the CNI of a cluster: Cilium, as the Helm release cilium in kube-system. A HelmRelease of Flux with that name
 // takes it over; then the program no longer changes it.
-type CNI struct { // the names of its fields are those of the digests that stacks have
+type CNI struct { // digests in states contain the names of its fields
 	// The version of the chart. Default: the newest one that supports the Kubernetes version.
 	Version string `pulumi:"version,optional"`
 	// Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where Cilium publishes it.
@@ -43,43 +43,43 @@ type CNI struct { // the names of its fields are those of the digests that stack
 // AddressRange is a range of addresses for Services.
 type AddressRange = cilium.AddressRange
 
-// serviceRange is such a range, with what takes it.
+// serviceRange is such a range with its claim.
 type serviceRange struct {
 	first netip.Addr
-	by    claim
+	claim claim
 }
 
-// kindNone is the CNI of clusters that get none from the program.
+// kindNone is the kind of clusters whose CNI the program does not install.
 const kindNone = "none"
 
-// planCNI judges what brings the network of pods; nil = nobody does.
+// planCNI plans the CNI; nil = the program installs none.
 func (p *planner) planCNI(path string, c CNIConfig, cluster Cluster) *CNI {
 	if c.Kind == kindNone || c.Kind == "" {
-		p.refuseKeys(path, statedKeys(c, "kind"), "is set although no CNI is installed; set kind: cilium, or remove it")
+		p.rejectKeys(path, keysWithValues(c, "kind"), "is set although no CNI is installed; set kind: cilium, or remove it")
 
 		return nil
 	}
 
-	values, _ := json.Marshal(c.Values) // they were read from JSON
+	values, _ := json.Marshal(c.Values) // decoded from JSON before
 	cni := &CNI{
 		Version: strings.TrimPrefix(c.Version, "v"), Chart: c.Chart, Digest: c.Digest, Values: string(values),
 		GatewayAPI: c.GatewayAPI, GatewayAPISource: c.GatewayAPISource, Hubble: c.Hubble,
-		Secret: len(c.Values) > 0 && p.secrets.touch(path+".values"),
+		Secret: len(c.Values) > 0 && p.secrets.overlaps(path+".values"),
 	}
 
-	p.check(path+".digest", c.Digest, digestForm)
-	p.checkPlace(path+".chart", c.Chart, "oci", "https", "http", "file")
-	p.checkPlace(path+".gatewayApiSource", c.GatewayAPISource, "https", "http", "file")
+	p.checkFormat(path+".digest", c.Digest, digestFormat)
+	p.checkLocation(path+".chart", c.Chart, "oci", "https", "http", "file")
+	p.checkLocation(path+".gatewayApiSource", c.GatewayAPISource, "https", "http", "file")
 	p.planCNIVersion(path, cni, cluster)
 
 	if c.GatewayAPISource != "" && !c.GatewayAPI {
-		p.problems.Add(path+".gatewayApiSource", c.GatewayAPISource, "is read for the Gateway API alone; set gatewayApi: true, "+
+		p.problems.Add(path+".gatewayApiSource", c.GatewayAPISource, "is used only for the Gateway API; set gatewayApi: true, "+
 			"or remove it")
 	}
 
-	wrong := cilium.CheckValues(c.Values)
-	for _, at := range slices.Sorted(maps.Keys(wrong)) {
-		p.problems.Add(path+".values."+at, nil, "%s", wrong[at])
+	invalid := cilium.CheckValues(c.Values)
+	for _, at := range slices.Sorted(maps.Keys(invalid)) {
+		p.problems.Add(path+".values."+at, nil, "%s", invalid[at])
 	}
 
 	if c.LoadBalancer != nil {
@@ -89,10 +89,10 @@ func (p *planner) planCNI(path string, c CNIConfig, cluster Cluster) *CNI {
 	return cni
 }
 
-// planCNIVersion decides the chart's version, and judges it against the cluster's Kubernetes.
+// planCNIVersion sets the chart's version, and checks it against the cluster's Kubernetes.
 func (p *planner) planCNIVersion(path string, cni *CNI, cluster Cluster) {
 	at := path + ".version"
-	if cni.Version != "" && !p.check(at, "v"+cni.Version, versionForm) || cluster.KubernetesVersion == "" {
+	if cni.Version != "" && !p.checkFormat(at, "v"+cni.Version, versionFormat) || cluster.KubernetesVersion == "" {
 		return
 	}
 
@@ -100,11 +100,11 @@ func (p *planner) planCNIVersion(path string, cni *CNI, cluster Cluster) {
 
 	switch _, known := cilium.Find(cni.Version); {
 	case cni.Version == "":
-		p.problems.Add(at, nil, "is missing, and no version is known that runs on Kubernetes %s; set it, with its digest",
+		p.problems.Add(at, nil, "is missing, and no version is known to support Kubernetes %s; set it, with its digest",
 			cluster.KubernetesVersion)
 	case cni.Digest == "" && !known:
 		p.problems.Add(path+".digest", nil, "is missing, and this program does not know that of version %s; set it, as "+
-			"`sha256sum` prints it of the archive", cni.Version)
+			"`sha256sum` prints it for the archive", cni.Version)
 	default:
 		if err := cilium.Check(cni.Version, cluster.KubernetesVersion); err != nil {
 			p.problems.Add(at, cni.Version, "%s", err)
@@ -114,23 +114,23 @@ func (p *planner) planCNIVersion(path string, cni *CNI, cluster Cluster) {
 	}
 }
 
-// checkPlace reports a place that is neither an address of a known scheme nor a path.
-func (p *planner) checkPlace(path, text string, schemes ...string) {
+// checkLocation reports a location that is neither a URL with one of the schemes nor a path.
+func (p *planner) checkLocation(path, text string, schemes ...string) {
 	scheme, rest, has := strings.Cut(text, "://")
-	if text == "" || p.unknown(path) || !has {
+	if text == "" || p.isUndecrypted(path) || !has {
 		return
 	}
 
 	if _, err := url.Parse(text); err != nil || rest == "" || !slices.Contains(schemes, scheme) {
-		p.problems.Add(path, text, "is no address to read from; use %s://…, or a path", strings.Join(schemes, "://…, "))
+		p.problems.Add(path, text, "is not a URL to read from; use %s://…, or a path", strings.Join(schemes, "://…, "))
 	}
 }
 
-// mostAddresses bounds a range: nobody has more Services.
-const mostAddresses = 1 << 16
+// maxServiceAddresses limits the size of a range.
+const maxServiceAddresses = 1 << 16
 
-// planLoadBalancer reads the addresses for Services of type LoadBalancer. They are judged against those of others when
-// all of these are known.
+// planLoadBalancer parses the addresses for Services of type LoadBalancer. [planner.claimServices] claims them once all
+// other addresses are claimed.
 func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, cluster Cluster) {
 	for i, text := range c.Interfaces {
 		if _, err := regexp.Compile(text); err != nil || text == "" {
@@ -148,19 +148,19 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 
 		switch {
 		case !ok:
-		case toNumber(last)-toNumber(first) >= mostAddresses:
-			p.problems.Add(at, text, "has more than %d addresses; use fewer", mostAddresses)
-		case network.CIDR.IsValid() && p.inside(at, first, network.CIDR) && p.inside(at, last, network.CIDR):
+		case addressToNumber(last)-addressToNumber(first) >= maxServiceAddresses:
+			p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
+		case network.CIDR.IsValid() && p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
 			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first.String(), Last: last.String()})
 			p.services = append(p.services, serviceRange{first, claim{
 				owner: "the load balancer of " + cluster.Name, group: at, path: at,
-				count: int(toNumber(last)-toNumber(first)) + 1, net: network,
+				count: int(addressToNumber(last)-addressToNumber(first)) + 1, net: network,
 			}})
 		}
 	}
 }
 
-// addressRange reads addresses that are stated as a range, as a network or alone.
+// addressRange parses addresses: a range, a network or a single address.
 func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bool) {
 	from, to, isRange := strings.Cut(text, "-")
 
@@ -191,20 +191,20 @@ func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bo
 	return first, last, true
 }
 
-// claimServices takes the addresses for Services, so that nothing else has them, in the order of the configuration.
+// claimServices claims the addresses for Services, in the order of the configuration.
 func (p *planner) claimServices() {
 	for _, r := range p.services {
 		last := r.first
-		for n := range r.by.count {
-			last = offset(r.first, n)
-			p.addresses.take(last, r.by)
+		for n := range r.claim.count {
+			last = addOffset(r.first, n)
+			p.addresses.take(last, r.claim)
 		}
 
-		dns := r.by.net.DNS
+		dns := r.claim.net.DNS
 		if k := slices.IndexFunc(dns, func(server netip.Addr) bool {
 			return !server.Less(r.first) && !last.Less(server)
 		}); k >= 0 {
-			p.problems.Add(r.by.path, dns[k].String(), "is a name server of the cluster already; choose others")
+			p.problems.Add(r.claim.path, dns[k].String(), "is a name server of the cluster already; choose others")
 		}
 	}
 }

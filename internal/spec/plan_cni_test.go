@@ -10,8 +10,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// TestCNI: its values can be secret, and its version follows that of Kubernetes. What is planned is recorded
-// (TestPlansAreAsRecorded).
+// TestCNI: its values can be secret, and its version depends on that of Kubernetes. TestGoldenPlans covers the plan.
 func TestCNI(t *testing.T) {
 	t.Parallel()
 
@@ -25,7 +24,7 @@ func TestCNI(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, plan.Clusters[0].CNI.Secret)
 
-	// Cilium tests no version on the first, and none as old as the second.
+	// Cilium tests no version on v1.37, and none on v1.29.
 	plan, err = spec.Load(changed(t, map[string]any{
 		"clusters[0].cni": map[string]any{"kind": "cilium"}, "templates.talos.version": "v1.14.4",
 		"clusters[0].kubernetesVersion": "v1.37.2",
@@ -36,10 +35,10 @@ func TestCNI(t *testing.T) {
 	_, err = spec.Load(changed(t, map[string]any{
 		"clusters[0].cni": map[string]any{"kind": "cilium"}, "clusters[0].kubernetesVersion": "v1.29.0",
 	}), spec.Options{Stack: "test"})
-	require.ErrorContains(t, err, "clusters[0].cni.version: is missing, and no version is known that runs on Kubernetes v1.29.0")
+	require.ErrorContains(t, err, "clusters[0].cni.version: is missing, and no version is known to support Kubernetes v1.29.0")
 }
 
-// withCiphertext is the configuration as the stack's file has it.
+// withCiphertext returns the configuration as in the stack's file.
 func withCiphertext(set map[string]any) map[string]any {
 	cni := map[string]any{}
 	for key, value := range set["clusters[0].cni"].(map[string]any) {

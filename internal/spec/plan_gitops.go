@@ -15,37 +15,37 @@ import (
 )
 
 var (
-	intervalForm = form{
+	intervalFormat = format{
 		regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`), "is not a duration; write it as 1m or 30s",
 	}
-	branchForm = form{
+	branchFormat = format{
 		regexp.MustCompile(`^refs/(heads|tags|pull|merge-requests)/[^\s~^:?*\[\\]+$`),
 		"is not a branch or tag in full; write it as refs/heads/main or refs/tags/v1.0.0",
 	}
-	tagOfArtifactForm = form{
+	tagOfArtifactFormat = format{
 		regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`), "is not the tag of an artifact; write it as latest or v1.0.0",
 	}
-	fluxForm = form{
+	fluxFormat = format{
 		regexp.MustCompile(`^2\.([7-9]|[1-9][0-9])\.[0-9]+$`), "is not a version of Flux from 2.7 on, in full; write it without v, as 2.9.5",
 	}
-	chartForm = form{
+	chartFormat = format{
 		regexp.MustCompile(`^((oci|https|http|file)://\S+|[~./]\S*)$`),
-		"is not the place of a chart; write it as oci://host/path, https://host/chart.tgz or a path that begins with /, ./ or ~/",
+		"is not the location of a chart; write it as oci://host/path, https://host/chart.tgz or a path that begins with /, ./ or ~/",
 	}
-	digestForm = form{
+	digestFormat = format{
 		regexp.MustCompile(`^sha256:[0-9a-f]{64}$`), "is not a digest; write sha256: and 64 lower-case digits",
 	}
 )
 
-// WithDefaults returns a copy with the defaults of a cluster of a name; nil = Flux is not installed.
+// WithDefaults returns a copy with the defaults for a cluster; nil = Flux is not installed.
 func (g *GitOps) WithDefaults(cluster string) *GitOps {
 	if g == nil {
 		return nil
 	}
 
 	filled := *g
-	fill(reflect.ValueOf(&filled).Elem())
-	filled.Version = g.Version // which only stack files leave out
+	setDefaults(reflect.ValueOf(&filled).Elem())
+	filled.Version = g.Version // optional in stack files only
 	filled.Path = cmp.Or(g.Path, "./clusters/"+cluster)
 	filled.PullSecret, filled.Verify = cmp.Or(g.PullSecret, &PullSecret{}), cmp.Or(g.Verify, &Verify{})
 	filled.Ref = cmp.Or(g.Ref, map[string]string{"git": "refs/heads/main", "oci": "latest"}[filled.Kind])
@@ -53,14 +53,14 @@ func (g *GitOps) WithDefaults(cluster string) *GitOps {
 	return &filled
 }
 
-// Check reports what is wrong with the source and its signatures, below a path.
+// Check reports problems of the source and its signatures, below a path.
 func (g *GitOps) Check(at string, found *problem.List) {
 	p := &planner{problems: found}
 	p.checkSource(at, g)
 	p.checkVerify(at+".verify", g)
 }
 
-// planGitOps judges what Flux reconciles a cluster from; nil = nothing.
+// planGitOps plans the source that Flux reconciles; nil = Flux is not installed.
 func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	if c == nil {
 		return nil
@@ -69,16 +69,16 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	g := c.WithDefaults(cluster)
 	g.Chart, g.ChartVersion, g.Digest = c.Operator.Chart, c.Operator.Version, c.Operator.Digest
 
-	refForm := branchForm
+	refFormat := branchFormat
 	if g.Kind == "oci" {
-		refForm = tagOfArtifactForm
+		refFormat = tagOfArtifactFormat
 	}
 
-	p.check(at+".ref", g.Ref, refForm)
-	p.check(at+".interval", g.Interval, intervalForm)
-	p.check(at+".version", g.Version, fluxForm)
-	p.check(at+".operator.chart", g.Chart, chartForm)
-	p.check(at+".operator.digest", g.Digest, digestForm)
+	p.checkFormat(at+".ref", g.Ref, refFormat)
+	p.checkFormat(at+".interval", g.Interval, intervalFormat)
+	p.checkFormat(at+".version", g.Version, fluxFormat)
+	p.checkFormat(at+".operator.chart", g.Chart, chartFormat)
+	p.checkFormat(at+".operator.digest", g.Digest, digestFormat)
 
 	if strings.HasPrefix(g.Chart, "http://") && g.Digest == "" {
 		p.problems.Add(at+".operator.digest", nil, "is missing, and %s is not encrypted: set it, or use https:// or oci://", g.Chart)
@@ -96,7 +96,7 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 		p.checkEncrypted(at+"."+secret.key, secret.text)
 	}
 
-	if p.options.CheckIdentities != nil && g.Age != "" && !p.unknown(at+".age") {
+	if p.options.CheckIdentities != nil && g.Age != "" && !p.isUndecrypted(at+".age") {
 		if err := p.options.CheckIdentities(g.Age); err != nil {
 			p.problems.Add(at+".age", nil, "%v", err)
 		}
@@ -108,18 +108,18 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	return g
 }
 
-// checkVerify judges whose signatures are wanted.
+// checkVerify checks the required signatures.
 func (p *planner) checkVerify(at string, g *GitOps) {
-	begins := []string{"-----BEGIN PGP PUBLIC KEY BLOCK-----", "ssh-", "ecdsa-", "sk-"}
+	prefixes := []string{"-----BEGIN PGP PUBLIC KEY BLOCK-----", "ssh-", "ecdsa-", "sk-"}
 	form := "a PGP key in armour, or an SSH key as ssh-ed25519 …"
 
 	if g.Kind == "oci" {
-		begins, form = []string{"-----BEGIN PUBLIC KEY-----"}, "cosign's public key, as cosign.pub has it"
+		prefixes, form = []string{"-----BEGIN PUBLIC KEY-----"}, "cosign's public key, as in cosign.pub"
 	}
 
 	for i, key := range g.Verify.Keys {
 		path := fmt.Sprintf("%s.keys[%d]", at, i)
-		if !p.unknown(path) && !slices.ContainsFunc(begins, func(begin string) bool {
+		if !p.isUndecrypted(path) && !slices.ContainsFunc(prefixes, func(begin string) bool {
 			return strings.HasPrefix(strings.TrimSpace(key), begin)
 		}) {
 			p.problems.Add(path, nil, "is not a public key for kind: %s; write %s", g.Kind, form)
@@ -134,25 +134,25 @@ func (p *planner) checkVerify(at string, g *GitOps) {
 
 	switch {
 	case (g.Verify.Issuer == "") != (g.Verify.Subject == ""):
-		p.problems.Add(at, nil, "has one of issuer and subject; set both: either alone is anybody's")
+		p.problems.Add(at, nil, "has one of issuer and subject; set both: either alone accepts anybody's signature")
 	case g.Verify.Issuer != "" && g.Kind != "oci":
 		p.problems.Add(at+".issuer", g.Verify.Issuer, "is for kind: oci; set keys")
 	case g.Verify.Issuer != "" && len(g.Verify.Keys) > 0:
-		p.problems.Add(at, nil, "has keys and an identity; set one of the two, which is all that Flux compares")
+		p.problems.Add(at, nil, "has keys and an identity; set one of the two: Flux verifies only one")
 	}
 }
 
-// checkEncrypted reports a secret that the stack's file has in plain text.
+// checkEncrypted reports a secret that is in plain text in the stack's file.
 func (p *planner) checkEncrypted(at, text string) {
-	if text != "" && p.options.Encrypted != nil && !p.secrets.hold(at) {
+	if text != "" && p.options.Encrypted != nil && !p.secrets.contains(at) {
 		p.problems.Add(at, nil, "is a secret that is stored in plain text: store it encrypted; "+
-			"write pulumi config set --secret --path 'talos-proxmox:%s' < file, and take what it was out of use", at)
+			"write pulumi config set --secret --path 'talos-proxmox:%s' < file, and revoke the old one", at)
 	}
 }
 
-// checkSource judges where Flux reconciles from, and what it is let in with.
+// checkSource checks the URL of the source and its credentials.
 func (p *planner) checkSource(at string, g *GitOps) {
-	if g.URL == "" || p.unknown(at+".url") {
+	if g.URL == "" || p.isUndecrypted(at+".url") {
 		return
 	}
 
@@ -170,11 +170,11 @@ func (p *planner) checkSource(at string, g *GitOps) {
 		return
 	}
 
-	secret, under := *g.PullSecret, at+".pullSecret"
+	secret, base := *g.PullSecret, at+".pullSecret"
 
-	refuse := func(key, text, why string) {
+	reject := func(key, text, why string) {
 		if text != "" {
-			p.problems.Add(under+"."+key, nil, "%s", why)
+			p.problems.Add(base+"."+key, nil, "%s", why)
 		}
 	}
 
@@ -184,39 +184,39 @@ func (p *planner) checkSource(at string, g *GitOps) {
 			g.Kind)
 	case scheme == "ssh":
 		p.checkSSH(at, source, secret)
-		refuse("username", secret.Username, "is for https:// and oci://; remove it, the user stands in the URL: ssh://git@…")
-		refuse("password", secret.Password, "is for https:// and oci://; remove it and set identity")
-		refuse("ca", secret.CA, "is for https://; remove it and set knownHosts")
+		reject("username", secret.Username, "is for https:// and oci://; remove it, the user is in the URL: ssh://git@…")
+		reject("password", secret.Password, "is for https:// and oci://; remove it and set identity")
+		reject("ca", secret.CA, "is for https://; remove it and set knownHosts")
 	case scheme == "http":
 		p.problems.Add(at+".url", g.URL, "is not encrypted, so anybody in the network path could control what the cluster runs; use https://")
 	case scheme == "https" || scheme == "oci":
-		refuse("identity", secret.Identity, "is for ssh://; remove it and set username and password")
-		refuse("knownHosts", secret.KnownHosts, "is for ssh://; remove it")
-		p.checkUser(under, secret)
+		reject("identity", secret.Identity, "is for ssh://; remove it and set username and password")
+		reject("knownHosts", secret.KnownHosts, "is for ssh://; remove it")
+		p.checkUser(base, secret)
 	default:
 		p.problems.Add(at+".url", g.URL, "has a scheme that Flux does not know; use ssh://, https:// or oci://")
 	}
 }
 
-func (p *planner) checkUser(under string, secret PullSecret) {
+func (p *planner) checkUser(base string, secret PullSecret) {
 	if (secret.Username == "") != (secret.Password == "") {
-		p.problems.Add(under, nil, "has one of username and password; set both: with a token, username: git often does")
+		p.problems.Add(base, nil, "has one of username and password; set both: with a token, username: git often does")
 	}
 
 	if block, _ := pem.Decode([]byte(secret.CA)); secret.CA != "" && (block == nil || block.Type != "CERTIFICATE") {
-		p.problems.Add(under+".ca", nil, "is not a certificate; write it as PEM, from -----BEGIN CERTIFICATE----- on")
+		p.problems.Add(base+".ca", nil, "is not a certificate; write it as PEM, from -----BEGIN CERTIFICATE----- on")
 	}
 }
 
-// checkSSH judges the key and the server's public keys: one of them has to be of the server that the URL names.
+// checkSSH checks the private key, and that a public key is of the server in the URL.
 func (p *planner) checkSSH(at string, source *url.URL, secret PullSecret) {
-	under := at + ".pullSecret"
+	base := at + ".pullSecret"
 
 	if secret.Identity == "" {
-		p.problems.Add(under+".identity", nil, "is missing, and nobody gets in by ssh:// without a key; set it")
-	} else if p.options.CheckSSHKey != nil && !p.unknown(under+".identity") {
+		p.problems.Add(base+".identity", nil, "is missing, and ssh:// requires a key; set it")
+	} else if p.options.CheckSSHKey != nil && !p.isUndecrypted(base+".identity") {
 		if err := p.options.CheckSSHKey(secret.Identity); err != nil {
-			p.problems.Add(under+".identity", nil, "%v", err)
+			p.problems.Add(base+".identity", nil, "%v", err)
 		}
 	}
 
@@ -224,7 +224,7 @@ func (p *planner) checkSSH(at string, source *url.URL, secret PullSecret) {
 		p.problems.Add(at+".url", source.String(), "names no user; write it as ssh://git@host/path")
 	}
 
-	if p.unknown(under + ".knownHosts") {
+	if p.isUndecrypted(base + ".knownHosts") {
 		return
 	}
 
@@ -246,6 +246,6 @@ func (p *planner) checkSSH(at string, source *url.URL, secret PullSecret) {
 		}
 	}
 
-	p.problems.Add(under+".knownHosts", nil, "has no line of %s; set it to what ssh-keyscan prints of that server, "+
-		"after a look at its fingerprint", host)
+	p.problems.Add(base+".knownHosts", nil, "has no line for %s; set it to what ssh-keyscan prints for that server, "+
+		"after you have verified its fingerprint", host)
 }

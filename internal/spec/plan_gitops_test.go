@@ -38,15 +38,15 @@ func TestGitOps(t *testing.T) {
 	assert.NotContains(t, string(written), "hunter2")
 	assert.NotContains(t, string(written), "AGE-SECRET")
 
-	// A stack's file that has them in plain text, and one that has one of them encrypted.
+	// In the stack's file, one is encrypted and the other in plain text.
 	o.CheckIdentities = func(string) error { return errors.New("is none: set one") }
 	o.Encrypted = map[string]string{"clusters": strings.Replace(values["clusters"], `"hunter2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err = spec.Load(values, o)
 	require.EqualError(t, err, "clusters[0].gitops.age: is a secret that is stored in plain text: store it encrypted; "+
-		"write pulumi config set --secret --path 'talos-proxmox:clusters[0].gitops.age' < file, and take what it was out of use\n"+
+		"write pulumi config set --secret --path 'talos-proxmox:clusters[0].gitops.age' < file, and revoke the old one\n"+
 		"clusters[0].gitops.age: is none: set one")
 
-	// Blinded, nothing is judged that is not known.
+	// Blinded values are not checked.
 	o = options()
 	o.Blinded = true
 	values["clusters"] = strings.NewReplacer(`"hunter2"`, `"[secret]"`, `"AGE-SECRET-KEY-1X"`, `"[secret]"`).Replace(values["clusters"])
@@ -54,7 +54,7 @@ func TestGitOps(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestVerify: whose signatures are wanted, what is no key for what is reconciled, and that nothing comes unencrypted.
+// TestVerify: required signatures, keys that do not fit the kind, and unencrypted sources.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 

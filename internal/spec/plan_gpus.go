@@ -11,38 +11,37 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// gpuNameForm is Proxmox' own form of a mapping's name.
-var gpuNameForm = form{
+// gpuNameFormat is Proxmox's format of a mapping's name.
+var gpuNameFormat = format{
 	regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,62}$`),
 	"cannot be the name of a PCI mapping in Proxmox; use letters, digits, _ and -, from 2 to 63, with a letter first",
 }
 
-// gpuKind is what all GPUs of a name have in common, and where it was set first.
+// gpuKind are the common properties of all GPUs of a name, with the path of the first.
 type gpuKind struct {
 	GPU
 	path string
 }
 
-// CheckZFSArc reports a size of ZFS' cache at this path that ZFS does not work with.
+// CheckZFSArc reports a size of the ZFS cache that ZFS does not accept.
 func (c *Prep) CheckZFSArc(at string, found *problem.List) {
-	const least = 64 << 20 // ZFS' own
+	const minimum = 64 << 20 // ZFS' own
 
 	if c == nil || c.ZFSArcMaxGiB == nil || *c.ZFSArcMaxGiB == 0 || found.Has(at) {
 		return
 	}
 
-	if c.ZFSArcMaxBytes() < least {
+	if c.ZFSArcMaxBytes() < minimum {
 		found.Add(
-			at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); use at least 0.0625, or 0 to leave ZFS alone",
+			at, *c.ZFSArcMaxGiB, "is less than ZFS accepts (64 MiB); use at least 0.0625, or 0 to leave ZFS unchanged",
 		)
 	}
 }
 
-// ZFSArcMaxBytes is the most memory for ZFS' cache, where one is stated.
+// ZFSArcMaxBytes returns the maximum size of the ZFS cache; ZFSArcMaxGiB must be set.
 func (c Prep) ZFSArcMaxBytes() int64 { return int64(*c.ZFSArcMaxGiB * (1 << 30)) }
 
-// planGPUs judges the GPUs of a host and returns those that can be given to machines, in order of their addresses, and
-// where they are set.
+// planGPUs checks the GPUs of a host and returns the valid ones, sorted by address, and their paths.
 func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string) {
 	var gpus []GPU
 
@@ -51,7 +50,7 @@ func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string)
 	for i, g := range c.GPUs {
 		here := fmt.Sprintf("%s[%d]", path, i)
 		gpu := GPU{Name: g.Name, Host: c.Name, Generation: g.Generation, Raw: g.Passthrough == "raw"}
-		named := p.check(here+".name", g.Name, gpuNameForm)
+		named := p.checkFormat(here+".name", g.Name, gpuNameFormat)
 
 		address, err := ParsePCI(g.PCI)
 		if err != nil && !p.problems.Has(here+".pci") {
@@ -64,7 +63,7 @@ func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string)
 		}
 
 		if named {
-			p.checkKind(here, gpu)
+			p.checkGPUKind(here, gpu)
 		}
 
 		if !named || err != nil {
@@ -88,7 +87,7 @@ func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string)
 	return gpus, at
 }
 
-// checkRaw judges whether the stack may pass devices through by their addresses.
+// checkRaw checks whether the stack may pass devices through by address.
 func (p *planner) checkRaw(path string) {
 	if p.options.CheckRaw == nil {
 		return
@@ -99,9 +98,9 @@ func (p *planner) checkRaw(path string) {
 	}
 }
 
-// checkKind reports a GPU that differs from others of its name: what holds for one has to hold for all, since Proxmox
-// chooses among them.
-func (p *planner) checkKind(path string, gpu GPU) {
+// checkGPUKind reports a GPU that differs from others of its name: they must be alike, since Proxmox chooses among
+// them.
+func (p *planner) checkGPUKind(path string, gpu GPU) {
 	first, known := p.gpuKinds[gpu.Name]
 	if !known {
 		p.gpuKinds[gpu.Name] = gpuKind{gpu, path}
@@ -126,14 +125,14 @@ func (p *planner) checkKind(path string, gpu GPU) {
 	}
 }
 
-// checkGPUUse judges what a pool says about GPUs, apart from where they are, and decides its driver.
+// checkGPUUse checks the GPU settings of a pool, except placement, and sets its driver.
 func (p *planner) checkGPUUse(g *pool) {
 	if g.gpu == "" {
-		if g.kind == RangeControlPlanes && (g.use.TimeSlicing != 0 || g.use.GPUsPerNode > 1 ||
-			g.use.Driver != DriverConfig{}) {
+		if g.kind == RangeControlPlanes && (g.gpuUse.TimeSlicing != 0 || g.gpuUse.GPUsPerNode > 1 ||
+			g.gpuUse.Driver != DriverConfig{}) {
 			p.problems.Add(
 				g.path+".gpu", nil,
-				"is missing beside settings of GPUs; set it, such as gpu: rtx4000, or remove gpusPerNode, timeSlicing and driver",
+				"is missing although GPU settings are set; set it, such as gpu: rtx4000, or remove gpusPerNode, timeSlicing and driver",
 			)
 		}
 
@@ -144,7 +143,7 @@ func (p *planner) checkGPUUse(g *pool) {
 	if !known {
 		if at := g.path + ".gpu"; !p.problems.Has(at) {
 			p.problems.Add(
-				at, g.gpu, "is not a GPU of any host%s; %s", p.gpusOfHosts(),
+				at, g.gpu, "is not a GPU of any host%s; %s", p.describeGPUs(),
 				suggestName(g.gpu, slices.Collect(maps.Keys(p.gpuKinds)), "hosts[].gpus"),
 			)
 		}
@@ -152,8 +151,8 @@ func (p *planner) checkGPUUse(g *pool) {
 		return
 	}
 
-	if g.use.TimeSlicing == 1 {
-		p.problems.Add(g.path+".timeSlicing", 1, "is the whole GPU; leave it out, or use at least 2")
+	if g.gpuUse.TimeSlicing == 1 {
+		p.problems.Add(g.path+".timeSlicing", 1, "means the whole GPU; leave it out, or use at least 2")
 	}
 
 	template, ok := p.classes[g.Template]
@@ -161,11 +160,11 @@ func (p *planner) checkGPUUse(g *pool) {
 		return
 	}
 
-	stated := g.use.Driver
+	driverConfig := g.gpuUse.Driver
 
-	driver, err := talos.DriverFor(template.Version, kind.Generation, stated.Flavour, stated.Track)
+	driver, err := talos.DriverFor(template.Version, kind.Generation, driverConfig.Flavour, driverConfig.Track)
 	switch {
-	case err != nil && stated != DriverConfig{}:
+	case err != nil && driverConfig != DriverConfig{}:
 		p.problems.Add(g.path+".driver", nil, "cannot be used: %s", err)
 	case err != nil:
 		p.problems.Add(g.path+".gpu", g.gpu, "cannot be used: %s", err)
@@ -174,8 +173,8 @@ func (p *planner) checkGPUUse(g *pool) {
 	}
 }
 
-// gpusOfHosts lists what there is for the reader: (hosts: pve1 has "a2000").
-func (p *planner) gpusOfHosts() string {
+// describeGPUs returns the GPUs of all hosts for messages: (hosts: pve1 has "a2000").
+func (p *planner) describeGPUs() string {
 	var all []string
 
 	for _, name := range p.hostNames {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// planHosts judges the hosts and returns those that have their own name, in order of names.
+// planHosts plans the hosts, sorted by name; it leaves out hosts with invalid or duplicate names.
 func (p *planner) planHosts() []Host {
 	var hosts []Host
 
@@ -16,13 +16,13 @@ func (p *planner) planHosts() []Host {
 	for i, c := range p.config.Hosts {
 		path := fmt.Sprintf("hosts[%d]", i)
 		h := Host{Name: c.Name, Path: path, Cores: c.Capacity.Cores, MemoryMiB: c.Capacity.MemoryMiB}
-		h.SSH = p.ssh(path+".ssh", c.SSH)
+		h.SSH = p.planSSH(path+".ssh", c.SSH)
 		h.Number = p.hostNumber(path, c, numbers)
 		h.Prep = c.Prep
 		h.Prep.CheckZFSArc(path+".prep.zfsArcMaxGiB", p.problems)
 
 		h.GPUs, h.gpuPaths = p.planGPUs(path+".gpus", c)
-		if address, ok := p.address(path+".address", c.Address); ok {
+		if address, ok := p.parseAddress(path+".address", c.Address); ok {
 			h.Address = address
 			if other, taken := addresses[c.Address]; taken {
 				p.problems.Add(path+".address", c.Address, "is the address of %s too; set each host's own", other)
@@ -32,7 +32,7 @@ func (p *planner) planHosts() []Host {
 			p.addresses.take(address, claim{owner: "host " + c.Name, shared: true})
 		}
 
-		if !p.check(path+".name", c.Name, hostForm) {
+		if !p.checkFormat(path+".name", c.Name, hostFormat) {
 			continue
 		}
 
@@ -45,9 +45,9 @@ func (p *planner) planHosts() []Host {
 		p.hosts[c.Name] = h
 		switch {
 		case h.Prep != nil:
-			p.needShell(c.Name, "the host is prepared over SSH")
+			p.requireSSH(c.Name, "the host is prepared over SSH")
 		case len(c.GPUs) > 0:
-			p.needShell(c.Name, "a host with GPUs is looked at over SSH")
+			p.requireSSH(c.Name, "a host with GPUs is checked over SSH")
 		}
 
 		hosts = append(hosts, h)
@@ -58,14 +58,14 @@ func (p *planner) planHosts() []Host {
 	return hosts
 }
 
-func (p *planner) ssh(path string, c SSH) SSH {
-	p.check(path+".user", c.User, userForm)
+func (p *planner) planSSH(path string, c SSH) SSH {
+	p.checkFormat(path+".user", c.User, userFormat)
 
 	if c.HostKey == "" {
 		return c
 	}
 
-	key, ok := normalKey(c.HostKey)
+	key, ok := parsePublicKey(c.HostKey)
 	if !ok {
 		p.problems.Add(
 			path+".hostKey", c.HostKey,
@@ -82,27 +82,28 @@ func (p *planner) ssh(path string, c SSH) SSH {
 	return c
 }
 
-// largestNumber is the largest a host can have, stated or not; numbers beyond are dates and the like.
-const largestNumber = 9999
+// maxHostNumber is the largest number of a host; larger numbers at the end of a name are dates and the like.
+const maxHostNumber = 9999
 
-// hostNumber returns the number stated or at the end of the host's name, which is never a neighbour's business.
+// hostNumber returns the configured number, or the one at the end of the host's name, so that it never depends on other
+// hosts.
 func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) int {
 	number := c.Number
 	if number == 0 {
 		digits := c.Name[len(strings.TrimRight(c.Name, "0123456789")):]
 
-		stated, err := strconv.Atoi(digits)
-		if err != nil || stated > largestNumber {
+		suffix, err := strconv.Atoi(digits)
+		if err != nil || suffix > maxHostNumber {
 			if c.Name != "" && !p.problems.Has(path+".number") {
 				p.problems.Add(path+".number", nil,
-					"does not follow from the name %q, which does not end with a small number; set one that no other host has",
-					p.shown(path+".name", c.Name))
+					"cannot be derived from the name %q, which does not end with a small number; set one that no other host has",
+					p.redacted(path+".name", c.Name))
 			}
 
 			return 0
 		}
 
-		number = stated
+		number = suffix
 	}
 
 	if other, ok := taken[number]; ok && other != c.Name {
@@ -114,11 +115,10 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 	return number
 }
 
-// needShell reports a host whose shell is needed but whose key is not set.
-func (p *planner) needShell(host, why string) {
+// requireSSH reports a host that needs SSH but has no host key.
+func (p *planner) requireSSH(host, why string) {
 	h := p.hosts[host]
-	if p.options.Unconnected || h.SSH.HostKey != "" || h.SSH.AcceptAnyHostKey || p.problems.Has(h.Path+
-		".ssh") {
+	if p.options.Unconnected || h.SSH.HostKey != "" || h.SSH.AcceptAnyHostKey || p.problems.Has(h.Path+".ssh") {
 		return
 	}
 

@@ -6,87 +6,87 @@ import (
 	"strings"
 )
 
-// Prefix lengths of Kubernetes' own networks. Each machine's pods get a /24; the API server takes no more than a /12
-// for services, and Talos gives the tenth address of it to the cluster's DNS.
+// Prefix lengths of Kubernetes' own networks. Each machine gets a /24 for its pods; the API server accepts at most a
+// /12 for services, and Talos assigns its tenth address to the cluster's DNS.
 const (
 	shortestPods, longestPods         = 8, podsOfMachine
 	shortestServices, longestServices = 12, 28
 	podsOfMachine                     = 24
 )
 
-// network is a network, or a single address, that the stack names.
-type network struct {
+// namedNetwork is a network, or a single address, in the configuration.
+type namedNetwork struct {
 	path string
 	netip.Prefix
 }
 
-// checkKubernetesNetworks reports networks of pods and services that overlap what the stack names: a machine with such
-// an address starts neither its kubelet nor etcd, and a host or server with one cannot be reached from pods. The
-// clusters are in the order of the configuration.
+// checkKubernetesNetworks reports networks of pods and services that overlap networks or addresses in the
+// configuration: a machine with such an address starts neither its kubelet nor etcd, and pods cannot reach a host or
+// server with one. The clusters are in the order of the configuration.
 func (p *planner) checkKubernetesNetworks(clusters []Cluster) {
-	stated := p.statedNetworks(clusters)
+	used := p.usedNetworks(clusters)
 	for i, c := range clusters {
 		path := fmt.Sprintf("clusters[%d]", i)
 
-		pods, services := network{path + ".podCidr", c.PodCIDR}, network{path + ".serviceCidr", c.ServiceCIDR}
-		if !p.checkApart(pods, stated, services) && !p.checkApart(services, stated, pods) && pods.IsValid() &&
+		pods, services := namedNetwork{path + ".podCidr", c.PodCIDR}, namedNetwork{path + ".serviceCidr", c.ServiceCIDR}
+		if !p.checkOverlap(pods, used, services) && !p.checkOverlap(services, used, pods) && pods.IsValid() &&
 			pods.Overlaps(services.Prefix) {
 			p.problems.Add(
-				pods.path, pods.String(), "overlaps %s (%s); %s", services.path, services, freeNetwork(append(stated, services)),
+				pods.path, pods.String(), "overlaps %s (%s); %s", services.path, services, suggestNetwork(append(used, services)),
 			)
 		}
 
-		p.checkPodRoom(pods.path, c)
+		p.checkPodCIDRSize(pods.path, c)
 	}
 }
 
-// statedNetworks are the networks and addresses of hosts, machines and servers.
-func (p *planner) statedNetworks(clusters []Cluster) []network {
-	var list []network
+// usedNetworks returns the networks and addresses of hosts, machines and servers.
+func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
+	var list []namedNetwork
 
-	single := func(path string, address netip.Addr) {
+	addAddress := func(path string, address netip.Addr) {
 		if address.IsValid() {
-			list = append(list, network{path, netip.PrefixFrom(address, address.BitLen())})
+			list = append(list, namedNetwork{path, netip.PrefixFrom(address, address.BitLen())})
 		}
 	}
 	for i, c := range clusters {
 		path := fmt.Sprintf("clusters[%d]", i)
 
-		list = append(list, network{path + ".network.cidr", c.Network.CIDR})
+		list = append(list, namedNetwork{path + ".network.cidr", c.Network.CIDR})
 		for j, server := range c.Network.DNS {
-			single(fmt.Sprintf("%s.network.dns[%d]", path, j), server)
+			addAddress(fmt.Sprintf("%s.network.dns[%d]", path, j), server)
 		}
 
 		for j, server := range c.Network.NTP {
 			address, _ := netip.ParseAddr(server)
-			single(fmt.Sprintf("%s.network.ntp[%d]", path, j), address)
+			addAddress(fmt.Sprintf("%s.network.ntp[%d]", path, j), address)
 		}
 	}
 
 	for _, g := range p.pools {
-		if !g.ofCluster() {
-			list = append(list, network{g.path + ".network.cidr", g.network.CIDR})
+		if !g.inCluster() {
+			list = append(list, namedNetwork{g.path + ".network.cidr", g.network.CIDR})
 		}
 
 		for j := range g.ExtraNICs {
 			if len(g.nodes) > 0 {
 				list = append(
-					list, network{fmt.Sprintf("%s.extraNICs[%d].cidr", g.path, j), g.nodes[0].ExtraNICs[j].Prefix().Masked()},
+					list, namedNetwork{fmt.Sprintf("%s.extraNICs[%d].cidr", g.path, j), g.nodes[0].ExtraNICs[j].Prefix().Masked()},
 				)
 			}
 		}
 	}
 
 	for i, c := range p.config.Hosts {
-		single(fmt.Sprintf("hosts[%d].address", i), p.hosts[c.Name].Address)
+		addAddress(fmt.Sprintf("hosts[%d].address", i), p.hosts[c.Name].Address)
 	}
 
 	return list
 }
 
-// checkApart reports the first network that another one overlaps, and says whether there is one. The advice leaves the
-// sibling alone, too.
-func (p *planner) checkApart(own network, others []network, sibling network) bool {
+// checkOverlap reports the first network that overlaps own, and returns whether there is one. It suggests a network
+// that does not overlap the sibling either.
+func (p *planner) checkOverlap(own namedNetwork, others []namedNetwork, sibling namedNetwork) bool {
 	for _, other := range others {
 		if !own.IsValid() || !other.IsValid() || !own.Overlaps(other.Prefix) {
 			continue
@@ -98,7 +98,7 @@ func (p *planner) checkApart(own network, others []network, sibling network) boo
 		}
 
 		p.problems.Add(
-			own.path, own.String(), "overlaps %s (%s); %s", other.path, shown, freeNetwork(append(others, sibling)),
+			own.path, own.String(), "overlaps %s (%s); %s", other.path, shown, suggestNetwork(append(others, sibling)),
 		)
 
 		return true
@@ -107,8 +107,8 @@ func (p *planner) checkApart(own network, others []network, sibling network) boo
 	return false
 }
 
-// freeNetwork says which network would do, among those that are usual for Kubernetes.
-func freeNetwork(others []network) string {
+// suggestNetwork suggests a free network among the usual ones for Kubernetes.
+func suggestNetwork(others []namedNetwork) string {
 	for _, text := range []string{
 		"10.244.0.0/16", "10.96.0.0/12", "10.42.0.0/16", "10.43.0.0/16", "172.20.0.0/16", "172.21.0.0/16", "192.168.128.0/18",
 		"192.168.192.0/18",
@@ -123,11 +123,11 @@ func freeNetwork(others []network) string {
 		}
 	}
 
-	return "choose another, which no network of the stack overlaps"
+	return "choose another that overlaps no network of the stack"
 }
 
-// checkPodRoom reports a network that has not a part for each machine. A patch may give machines parts of another size.
-func (p *planner) checkPodRoom(path string, c Cluster) {
+// checkPodCIDRSize reports a network without a part for each machine. A patch may change the size of the parts.
+func (p *planner) checkPodCIDRSize(path string, c Cluster) {
 	nodes := c.Nodes()
 	if !c.PodCIDR.IsValid() || len(nodes) <= 1<<(podsOfMachine-c.PodCIDR.Bits()) ||
 		strings.Contains(patchesOf(c), "node-cidr-mask-size") {

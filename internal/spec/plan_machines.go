@@ -10,10 +10,9 @@ import (
 	"talos-proxmox/internal/systems"
 )
 
-// domainForm is that of a DNS domain.
-var domainForm = form{serverForm.pattern, "is not a DNS domain; write it as example.org"}
+var domainFormat = format{serverFormat.pattern, "is not a DNS domain; write it as example.org"}
 
-// planMachines judges the pools of machines of no cluster and returns their machines, in order of pool and number.
+// planMachines plans the pools of plain machines, and returns the machines in order of pool and number.
 func (p *planner) planMachines() []Machine {
 	var machines []Machine
 
@@ -24,7 +23,7 @@ func (p *planner) planMachines() []Machine {
 		g := machinePool(path, c)
 
 		g.duplicate = seen[c.Name]
-		if p.check(path+".name", c.Name, labelForm) && g.duplicate {
+		if p.checkFormat(path+".name", c.Name, labelFormat) && g.duplicate {
 			p.problems.Add(path+".name", c.Name, "is the name of another pool of machines already; choose another one")
 		}
 
@@ -73,25 +72,27 @@ func (p *planner) planMachinePool(g *pool, c MachinesConfig) []Machine {
 	return machines
 }
 
-// machinePrototype is what the machines of a pool have beside their VMs.
+// machinePrototype returns a machine of the pool without its VM.
 func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
-	m := Machine{Network: p.machineNetwork(g.path+".network", c), SearchDomain: c.Network.SearchDomain, Protect: c.Protect}
+	m := Machine{
+		Network: p.planMachineNetwork(g.path+".network", c), SearchDomain: c.Network.SearchDomain, Protect: c.Protect,
+	}
 
 	system := p.classes[g.Template].System
 	if system == nil {
 		system = &System{}
 	}
 
-	if system.OS != string(systems.Windows) { // whose users are called as they like
-		p.check(g.path+".user", c.User, userForm)
+	if system.OS != string(systems.Windows) { // which has no such restriction
+		p.checkFormat(g.path+".user", c.User, userFormat)
 	}
 
 	m.User, m.SSHKeys = cmp.Or(c.User, system.User, system.Known().User), system.SSHKeys
 	if len(c.SSHKeys) > 0 {
-		m.SSHKeys = p.sshKeys(g.path+".sshKeys", c.SSHKeys)
+		m.SSHKeys = p.checkSSHKeys(g.path+".sshKeys", c.SSHKeys)
 	}
 
-	m.Password = p.password(g.path+".password", c.Password)
+	m.Password = p.checkPassword(g.path+".password", c.Password)
 	if len(m.SSHKeys) == 0 && m.Password == "" && c.Count > 0 {
 		p.warn("%s: has neither sshKeys nor a password, so that no one can log in to its machines; set one of them", g.path)
 	}
@@ -99,35 +100,35 @@ func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
 	return m
 }
 
-// password judges a password, which no problem shows.
-func (p *planner) password(path, text string) string {
+// checkPassword checks a password, which no problem shows.
+func (p *planner) checkPassword(path, text string) string {
 	if text == "" {
 		return ""
 	}
 
-	stored := p.options.Encrypted != nil || p.options.Blinded // it is known how the stack's file stores it
-	if stored && !p.secrets.hold(path) {
+	storageKnown := p.options.Encrypted != nil || p.options.Blinded
+	if storageKnown && !p.secrets.contains(path) {
 		p.problems.Add(
 			path, nil, "is stored in plain text; store it encrypted: pulumi config set --secret --path 'talos-proxmox:%s'", path,
 		)
 	}
 
-	if !p.unknown(path) && strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !p.isUndecrypted(path) && strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		p.problems.Add(path, nil, "has a line break or another character that cannot be typed; choose another")
 	}
 
 	return text
 }
 
-// machineNetwork judges the network of a pool's first cards.
-func (p *planner) machineNetwork(path string, c MachinesConfig) Network {
+// planMachineNetwork plans the network of a pool's first cards.
+func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 	n := c.Network
 
 	network, _ := p.planNetwork(path, c.Name, NetworkConfig{
 		CIDR: n.CIDR, Gateway: n.Gateway, Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, DNS: n.DNS, Addressing: n.Addressing,
 	})
 
-	p.check(path+".searchDomain", n.SearchDomain, domainForm)
+	p.checkFormat(path+".searchDomain", n.SearchDomain, domainFormat)
 
 	if len(n.DNS) == 0 && c.Count > 0 && !p.problems.Has(path+".dns") {
 		p.warn("%s.dns: is not set, so that machines get the name servers of the Proxmox host that they start on: where these change, "+
@@ -135,13 +136,13 @@ func (p *planner) machineNetwork(path string, c MachinesConfig) Network {
 	}
 
 	if network.DHCP {
-		for key, stated := range map[string]bool{
+		for key, isSet := range map[string]bool{
 			".network.cidr": n.CIDR != "", ".network.gateway": n.Gateway != "",
 			".firstAddress": c.FirstAddress != "", ".addresses": len(c.Addresses) > 0,
 		} {
-			if stated {
+			if isSet {
 				p.problems.Add(strings.TrimSuffix(path, ".network")+key, nil,
-					"is set, and addresses come by DHCP; remove it, or network.addressing")
+					"is set although addresses come from DHCP; remove it, or network.addressing")
 			}
 		}
 	} else if n.CIDR == "" && !p.problems.Has(path) {
@@ -151,7 +152,7 @@ func (p *planner) machineNetwork(path string, c MachinesConfig) Network {
 	return network
 }
 
-// checkMachinePool judges what concerns machines of no cluster only.
+// checkMachinePool checks what concerns only plain machines.
 func (p *planner) checkMachinePool(g *pool) {
 	template, known := p.classes[g.Template]
 	if !known {
@@ -174,16 +175,16 @@ func (p *planner) checkMachinePool(g *pool) {
 
 		switch d.Interface {
 		case hardware.SystemDisk:
-			p.problems.Add(at, d.Interface, "is the place of the system disk; choose another from virtio1 to virtio15")
+			p.problems.Add(at, d.Interface, "is the interface of the system disk; choose another from virtio1 to virtio15")
 		case hardware.CloudInitDrive:
-			p.problems.Add(at, d.Interface, "is the place of the cloud-init drive; choose another from virtio1 to virtio15")
+			p.problems.Add(at, d.Interface, "is the interface of the cloud-init drive; choose another from virtio1 to virtio15")
 		}
 	}
 
 	for key, single := range g.Nodes {
 		if g.network.DHCP && single.Address != "" {
-			p.problems.Add(join(g.path+".nodes", key)+".address", single.Address,
-				"is set, and addresses come by DHCP; remove it, or network.addressing")
+			p.problems.Add(joinPath(g.path+".nodes", key)+".address", single.Address,
+				"is set although addresses come from DHCP; remove it, or network.addressing")
 		}
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// checkPool judges what all machines of a pool share.
+// checkPool checks the settings that all machines of a pool share.
 func (p *planner) checkPool(g *pool) {
-	p.check(g.path+".datastore", g.Datastore, datastoreForm)
-	p.check(g.path+".resourcePool", g.ResourcePool, resourcePoolForm)
+	p.checkFormat(g.path+".datastore", g.Datastore, datastoreFormat)
+	p.checkFormat(g.path+".resourcePool", g.ResourcePool, resourcePoolFormat)
 
-	if p.check(g.path+".cpuType", g.CPUType, cpuForm) && g.ofCluster() && slices.Contains(oldProcessors, g.CPUType) {
+	if p.checkFormat(g.path+".cpuType", g.CPUType, cpuFormat) && g.inCluster() &&
+		slices.Contains(unsupportedProcessors, g.CPUType) {
 		p.problems.Add(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
 	}
 
@@ -30,7 +31,7 @@ func (p *planner) checkPool(g *pool) {
 	}
 
 	switch {
-	case !g.ofCluster():
+	case !g.inCluster():
 		p.checkMachinePool(g)
 	case template.System != nil:
 		p.problems.Add(
@@ -46,33 +47,33 @@ func (p *planner) checkPool(g *pool) {
 	if template.Source == SourceISO {
 		p.problems.Add(
 			g.path+".template", g.Template,
-			"has source: iso, so there is nothing to make linked clones of; set clone: full, or source: image",
+			"has source: iso, so there is no template to make linked clones of; set clone: full, or source: image",
 		)
 	} else if datastore := cmp.Or(g.Datastore, template.Datastore); datastore != template.Datastore {
 		p.problems.Add(
 			g.path+".datastore", datastore,
-			"is not the template's (%s), on which linked clones have to stay; leave it out, or set clone: full",
+			"is not the template's (%s), on which linked clones must stay; leave it out, or set clone: full",
 			template.Datastore,
 		)
 	}
 }
 
-// Processor types of Proxmox below x86-64-v2.
-var oldProcessors = []string{
+// unsupportedProcessors are processor types of Proxmox below x86-64-v2.
+var unsupportedProcessors = []string{
 	"486", "pentium", "pentium2", "pentium3", "athlon", "coreduo", "core2duo", "kvm32", "kvm64", "qemu32", "qemu64",
 	"phenom", "x86-64-v1",
 }
 
-// checkSizes judges sizes against Talos' minimum and the template; 0 = not set there.
+// checkSizes checks sizes against Talos' minimum and the template; 0 = not set.
 func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int) {
-	leastCores, leastMemory, leastDisk := minimum(g.role)
+	minCores, minMemory, minDisk := minimum(g.role)
 	for _, size := range []struct {
-		key           string
-		stated, least int
-	}{{"cores", cores, leastCores}, {"memoryMiB", memoryMiB, leastMemory}, {"diskGiB", diskGiB, leastDisk}} {
-		if at := path + "." + size.key; size.stated != 0 && size.stated < size.least && !p.problems.Has(at) {
+		key          string
+		value, least int
+	}{{"cores", cores, minCores}, {"memoryMiB", memoryMiB, minMemory}, {"diskGiB", diskGiB, minDisk}} {
+		if at := path + "." + size.key; size.value != 0 && size.value < size.least && !p.problems.Has(at) {
 			p.problems.Add(
-				at, size.stated, "is below Talos' minimum for a %s; use at least %d", roleNames[g.role], size.least,
+				at, size.value, "is below Talos' minimum for a %s; use at least %d", roleNames[g.role], size.least,
 			)
 		}
 	}
@@ -90,7 +91,7 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 
 var roleNames = map[Role]string{RoleControlPlane: "control plane", RoleWorker: "worker"}
 
-// suggestName is the advice for a name that the user gives to nothing; group is where such names are set.
+// suggestName returns the remedy for an unknown name; group is the key under which such names are set.
 func suggestName(name string, known []string, group string) string {
 	slices.Sort(known)
 
@@ -105,10 +106,10 @@ func suggestName(name string, known []string, group string) string {
 	}
 }
 
-// tags returns the machines' tags, sorted.
-func (p *planner) tags(g *pool) []string {
+// poolTags returns the tags of a pool's machines, sorted.
+func (p *planner) poolTags(g *pool) []string {
 	tags := []string{"talos", string(g.role), "cluster-" + g.cluster}
-	if !g.ofCluster() {
+	if !g.inCluster() {
 		tags = []string{"machine"}
 		if system := p.classes[g.Template].System; system != nil {
 			tags = append(tags, system.OS)
@@ -117,8 +118,8 @@ func (p *planner) tags(g *pool) []string {
 
 	for i, tag := range g.Tags {
 		at := fmt.Sprintf("%s.tags[%d]", g.path, i)
-		p.requireText(at, tag, "write it as gpu")
-		p.check(at, tag, tagForm)
+		p.checkNotEmpty(at, tag, "write it as gpu")
+		p.checkFormat(at, tag, tagFormat)
 		tags = append(tags, tag)
 	}
 
@@ -127,23 +128,23 @@ func (p *planner) tags(g *pool) []string {
 	return slices.Compact(tags)
 }
 
-// mostDisks is how many additional disks have a place by default, from virtio1 to virtio15.
-const mostDisks = 15
+// maxDefaultDisks is the number of additional disks with a default interface, from virtio1 to virtio15.
+const maxDefaultDisks = 15
 
-func (p *planner) extraDisks(g *pool, datastore string) []Disk {
+func (p *planner) planDisks(g *pool, datastore string) []Disk {
 	var disks []Disk
 
 	for i, c := range g.ExtraDisks {
 		at := fmt.Sprintf("%s.extraDisks[%d]", g.path, i)
-		p.check(at+".datastore", c.Datastore, datastoreForm)
-		p.check(at+".interface", c.Interface, interfaceForm)
+		p.checkFormat(at+".datastore", c.Datastore, datastoreFormat)
+		p.checkFormat(at+".interface", c.Interface, interfaceFormat)
 
 		d := Disk{
 			Interface: cmp.Or(c.Interface, fmt.Sprintf("virtio%d", i+1)), InterfacePinned: c.Interface != "",
 			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
 		}
-		if c.Interface == "" && i == mostDisks {
-			p.problems.Add(at, nil, "is one disk more than virtio1 to virtio15 take; remove it, or set its interface")
+		if c.Interface == "" && i == maxDefaultDisks {
+			p.problems.Add(at, nil, "is one disk too many for virtio1 to virtio15; remove it, or set its interface")
 		}
 
 		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
@@ -158,11 +159,11 @@ func (p *planner) extraDisks(g *pool, datastore string) []Disk {
 	return disks
 }
 
-// planNICs gives the pool's machines their additional network cards.
+// planNICs adds the additional network cards to the pool's machines.
 func (p *planner) planNICs(g *pool) {
 	for j, c := range g.ExtraNICs {
 		at := fmt.Sprintf("%s.extraNICs[%d]", g.path, j)
-		p.check(at+".bridge", c.Bridge, bridgeForm)
+		p.checkFormat(at+".bridge", c.Bridge, bridgeFormat)
 		p.checkMTU(at+".mtu", c.MTU)
 
 		n, addresses := p.nicAddresses(at, g, c)
@@ -173,7 +174,7 @@ func (p *planner) planNICs(g *pool) {
 				Bridge: c.Bridge,
 				VLAN:   c.VLAN,
 				MTU:    c.MTU,
-				MAC:    mac(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
+				MAC:    deriveMAC(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
 			}
 			if i < len(addresses) {
 				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits()).String()
@@ -205,7 +206,7 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 		return n, nil
 	}
 
-	n.CIDR = p.network(path+".cidr", c.CIDR)
+	n.CIDR = p.parseNetwork(path+".cidr", c.CIDR)
 	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
 		p.problems.Add(
 			path+".cidr", c.CIDR, "overlaps the network %s of the first card; choose another network", g.network.CIDR,
@@ -218,44 +219,46 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 		return n, nil
 	}
 
-	return n, p.row(row{path + ".firstAddress", c.FirstAddress, n, g, func(int) bool { return true }})
+	all := func(int) bool { return true }
+
+	return n, p.sequenceAddresses(addressSequence{path + ".firstAddress", c.FirstAddress, n, g, all})
 }
 
-// labels judges the labels of Kubernetes nodes.
-func (p *planner) labels(path string, labels map[string]string, g *pool) map[string]string {
+// checkLabels checks and returns the labels of Kubernetes nodes.
+func (p *planner) checkLabels(path string, labels map[string]string, g *pool) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		at := join(path, p.shown(path, key))
-		if !labelNameForm.pattern.MatchString(key) {
-			p.problems.Add(at, nil, "%s", labelNameForm.remedy)
-		} else if ownLabel(key, g.role) {
-			p.problems.Add(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
-		} else if g.placed && topologyLabel(key) {
+		at := joinPath(path, p.redacted(path, key))
+		if !labelNameFormat.pattern.MatchString(key) {
+			p.problems.Add(at, nil, "%s", labelNameFormat.remedy)
+		} else if isSystemLabel(key, g.role) {
+			p.problems.Add(at, nil, "is a label that Kubernetes or Talos sets on every node; remove it")
+		} else if g.hasTopology && isTopologyLabel(key) {
 			p.problems.Add(at, nil, "follows from the cluster's proxmox.region and the node's host; remove it")
 		} else if g.role == RoleWorker && RestrictedLabel(key) {
 			p.problems.Add(
-				at, nil, "is a label that Kubernetes lets no worker give itself; use your own prefix, such as example.org/, "+
-					"or node.kubernetes.io/, or set it with kubectl: labels of others stay",
+				at, nil, "is a label that Kubernetes does not let a worker set on itself; use your own prefix, such as example.org/, "+
+					"or node.kubernetes.io/, or set it with kubectl: such labels are kept",
 			)
 		}
 
-		p.check(at, labels[key], labelValueForm)
+		p.checkFormat(at, labels[key], labelValueFormat)
 	}
 
 	return labels
 }
 
-// RestrictedLabel says whether Kubernetes' NodeRestriction admission plugin refuses a label that a worker's kubelet
-// sets. Talos sets a worker's labels with the kubelet's rights, all at once: one of these would cost the others
-// (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
+// RestrictedLabel reports whether Kubernetes' NodeRestriction admission plugin rejects a label that a worker's kubelet
+// sets. Talos sets all labels of a worker in one update, with the kubelet's permissions: one such label would cost the
+// others (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
 func RestrictedLabel(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 
-	within := func(domains ...string) bool {
+	inDomain := func(domains ...string) bool {
 		return slices.ContainsFunc(
 			domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) },
 		)
 	}
-	if !found || !within("kubernetes.io", "k8s.io") || within("kubelet.kubernetes.io", "node.kubernetes.io") {
+	if !found || !inDomain("kubernetes.io", "k8s.io") || inDomain("kubelet.kubernetes.io", "node.kubernetes.io") {
 		return false
 	}
 
@@ -267,9 +270,9 @@ func RestrictedLabel(key string) bool {
 	}, key)
 }
 
-// ownLabel says whether kubelet or Talos sets a label themselves: what was set beside them would be removed with its
-// statement.
-func ownLabel(key string, role Role) bool {
+// isSystemLabel reports whether the kubelet or Talos itself sets a label: removing it from the configuration would
+// remove it from the node.
+func isSystemLabel(key string, role Role) bool {
 	switch key {
 	case "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch":
 		return true
@@ -280,13 +283,13 @@ func ownLabel(key string, role Role) bool {
 	}
 }
 
-// ownTaint says whether Kubernetes' controllers set and remove a taint by the node's condition.
-func ownTaint(key string) bool {
+// isSystemTaint reports whether Kubernetes' controllers set and remove a taint by the node's condition.
+func isSystemTaint(key string) bool {
 	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/")
 }
 
-// taints returns Talos' form of taints: key → value:Effect, or key → Effect.
-func (p *planner) taints(path string, taints []string) map[string]string {
+// parseTaints returns taints as Talos writes them: key → value:Effect, or key → Effect.
+func (p *planner) parseTaints(path string, taints []string) map[string]string {
 	if len(taints) == 0 {
 		return nil
 	}
@@ -295,7 +298,7 @@ func (p *planner) taints(path string, taints []string) map[string]string {
 
 	for i, taint := range taints {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if p.unknown(at) {
+		if p.isUndecrypted(at) {
 			continue
 		}
 
@@ -304,16 +307,16 @@ func (p *planner) taints(path string, taints []string) map[string]string {
 		key, value, hasValue := strings.Cut(head, "=")
 		switch {
 		case !found || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) ||
-			!labelNameForm.pattern.MatchString(key) || !labelValueForm.pattern.MatchString(value):
+			!labelNameFormat.pattern.MatchString(key) || !labelValueFormat.pattern.MatchString(value):
 			p.problems.Add(
 				at, taint,
 				"is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)",
 			)
-		case ownTaint(key):
-			p.problems.Add(at, taint, "has a key of Kubernetes' own, which follows the node's condition; use one of your own, such as example.org/dedicated")
+		case isSystemTaint(key):
+			p.problems.Add(at, taint, "has a key that Kubernetes manages by the node's condition; use one of your own, such as example.org/dedicated")
 		case parsed[key] != "":
 			p.problems.Add(
-				at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", p.shown(at, key),
+				at, taint, "is a second taint with the key %s, and Talos accepts one; remove one of the two", p.redacted(at, key),
 			)
 		case hasValue:
 			parsed[key] = value + ":" + effect

@@ -32,12 +32,11 @@ type Proxmox struct {
 	// Storage classes for the CSI plugin, which may use their datastores. Default: none.
 	StorageClasses []StorageClass `pulumi:"storageClasses,optional"`
 
-	// RolesStated says that the stack file sets where the roles come from; where it does not, those that the last run
-	// made stay.
+	// RolesStated reports whether the stack file sets the source of roles; otherwise roles of the last run are kept.
 	RolesStated bool `json:"-"`
 }
 
-// Datastores are those of a cluster's storage classes, sorted.
+// Datastores returns the datastores of a cluster's storage classes, sorted.
 func (x *Proxmox) Datastores() []string {
 	var names []string
 
@@ -52,7 +51,7 @@ func (x *Proxmox) Datastores() []string {
 	return slices.Compact(names)
 }
 
-// WithDefaults returns a copy with the defaults; nil = the cluster knows nothing of Proxmox.
+// WithDefaults returns a copy with the defaults; nil = no integration.
 func (x *Proxmox) WithDefaults() *Proxmox {
 	if x == nil {
 		return nil
@@ -63,13 +62,13 @@ func (x *Proxmox) WithDefaults() *Proxmox {
 
 	filled.StorageClasses = slices.Clone(x.StorageClasses)
 	for i := range filled.StorageClasses {
-		fill(reflect.ValueOf(&filled.StorageClasses[i]).Elem())
+		setDefaults(reflect.ValueOf(&filled.StorageClasses[i]).Elem())
 	}
 
 	return &filled
 }
 
-// WithDefaults returns a copy with the defaults; nil = there is no account.
+// WithDefaults returns a copy with the defaults; nil = no account.
 func (i *Identity) WithDefaults() *Identity {
 	if i == nil {
 		return nil
@@ -83,14 +82,14 @@ func (i *Identity) WithDefaults() *Identity {
 	return &filled
 }
 
-// planProxmox judges what a cluster does with Proxmox; nil = nothing.
+// planProxmox plans a cluster's integration with Proxmox; nil = none.
 func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 	if c == nil {
 		return nil
 	}
 
 	path += ".proxmox"
-	p.check(path+".region", c.Region, regionForm)
+	p.checkFormat(path+".region", c.Region, regionFormat)
 	p.checkCertificate(path+".ca", c.CA)
 
 	x := &Proxmox{Region: c.Region, CA: c.CA, ExistingRoles: c.Roles != "make", RolesStated: c.Roles != ""}
@@ -106,9 +105,9 @@ func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 	return x
 }
 
-// checkCertificate takes certificates in PEM form, and nothing else that PEM can hold: keys are secret.
+// checkCertificate accepts only certificates as PEM, which can also contain keys.
 func (p *planner) checkCertificate(path, text string) {
-	if text == "" || p.unknown(path) {
+	if text == "" || p.isUndecrypted(path) {
 		return
 	}
 
@@ -133,14 +132,14 @@ func (p *planner) checkCertificate(path, text string) {
 	}
 }
 
-// longestAccount is how long Proxmox lets a user's name be, without its realm.
-const longestAccount = 60
+// maxAccountLength is Proxmox's limit for a user's name, without its realm.
+const maxAccountLength = 60
 
 func (p *planner) planIdentity(path, name string, c Identity) *Identity {
 	identity := (&Identity{Account: "talos-" + p.options.Stack + "-" + name, Tokens: c.Tokens}).WithDefaults()
-	if len(identity.Account) > longestAccount {
-		p.problems.Add(path, nil, "makes the account %s, longer than the %d letters that Proxmox takes; shorten the "+
-			"cluster's or the stack's name", identity.Account, longestAccount)
+	if len(identity.Account) > maxAccountLength {
+		p.problems.Add(path, nil, "results in the account %s, longer than the %d characters that Proxmox accepts; shorten the "+
+			"cluster's or the stack's name", identity.Account, maxAccountLength)
 	}
 
 	for i, number := range c.Tokens {
@@ -150,7 +149,7 @@ func (p *planner) planIdentity(path, name string, c Identity) *Identity {
 		case number < 1:
 			p.problems.Add(at, number, "is not the number of a token; use 1 or higher")
 		case slices.Contains(c.Tokens[:i], number):
-			p.problems.Add(at, number, "is there twice; give each token its own number")
+			p.problems.Add(at, number, "is listed twice; give each token its own number")
 		}
 	}
 
@@ -160,22 +159,22 @@ func (p *planner) planIdentity(path, name string, c Identity) *Identity {
 func (p *planner) planStorageClasses(path string, configs []StorageClass) []StorageClass {
 	var classes []StorageClass
 
-	standard := ""
+	defaultPath := ""
 
 	for i, c := range configs {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		p.check(at+".name", c.Name, objectForm)
-		p.check(at+".datastore", c.Datastore, datastoreForm)
+		p.checkFormat(at+".name", c.Name, objectFormat)
+		p.checkFormat(at+".datastore", c.Datastore, datastoreFormat)
 
 		if slices.ContainsFunc(classes, func(o StorageClass) bool { return c.Name != "" && o.Name == c.Name }) {
 			p.problems.Add(at+".name", c.Name, "is the name of another storage class already; choose another one")
 		}
 
-		if c.Default && standard != "" {
-			p.problems.Add(at+".default", true, "is set of %s already, and a claim that names no class gets one; set it once",
-				standard)
+		if c.Default && defaultPath != "" {
+			p.problems.Add(at+".default", true, "is set of %s already, and only one class can be the default; set it once",
+				defaultPath)
 		} else if c.Default {
-			standard = at
+			defaultPath = at
 		}
 
 		c.Path = at
@@ -185,34 +184,34 @@ func (p *planner) planStorageClasses(path string, configs []StorageClass) []Stor
 	return classes
 }
 
-// warnOfSharedDatastores names storage classes whose datastore holds more than the volumes of their cluster: Proxmox
-// has no privilege to delete volumes that is narrower than Datastore.Allocate on the whole datastore.
+// warnOfSharedDatastores warns of storage classes whose datastore contains more than the volumes of their cluster:
+// Proxmox has no privilege to delete volumes that is narrower than Datastore.Allocate on the whole datastore.
 func (p *planner) warnOfSharedDatastores(plan *Plan) {
-	holds := map[string][]string{} // what is on a datastore
-	machine := func(vm VM) {
-		holds[vm.Datastore] = append(holds[vm.Datastore], vm.Name)
+	contents := map[string][]string{} // by datastore
+	addVM := func(vm VM) {
+		contents[vm.Datastore] = append(contents[vm.Datastore], vm.Name)
 		for _, disk := range vm.ExtraDisks {
-			holds[disk.Datastore] = append(holds[disk.Datastore], vm.Name)
+			contents[disk.Datastore] = append(contents[disk.Datastore], vm.Name)
 		}
 	}
 
 	for _, t := range plan.Templates {
-		holds[t.Datastore] = append(holds[t.Datastore], t.Name)
-		holds[t.ImageDatastore] = append(holds[t.ImageDatastore], "images")
+		contents[t.Datastore] = append(contents[t.Datastore], t.Name)
+		contents[t.ImageDatastore] = append(contents[t.ImageDatastore], "images")
 	}
 
 	for _, m := range plan.Machines {
-		machine(m.VM)
+		addVM(m.VM)
 	}
 
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
-			machine(n.VM)
+			addVM(n.VM)
 		}
 
 		if cluster.Proxmox != nil {
 			for _, datastore := range cluster.Proxmox.Datastores() {
-				holds[datastore] = append(holds[datastore], "volumes of cluster "+cluster.Name)
+				contents[datastore] = append(contents[datastore], "volumes of cluster "+cluster.Name)
 			}
 		}
 	}
@@ -223,7 +222,7 @@ func (p *planner) warnOfSharedDatastores(plan *Plan) {
 		}
 
 		for _, class := range cluster.Proxmox.StorageClasses {
-			others := slices.DeleteFunc(slices.Clone(holds[class.Datastore]), func(what string) bool {
+			others := slices.DeleteFunc(slices.Clone(contents[class.Datastore]), func(what string) bool {
 				return what == "volumes of cluster "+cluster.Name
 			})
 			if len(others) == 0 {
@@ -238,7 +237,7 @@ func (p *planner) warnOfSharedDatastores(plan *Plan) {
 	}
 }
 
-// topologyLabel says whether a label is one that a cluster with [ProxmoxConfig] gives its nodes itself.
-func topologyLabel(key string) bool {
+// isTopologyLabel reports whether a cluster with [ProxmoxConfig] itself sets a label on its nodes.
+func isTopologyLabel(key string) bool {
 	return key == "topology.kubernetes.io/region" || key == "topology.kubernetes.io/zone"
 }

@@ -13,60 +13,61 @@ import (
 	"talos-proxmox/internal/systems"
 )
 
-// talosOS is the operating system of classes that name none.
+// talosOS is the default operating system of classes.
 const talosOS = "talos"
 
-// The forms of what templates of other systems than Talos say.
+// Formats of settings of templates of systems other than Talos.
 var (
-	buildForm = form{
+	buildFormat = format{
 		regexp.MustCompile(`^[0-9][0-9a-z]{0,29}([.-][0-9a-z]{1,30}){0,5}$`),
-		"does not name one build, as part of a VM's name; write the publisher's number of it, such as 20260712-2537: digits, lower-case letters, hyphens and dots, with a digit first",
+		"is not a build number that can be part of a VM's name; write the publisher's, such as 20260712-2537: digits, lower-case letters, hyphens and dots, with a digit first",
 	}
-	publishedForm = form{
+	typedChecksumFormat = format{
 		regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})$`),
-		"is not a checksum with its algorithm; write sha256:, sha384: or sha512: and the lower-case digits that its publisher states",
+		"is not a checksum with its algorithm; write sha256:, sha384: or sha512: and the lower-case digits that its publisher shows",
 	}
-	packageForm = form{
+	packageFormat = format{
 		regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._@:-]*$`),
 		"is not the name of a package; write each in its own entry, such as htop",
 	}
-	zoneForm = form{
+	zoneFormat = format{
 		regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$`),
 		"is not a time zone; write it as timedatectl list-timezones does, such as Europe/Berlin",
 	}
-	windowsZoneForm = form{
+	windowsZoneFormat = format{
 		regexp.MustCompile(`^[A-Za-z][A-Za-z0-9 .()+-]*$`),
 		"is not a time zone of Windows; write it as tzutil /l does, such as W. Europe Standard Time",
 	}
-	localeForm = form{
+	localeFormat = format{
 		regexp.MustCompile(`^(C|POSIX|[a-z]{2,3}_[A-Z]{2})(\.[A-Za-z0-9-]+)?(@[a-z]+)?$`),
 		"is not a locale; write it as en_US.UTF-8",
 	}
-	windowsLocaleForm = form{
+	windowsLocaleFormat = format{
 		regexp.MustCompile(`^[a-z]{2,3}(-[A-Z][a-z]{3})?-[A-Z]{2}$`), "is not a locale of Windows; write it as en-US",
 	}
-	isoForm = form{
+	isoFormat = format{
 		regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]:iso/[A-Za-z0-9][A-Za-z0-9+._-]*\.(iso|ISO)$`),
 		"is not the volume of an ISO; write it as local:iso/windows-server-2025.iso",
 	}
-	editionForm = form{
+	editionFormat = format{
 		regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._()-]{0,99}$`),
 		"is not an edition of Windows; write it as dism /Get-WimInfo shows it, such as Windows Server 2025 SERVERSTANDARDCORE",
 	}
 )
 
-// stated are the keys of a class that are set and that Talos' classes do not have.
-func (c SystemConfig) stated() []string { return statedKeys(c, "os", "hosts") }
+// setKeys returns the keys with values that classes of Talos do not have.
+func (c SystemConfig) setKeys() []string { return keysWithValues(c, "os", "hosts") }
 
-// stated are the keys that are set.
-func (c WindowsMedia) stated() []string { return statedKeys(c) }
+// setKeys returns the keys with values.
+func (c WindowsMedia) setKeys() []string { return keysWithValues(c) }
 
-// statedKeys are the keys of a configuration that have a value, but for some.
-func statedKeys(config any, without ...string) (keys []string) {
+// keysWithValues returns the keys of a configuration that have a value, except some.
+func keysWithValues(config any, without ...string) (keys []string) {
 	value := reflect.ValueOf(config)
-	for _, f := range fieldsOf(value.Type()) {
-		set := value.FieldByIndex(f.index)
-		if empty := set.Kind() == reflect.Map && set.Len() == 0; !set.IsZero() && !empty && !slices.Contains(without, f.key) {
+	for _, f := range configFields(value.Type()) {
+		fieldValue := value.FieldByIndex(f.index)
+		if empty := fieldValue.Kind() == reflect.Map && fieldValue.Len() == 0; !fieldValue.IsZero() && !empty &&
+			!slices.Contains(without, f.key) {
 			keys = append(keys, f.key)
 		}
 	}
@@ -74,35 +75,35 @@ func statedKeys(config any, without ...string) (keys []string) {
 	return keys
 }
 
-// refuseKeys reports keys that have no meaning where they are.
-func (p *planner) refuseKeys(path string, keys []string, remedy string) {
+// rejectKeys reports keys that have no meaning here.
+func (p *planner) rejectKeys(path string, keys []string, remedy string) {
 	for _, key := range keys {
 		p.problems.Add(path+"."+key, nil, "%s", remedy)
 	}
 }
 
-// planSystem judges what a class of another system than Talos says.
+// planSystem plans a class of a system other than Talos.
 func (p *planner) planSystem(path string, c TemplateConfig, t *Template) {
 	known, _ := systems.Find(systems.Name(c.OS))
-	stated := map[string]bool{
+	talosKeys := map[string]bool{
 		"version": c.Version != "", "extensions": len(c.Extensions) > 0, "kernelArgs": len(c.KernelArgs) > 0,
 		"acceptAnyExtension": c.AcceptAnyExtension, "gpu": c.GPU != GPUTemplateConfig{}, "source": t.Source == SourceISO,
 	}
-	maps.DeleteFunc(stated, func(_ string, is bool) bool { return !is })
-	p.refuseKeys(path, slices.Sorted(maps.Keys(stated)), "is a key of Talos' templates; remove it, or os")
+	maps.DeleteFunc(talosKeys, func(_ string, isSet bool) bool { return !isSet })
+	p.rejectKeys(path, slices.Sorted(maps.Keys(talosKeys)), "is a key of Talos' templates; remove it, or os")
 
 	s := (&System{
 		OS: c.OS, Release: c.Release, Build: c.Build, User: c.User, Packages: c.Packages,
-		SSHKeys: p.sshKeys(path+".sshKeys", c.SSHKeys), Timezone: c.Timezone, Locale: c.Locale,
+		SSHKeys: p.checkSSHKeys(path+".sshKeys", c.SSHKeys), Timezone: c.Timezone, Locale: c.Locale,
 		SecureBoot: known.Hardware.SignedBoot, VLAN: c.VLAN, BuildMinutes: c.BuildMinutes,
-		Checksum: p.published(path+".checksum", c.Checksum),
+		Checksum: p.checksum(path+".checksum", c.Checksum),
 	}).WithDefaults()
 	t.System, t.Platform = s, ""
 	t.Name = strings.Join([]string{c.OS, c.Release, c.Build, t.Key}, "-")
 
 	p.planRelease(path, c, known, s)
-	p.check(path+".user", c.User, userForm)
-	p.checkSettings(path, c, known)
+	p.checkFormat(path+".user", c.User, userFormat)
+	p.checkBuildSettings(path, c, known)
 
 	if c.SecureBoot != nil {
 		s.SecureBoot = *c.SecureBoot
@@ -114,7 +115,7 @@ func (p *planner) planSystem(path string, c TemplateConfig, t *Template) {
 	}
 
 	for key, size := range map[string][2]int{
-		"diskGiB": {c.DiskGiB, known.LeastDiskGiB}, "memoryMiB": {c.MemoryMiB, known.LeastMemoryMiB},
+		"diskGiB": {c.DiskGiB, known.MinDiskGiB}, "memoryMiB": {c.MemoryMiB, known.MinMemoryMiB},
 	} {
 		if size[0] != 0 && size[0] < size[1] {
 			p.problems.Add(path+"."+key, size[0], "is too small for %s; use at least %d", known.Title, size[1])
@@ -124,13 +125,13 @@ func (p *planner) planSystem(path string, c TemplateConfig, t *Template) {
 	if known.Name == systems.Windows {
 		p.planWindows(path, c, s)
 	} else {
-		p.refuseKeys(
-			path+".windows", c.Windows.stated(), "is a key of Windows' templates; remove it, or set os to windows",
+		p.rejectKeys(
+			path+".windows", c.Windows.setKeys(), "is a key of Windows' templates; remove it, or set os to windows",
 		)
 	}
 }
 
-// planRelease decides which build of which release a template has, and where that is.
+// planRelease checks release and build of a template, and sets the URL of its image.
 func (p *planner) planRelease(path string, c TemplateConfig, known systems.System, s *System) {
 	names := make([]string, 0, len(known.Releases))
 	for _, r := range known.Releases {
@@ -141,7 +142,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 	switch {
 	case c.Release == "" && !p.problems.Has(path+".release"):
 		p.problems.Add(path+".release", nil, "is missing; choose from %s", strings.Join(names, ", "))
-	case !found && c.Release != "" && !p.unknown(path+".release"):
+	case !found && c.Release != "" && !p.isUndecrypted(path+".release"):
 		p.problems.Add(
 			path+".release", c.Release, "is not a known release of %s; %s", known.Title, Suggest(c.Release, names),
 		)
@@ -149,14 +150,14 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 
 	if c.Build == "" && !p.problems.Has(path+".build") {
 		p.problems.Add(path+".build", nil,
-			"is missing; set the publisher's number of the image that is meant: under one name there is another image every few weeks")
+			"is missing; set the publisher's build number: images of the same name change every few weeks")
 	} else {
-		p.check(path+".build", c.Build, buildForm)
+		p.checkFormat(path+".build", c.Build, buildFormat)
 	}
 
 	if known.Format == systems.Medium {
 		if c.URL != "" {
-			p.problems.Add(path+".url", nil, "has no use for %s, whose medium is windows.iso; remove it", known.Title)
+			p.problems.Add(path+".url", nil, "is not used for %s, whose medium is windows.iso; remove it", known.Title)
 		}
 
 		return
@@ -167,19 +168,19 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 	}
 
 	s.URL = cmp.Or(c.URL, release.URL(c.Build))
-	if address, err := url.Parse(s.URL); c.URL != "" && !p.unknown(path+".url") && (err != nil || address.Host == "" ||
+	if address, err := url.Parse(s.URL); c.URL != "" && !p.isUndecrypted(path+".url") && (err != nil || address.Host == "" ||
 		address.User != nil || address.Scheme != "https" && address.Scheme != "http") {
 		p.problems.Add(path+".url", nil, "is not the address of a file; write it as https://…, without a user")
 	}
 
 	if found && s.URL == "" {
 		p.problems.Add(path+".url", nil,
-			"is missing: the images of %s have no lasting address; set where this build is, such as url: https://…", known.Title)
+			"is missing: the images of %s have no permanent URL; set that of this build, such as url: https://…", known.Title)
 	}
 }
 
-// checkSettings judges what a build sets.
-func (p *planner) checkSettings(path string, c TemplateConfig, known systems.System) {
+// checkBuildSettings checks packages, time zone and locale.
+func (p *planner) checkBuildSettings(path string, c TemplateConfig, known systems.System) {
 	if !known.Packages && len(c.Packages) > 0 {
 		p.problems.Add(path+".packages", nil, "cannot be installed in templates of %s; remove it", known.Title)
 	}
@@ -187,44 +188,43 @@ func (p *planner) checkSettings(path string, c TemplateConfig, known systems.Sys
 	for i, name := range c.Packages {
 		at := fmt.Sprintf("%s.packages[%d]", path, i)
 
-		p.requireText(at, name, "write it as htop")
+		p.checkNotEmpty(at, name, "write it as htop")
 
-		if p.check(at, name, packageForm) && slices.Contains(c.Packages[:i], name) {
+		if p.checkFormat(at, name, packageFormat) && slices.Contains(c.Packages[:i], name) {
 			p.problems.Add(at, name, "is listed twice; remove one of the two")
 		}
 	}
 
-	zones, locales := zoneForm, localeForm
+	zones, locales := zoneFormat, localeFormat
 
 	switch known.Name { //nolint:exhaustive // the others are alike
 	case systems.NixOS:
 		for key, value := range map[string]string{"timezone": c.Timezone, "locale": c.Locale} {
 			if value != "" {
-				p.problems.Add(path+"."+key, nil, "belongs into the configuration that the image is built from; remove it")
+				p.problems.Add(path+"."+key, nil, "belongs in the configuration from which the image is built; remove it")
 			}
 		}
 	case systems.Windows:
-		zones, locales = windowsZoneForm, windowsLocaleForm
+		zones, locales = windowsZoneFormat, windowsLocaleFormat
 	}
 
-	p.check(path+".timezone", c.Timezone, zones)
-	p.check(path+".locale", c.Locale, locales)
+	p.checkFormat(path+".timezone", c.Timezone, zones)
+	p.checkFormat(path+".locale", c.Locale, locales)
 }
 
-// planWindows judges what Windows is installed from. The host checks all of it, so that none of the checksums can be
-// left out.
+// planWindows plans the installation media of Windows. The host verifies all of them, so every checksum is required.
 func (p *planner) planWindows(path string, c TemplateConfig, s *System) {
 	w := c.Windows
 	at := path + ".windows."
-	w.VirtioChecksum = p.published(at+"virtioChecksum", w.VirtioChecksum)
-	w.CloudbaseChecksum = p.published(at+"cloudbaseChecksum", w.CloudbaseChecksum)
+	w.VirtioChecksum = p.checksum(at+"virtioChecksum", w.VirtioChecksum)
+	w.CloudbaseChecksum = p.checksum(at+"cloudbaseChecksum", w.CloudbaseChecksum)
 	s.Windows = &w
 
 	for _, one := range []struct{ path, value, remedy string }{
-		{path + ".checksum", c.Checksum, "set that of the medium's file, as sha256:…"},
+		{path + ".checksum", c.Checksum, "set that of the ISO file, as sha256:…"},
 		{at + "iso", w.ISO, "set the volume of your medium, such as local:iso/windows-server-2025.iso"},
 		{at + "virtioIso", w.VirtioISO, "set the volume of the medium with the virtio drivers, such as local:iso/virtio-win-0.1.271.iso"},
-		{at + "virtioChecksum", c.Windows.VirtioChecksum, "set that of the medium's file, as sha256:…"},
+		{at + "virtioChecksum", c.Windows.VirtioChecksum, "set that of the ISO file, as sha256:…"},
 		{at + "cloudbaseUrl", w.CloudbaseURL, "set where cloudbase-init's installer is, such as https://…/CloudbaseInitSetup_x64.msi"},
 		{at + "cloudbaseChecksum", c.Windows.CloudbaseChecksum, "set that of the installer, as sha256:…"},
 		{at + "edition", w.Edition, "set it as dism /Get-WimInfo shows it on the medium"},
@@ -234,30 +234,30 @@ func (p *planner) planWindows(path string, c TemplateConfig, s *System) {
 		}
 	}
 
-	p.check(at+"iso", w.ISO, isoForm)
-	p.check(at+"virtioIso", w.VirtioISO, isoForm)
-	p.check(at+"edition", w.Edition, editionForm)
+	p.checkFormat(at+"iso", w.ISO, isoFormat)
+	p.checkFormat(at+"virtioIso", w.VirtioISO, isoFormat)
+	p.checkFormat(at+"edition", w.Edition, editionFormat)
 
-	if address, err := url.Parse(w.CloudbaseURL); w.CloudbaseURL != "" && !p.unknown(at+"cloudbaseUrl") &&
+	if address, err := url.Parse(w.CloudbaseURL); w.CloudbaseURL != "" && !p.isUndecrypted(at+"cloudbaseUrl") &&
 		(err != nil || address.Host == "" || address.User != nil || address.Scheme != "https") {
 		p.problems.Add(at+"cloudbaseUrl", nil, "is not the address of a file; write it as https://…, without a user")
 	}
 }
 
-// published judges a checksum with its algorithm; what is none is empty.
-func (p *planner) published(path, text string) string {
-	if !p.check(path, text, publishedForm) {
+// checksum returns a checksum with its algorithm, or an empty text for an invalid one.
+func (p *planner) checksum(path, text string) string {
+	if !p.checkFormat(path, text, typedChecksumFormat) {
 		return ""
 	}
 
 	return text
 }
 
-// sshKeys are public keys with their comments.
-func (p *planner) sshKeys(path string, keys []string) []string {
+// checkSSHKeys checks and returns public keys, with their comments.
+func (p *planner) checkSSHKeys(path string, keys []string) []string {
 	for i, key := range keys {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if _, ok := normalKey(key); !ok && !p.unknown(at) {
+		if _, ok := parsePublicKey(key); !ok && !p.isUndecrypted(at) {
 			p.problems.Add(at, key, "is not a public key; write a line of a file such as ~/.ssh/id_ed25519.pub")
 		}
 	}
@@ -265,8 +265,8 @@ func (p *planner) sshKeys(path string, keys []string) []string {
 	return slices.Clone(keys)
 }
 
-// Downloaded says whether Proxmox downloads an image for the template. Windows' medium is the user's own, and NixOS'
-// backup is none of what Proxmox downloads: the host does, when it builds the template.
+// Downloaded reports whether Proxmox downloads an image for the template. The user provides the media of Windows, and
+// Proxmox cannot download backups such as that of NixOS: the host does, when it builds the template.
 func (t Template) Downloaded() bool {
 	if t.System == nil {
 		return true
@@ -307,18 +307,18 @@ type System struct {
 	// Additional installation media of Windows. Default: none.
 	Windows *WindowsMedia `json:",omitempty" pulumi:"windows,optional"`
 
-	// Hardware is what its machines have.
+	// Hardware is the hardware of its machines.
 	Hardware systems.Hardware
 }
 
-// Known is what is known of the system.
+// Known returns the definition of the system.
 func (s System) Known() systems.System {
 	known, _ := systems.Find(systems.Name(s.OS))
 
 	return known
 }
 
-// WithDefaults returns a copy with the defaults; nil = the template is of Talos.
+// WithDefaults returns a copy with the defaults; nil = Talos.
 func (s *System) WithDefaults() *System {
 	if s == nil {
 		return nil
@@ -332,13 +332,13 @@ func (s *System) WithDefaults() *System {
 	return &filled
 }
 
-// Name returns what people call it, without its release: Debian.
+// Name returns its name for users, without the release: Debian.
 func (s System) Name() string { return s.Known().Title }
 
-// Version is release and build: 13-20260712-2537.
+// Version returns release and build: 13-20260712-2537.
 func (s System) Version() string { return s.Release + "-" + s.Build }
 
-// Title returns what people call it: Debian 13, build 20260712-2537.
+// Title returns its full name for users: Debian 13, build 20260712-2537.
 func (s System) Title() string {
 	return s.Name() + " " + s.Release + ", build " + s.Build
 }

@@ -10,22 +10,22 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// class is a template's configuration, judged, and not yet on a host.
+// class is a planned class of templates, before it is assigned to hosts.
 type class struct {
 	Template
-	path string
-	base int    // the VMID before the first
-	at   string // where base is set
+	path     string
+	base     int    // the VMID before the first
+	basePath string // path of the key that sets base
 }
 
-// planClasses judges the classes of templates.
+// planClasses plans the classes of templates.
 func (p *planner) planClasses() {
 	for _, key := range slices.Sorted(maps.Keys(p.config.Templates)) {
 		c := p.config.Templates[key]
-		path := join("templates", key)
+		path := joinPath("templates", key)
 
-		if !classForm.pattern.MatchString(key) {
-			p.problems.Add(path, nil, "%s", classForm.remedy)
+		if !classFormat.pattern.MatchString(key) {
+			p.problems.Add(path, nil, "%s", classFormat.remedy)
 		}
 
 		t := Template{
@@ -33,12 +33,12 @@ func (p *planner) planClasses() {
 			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Bridge: c.Bridge,
 			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}
-		p.check(path+".datastore", c.Datastore, datastoreForm)
-		p.check(path+".imageDatastore", c.ImageDatastore, datastoreForm)
-		p.check(path+".bridge", c.Bridge, bridgeForm)
+		p.checkFormat(path+".datastore", c.Datastore, datastoreFormat)
+		p.checkFormat(path+".imageDatastore", c.ImageDatastore, datastoreFormat)
+		p.checkFormat(path+".bridge", c.Bridge, bridgeFormat)
 
 		switch {
-		case c.OS == "" || p.problems.Has(path+".os"): // it is reported
+		case c.OS == "" || p.problems.Has(path+".os"): // reported before
 		case c.OS == talosOS:
 			p.planTalos(path, c, &t)
 		default:
@@ -46,36 +46,36 @@ func (p *planner) planClasses() {
 		}
 
 		p.classes[key] = class{
-			Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[RangeTemplates].First), at: path + ".firstVmid",
+			Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[RangeTemplates].First), basePath: path + ".firstVmid",
 		}
 	}
 }
 
-// planTalos judges what a class of Talos says about it.
+// planTalos plans a class of Talos.
 func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
-	p.refuseKeys(path, c.stated(), "is not a key of Talos' templates; set os as well, or remove it")
+	p.rejectKeys(path, c.setKeys(), "is not a key of Talos' templates; set os as well, or remove it")
 
 	t.Name, t.Version, t.Checksum = "talos-"+c.Version+"-"+t.Key, c.Version, c.Checksum
 	if c.Version == "" {
 		p.problems.Add(path+".version", nil, "is missing; set it, such as version: v1.14.4")
-	} else if p.check(path+".version", c.Version, versionForm) {
+	} else if p.checkFormat(path+".version", c.Version, versionFormat) {
 		if _, err := talos.ReleaseOf(c.Version); err != nil {
 			p.problems.Add(path+".version", c.Version, "cannot be used: %s", err)
 		}
 	}
 
-	p.check(path+".checksum", c.Checksum, checksumForm)
-	t.Extensions = p.extensions(path+".extensions", c)
-	t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
-	t.Secret = len(c.KernelArgs) > 0 && p.secrets.touch(path+".kernelArgs")
-	p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
+	p.checkFormat(path+".checksum", c.Checksum, checksumFormat)
+	t.Extensions = p.planExtensions(path+".extensions", c)
+	t.KernelArgs = p.planKernelArgs(path+".kernelArgs", c.KernelArgs)
+	t.Secret = len(c.KernelArgs) > 0 && p.secrets.overlaps(path+".kernelArgs")
+	p.checkFormat(path+".gpu.checksum", c.GPU.Checksum, checksumFormat)
 }
 
-// officialExtensions is the name space of Talos' own system extensions.
+// officialExtensions is the namespace of Talos' own system extensions.
 const officialExtensions = "siderolabs/"
 
-// extensions returns the full names, sorted.
-func (p *planner) extensions(path string, c TemplateConfig) []string {
+// planExtensions checks extensions and returns their full names, sorted.
+func (p *planner) planExtensions(path string, c TemplateConfig) []string {
 	var official []string
 	if !c.AcceptAnyExtension {
 		official = talos.AcceptedExtensions(c.Version)
@@ -85,8 +85,8 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 
 	for i, name := range c.Extensions {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if name == "" || !p.check(at, name, extensionForm) {
-			p.requireText(at, name, "write it as qemu-guest-agent")
+		if name == "" || !p.checkFormat(at, name, extensionFormat) {
+			p.checkNotEmpty(at, name, "write it as qemu-guest-agent")
 
 			continue
 		}
@@ -98,12 +98,12 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 		if slices.Contains(full, name) {
 			p.problems.Add(at, c.Extensions[i], "is listed twice; remove one of the two")
 		}
-		// Without its GPU the module's service never comes up, and the machine's boot waits for it.
+		// Without a GPU the service of the module never starts, and the boot waits for it.
 		if strings.Contains(name, "nvidia") {
 			p.problems.Add(at, c.Extensions[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get their own templates with it")
 		} else if len(official) > 0 && !slices.Contains(official, name) {
 			p.problems.Add(
-				at, c.Extensions[i], "is not an official extension of Talos %s; %s", c.Version, otherExtension(name, official),
+				at, c.Extensions[i], "is not an official extension of Talos %s; %s", c.Version, suggestExtension(name, official),
 			)
 		}
 
@@ -115,8 +115,8 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 	return full
 }
 
-// otherExtension is the advice for a name that is not official.
-func otherExtension(name string, official []string) string {
+// suggestExtension returns the remedy for an extension that is not official.
+func suggestExtension(name string, official []string) string {
 	const remedy = "set acceptAnyExtension: true if your own Image Factory has it"
 
 	short := make([]string, len(official))
@@ -131,53 +131,53 @@ func otherExtension(name string, official []string) string {
 	return remedy + ", or remove it"
 }
 
-func (p *planner) kernelArgs(path string, arguments []string) []string {
+func (p *planner) planKernelArgs(path string, arguments []string) []string {
 	for i, argument := range arguments {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		p.requireText(at, argument, "write it as console=ttyS0")
-		p.check(at, argument, kernelArgForm)
+		p.checkNotEmpty(at, argument, "write it as console=ttyS0")
+		p.checkFormat(at, argument, kernelArgFormat)
 	}
 
 	return slices.Clone(arguments)
 }
 
-// requireText reports an entry of a list without text.
-func (p *planner) requireText(path, text, remedy string) {
+// checkNotEmpty reports an empty entry of a list.
+func (p *planner) checkNotEmpty(path, text, remedy string) {
 	if text == "" && !p.problems.Has(path) {
 		p.problems.Add(path, text, "is empty; %s, or remove it", remedy)
 	}
 }
 
-// gpuOffset is how far from a class's own templates those for machines with a GPU are, unless the class says otherwise.
-const gpuOffset = 50
+// gpuVMIDOffset is the default offset of VMIDs of templates with a GPU driver from those of the class.
+const gpuVMIDOffset = 50
 
-// classOf returns the class a pool's machines are made from. For machines with a GPU it is the class's own with the
-// driver: as its own class, since the driver's services hang the boot of machines without a GPU.
-func (p *planner) classOf(g *pool) class {
+// poolClass returns the class of a pool's machines. For machines with a GPU it is a separate class with the driver,
+// whose services would hang the boot of machines without a GPU.
+func (p *planner) poolClass(g *pool) class {
 	c := p.classes[g.Template]
 	if g.driver.Flavour == "" || c.Key == "" {
 		return c
 	}
 
-	own := p.config.Templates[c.Key].GPU
-	if own.FirstVMID != 0 {
-		c.base = own.FirstVMID
+	gpuConfig := p.config.Templates[c.Key].GPU
+	if gpuConfig.FirstVMID != 0 {
+		c.base = gpuConfig.FirstVMID
 	} else {
-		c.base += gpuOffset
+		c.base += gpuVMIDOffset
 	}
 
-	c.at = c.path + ".gpu.firstVmid"
+	c.basePath = c.path + ".gpu.firstVmid"
 
 	c.Key += "-nvidia-" + g.driver.Flavour + "-" + g.driver.Track
 	if taken, ok := p.classes[c.Key]; ok && !p.problems.Has(taken.path) {
 		p.problems.Add(
-			taken.path, nil, "is the name of what machines of template %s with a GPU are made from; choose another one",
+			taken.path, nil, "is the name of the class for machines of template %s with a GPU; choose another one",
 			g.Template,
 		)
 	}
 
 	c.Name = "talos-" + c.Version + "-" + c.Key
-	c.Checksum = own.Checksum
+	c.Checksum = gpuConfig.Checksum
 	c.Driver = g.driver
 	c.Extensions = slices.Concat(c.Extensions, g.driver.Extensions)
 	slices.Sort(c.Extensions)
@@ -186,8 +186,8 @@ func (p *planner) classOf(g *pool) class {
 	return c
 }
 
-// onHost returns the template of a class on a host and notes that it is in use.
-func (p *planner) onHost(c class, host string) Template {
+// templateOnHost returns the template of a class on a host, and records it as used.
+func (p *planner) templateOnHost(c class, host string) Template {
 	h, placed := p.hosts[host]
 	if c.Key == "" || !placed {
 		return Template{}
@@ -203,8 +203,8 @@ func (p *planner) onHost(c class, host string) Template {
 	t.Host = host
 	if t.Source == SourceImage {
 		t.VMID = c.base + h.Number
-		p.needShell(host, "template "+c.Key+" is built over SSH")
-		p.claimTemplate(c, h, t.VMID)
+		p.requireSSH(host, "template "+c.Key+" is built over SSH")
+		p.claimTemplateVMID(c, h, t.VMID)
 	}
 
 	p.templates[id] = t
@@ -212,22 +212,24 @@ func (p *planner) onHost(c class, host string) Template {
 	return t
 }
 
-func (p *planner) claimTemplate(c class, h Host, vmid int) {
-	if p.problems.Has(h.Path+".number") || p.problems.Has(c.at) || p.problems.Has(RangeTemplates.path()) {
+func (p *planner) claimTemplateVMID(c class, h Host, vmid int) {
+	if p.problems.Has(h.Path+".number") || p.problems.Has(c.basePath) || p.problems.Has(RangeTemplates.path()) {
 		return
 	}
 
 	if r := p.ranges[RangeTemplates]; !r.Holds(vmid) {
-		p.problems.Add(c.at, c.base,
+		p.problems.Add(c.basePath, c.base,
 			"gives host %s (number %d) the VMID %d, outside the templates' range %s; choose another firstVmid, a smaller %s.number, or a wider %s",
 			h.Name, h.Number, vmid, r, h.Path, RangeTemplates.path())
 
 		return
 	}
 
-	by := claim{owner: "template " + c.Key + " on " + h.Name, group: c.path, path: c.at, count: 1, kind: RangeTemplates}
-	if held, taken := p.vmids.held[vmid]; taken && held.path == c.at {
-		p.problems.Add(c.at, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools its own template, with another gpu.firstVmid", held.owner, by.owner)
+	by := claim{
+		owner: "template " + c.Key + " on " + h.Name, group: c.path, path: c.basePath, count: 1, kind: RangeTemplates,
+	}
+	if held, taken := p.vmids.held[vmid]; taken && held.path == c.basePath {
+		p.problems.Add(c.basePath, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools its own template, with another gpu.firstVmid", held.owner, by.owner)
 
 		return
 	}
@@ -235,10 +237,10 @@ func (p *planner) claimTemplate(c class, h Host, vmid int) {
 	p.vmids.take(vmid, by)
 }
 
-// placeTemplates plans templates on the hosts that their classes name.
-func (p *planner) placeTemplates() {
+// placeListedTemplates plans templates on the hosts that their classes list.
+func (p *planner) placeListedTemplates() {
 	for _, key := range slices.Sorted(maps.Keys(p.config.Templates)) {
-		path := join("templates", key) + ".hosts"
+		path := joinPath("templates", key) + ".hosts"
 		hosts := p.config.Templates[key].Hosts
 
 		for i, host := range hosts {
@@ -248,7 +250,7 @@ func (p *planner) placeTemplates() {
 			case slices.Contains(hosts[:i], host):
 				p.problems.Add(at, host, "is listed twice; remove one of the two")
 			case known:
-				p.onHost(p.classes[key], host)
+				p.templateOnHost(p.classes[key], host)
 			case len(p.hosts) > 0:
 				p.problems.Add(at, host, "is not a host; %s", suggestName(host, p.hostNames, "hosts"))
 			}
@@ -256,8 +258,8 @@ func (p *planner) placeTemplates() {
 	}
 }
 
-// templatesInUse returns the templates that machines are made from, in order of VMID, then name, then host.
-func (p *planner) templatesInUse() []Template {
+// usedTemplates returns the recorded templates, in order of VMID, then name, then host.
+func (p *planner) usedTemplates() []Template {
 	return slices.SortedFunc(maps.Values(p.templates), func(a, b Template) int {
 		return cmp.Or(cmp.Compare(a.VMID, b.VMID), strings.Compare(a.Name, b.Name), strings.Compare(a.Host, b.Host))
 	})

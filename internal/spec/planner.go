@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of
-// the later steps, so that one mistake is reported once.
+// planner plans a configuration and collects every problem. Later steps skip invalid values, so that each mistake is
+// reported once.
 type planner struct {
 	config   Config
 	options  Options
@@ -52,7 +52,7 @@ func newPlanner(config Config, o Options, found secrets, problems *problem.List)
 
 func (p *planner) plan() *Plan {
 	plan := &Plan{Stack: p.options.Stack, Protect: p.config.Protect}
-	p.judgeWholeKeys()
+	p.checkWholeKeys()
 	plan.ProxmoxCluster = p.planProxmoxCluster()
 	plan.Backup = p.planBackup()
 	p.planRanges()
@@ -69,8 +69,8 @@ func (p *planner) plan() *Plan {
 	p.checkKubernetesNetworks(plan.Clusters)
 	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 	p.assignGPUs(plan.Clusters)
-	p.placeTemplates()
-	plan.Templates = p.templatesInUse()
+	p.placeListedTemplates()
+	plan.Templates = p.usedTemplates()
 	p.reportConflicts()
 	p.checkCapacity()
 	p.warnOfSharedDatastores(plan)
@@ -79,12 +79,12 @@ func (p *planner) plan() *Plan {
 	return plan
 }
 
-// fingerprintForm is that of OpenSSL and of Proxmox.
-var fingerprintForm = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
+// fingerprintPattern is the format of OpenSSL and Proxmox.
+var fingerprintPattern = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
 
 func (p *planner) planProxmoxCluster() string {
 	fingerprint := strings.ToUpper(p.config.ProxmoxCluster)
-	if fingerprint != "" && !fingerprintForm.MatchString(fingerprint) {
+	if fingerprint != "" && !fingerprintPattern.MatchString(fingerprint) {
 		p.problems.Add(
 			"proxmoxCluster", p.config.ProxmoxCluster, "is not a SHA-256 fingerprint; write 32 bytes as AA:BB:…, as "+
 				"`openssl x509 -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints them on a host",
@@ -94,15 +94,16 @@ func (p *planner) planProxmoxCluster() string {
 	return fingerprint
 }
 
+// warn adds a warning. The output readme contains it: another wording is a change in the next preview of a stack.
 func (p *planner) warn(format string, arguments ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, arguments...))
 }
 
-// minimum returns the smallest machine for a role; empty = none in a cluster.
+// minimum returns the smallest machine for a role; empty = a plain machine.
 func minimum(role Role) (cores, memoryMiB, diskGiB int) {
 	if role == "" {
 		return 0, 0, 0
 	}
 
-	return talos.Minimum(string(role))
+	return talos.MinimumSize(string(role))
 }

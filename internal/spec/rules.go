@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// rules are what a field's jsonschema tag says about a single value.
+// rules are the rules for a single value in a field's jsonschema tag.
 type rules struct {
 	required         bool
-	fallback         string // the default; empty = the zero value
+	defaultValue     string // the default; empty = the zero value
 	example          string
 	enum             []string
 	because          string // why there is no other choice: ", because …"
 	minimum, maximum *int
 	minItems         int
-	secret           bool // kept secret where it is stored encrypted
+	secret           bool // remains secret if it is stored encrypted
 }
 
 // field is a key of a configuration type; keys of embedded types count as the type's own.
@@ -26,13 +26,13 @@ type field struct {
 	rules rules
 }
 
-func fieldsOf(t reflect.Type) []field {
+func configFields(t reflect.Type) []field {
 	var fields []field
 
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous {
-			for _, inner := range fieldsOf(f.Type) {
+			for _, inner := range configFields(f.Type) {
 				inner.index = append([]int{i}, inner.index...)
 				fields = append(fields, inner)
 			}
@@ -42,7 +42,7 @@ func fieldsOf(t reflect.Type) []field {
 
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if key == "-" {
-			continue // no key of stack files
+			continue // not a key of stack files
 		}
 
 		r := parseRules(f.Tag.Get("jsonschema"))
@@ -64,7 +64,7 @@ func parseRules(tag string) rules {
 		case "required":
 			r.required = true
 		case "default":
-			r.fallback = value
+			r.defaultValue = value
 		case "example":
 			r.example = value
 		case "enum":
@@ -87,27 +87,27 @@ func parseRules(tag string) rules {
 	return r
 }
 
-// fill sets the defaults of what is not set in a struct and in the structs in it.
-func fill(out reflect.Value) {
-	for _, f := range fieldsOf(out.Type()) {
+// setDefaults sets the defaults of zero fields in a struct, and in the structs in it.
+func setDefaults(out reflect.Value) {
+	for _, f := range configFields(out.Type()) {
 		value := out.FieldByIndex(f.index)
 
 		switch kind := value.Kind(); { // the other kinds start empty
 		case kind == reflect.Struct:
-			fill(value)
+			setDefaults(value)
 		case !value.IsZero():
 		case kind == reflect.String:
-			value.SetString(f.rules.fallback)
+			value.SetString(f.rules.defaultValue)
 		case kind == reflect.Int:
-			number, _ := strconv.Atoi(f.rules.fallback)
+			number, _ := strconv.Atoi(f.rules.defaultValue)
 			value.SetInt(int64(number))
 		case kind == reflect.Bool:
-			value.SetBool(f.rules.fallback == "true")
+			value.SetBool(f.rules.defaultValue == "true")
 		}
 	}
 }
 
-func keysOf(fields []field) []string {
+func fieldKeys(fields []field) []string {
 	keys := make([]string, len(fields))
 	for i, f := range fields {
 		keys[i] = f.key
@@ -116,7 +116,7 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// Suggest returns the advice for a name that is none of the known ones: the nearest of them, or all.
+// Suggest returns the remedy for an unknown name: the nearest known one, or all.
 func Suggest(name string, known []string) string {
 	if near := Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
@@ -128,14 +128,14 @@ func Suggest(name string, known []string) string {
 	return "choose from " + strings.Join(sorted, ", ")
 }
 
-// Nearest returns the known name that another one was probably meant to be; empty = none.
+// Nearest returns the known name that was probably meant; empty = none.
 func Nearest(name string, known []string) string {
 	lower := strings.ToLower(name)
 
-	best, least := "", max(len(name)/3, 1)+1
+	best, limit := "", max(len(name)/3, 1)+1
 	for _, candidate := range known {
-		if d := Distance(lower, strings.ToLower(candidate)); d < least {
-			best, least = candidate, d
+		if d := Distance(lower, strings.ToLower(candidate)); d < limit {
+			best, limit = candidate, d
 		}
 	}
 
@@ -153,9 +153,9 @@ func Nearest(name string, known []string) string {
 	return ""
 }
 
-// Distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a.
+// Distance returns the number of letters to insert, delete, replace or swap with their neighbor to turn a into b.
 func Distance(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	previous, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}
@@ -172,11 +172,11 @@ func Distance(a, b string) int {
 
 			row[j+1] = min(change, last[j+1]+1, row[j]+1)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
+				row[j+1] = min(row[j+1], previous[j-1]+1)
 			}
 		}
 
-		before, last = last, row
+		previous, last = last, row
 	}
 
 	return last[len(b)]

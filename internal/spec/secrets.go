@@ -9,28 +9,28 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// Blinded stands in the place of an encrypted value that is not known, as Pulumi shows one.
+// Blinded replaces an encrypted value that is not decrypted, as in Pulumi's output.
 const Blinded = "[secret]"
 
-// secrets are the paths of what is stored encrypted: whole keys (clusters), or single values (clusters[0].patches[1]).
-// Texts under the keys of [CanBeSecret] are kept secret. All else names resources, or is judged by people and policies,
-// and stays visible.
+// secrets are the paths of encrypted values: whole keys (clusters), or single values (clusters[0].patches[1]). Texts
+// under the keys of [CanBeSecret] remain secret. Everything else names resources, or is reviewed by people and
+// policies, and remains visible.
 type secrets []string
 
-// hold says whether a path is that of a secret, or below one.
-func (s secrets) hold(path string) bool {
+// contains reports whether a path is that of a secret, or below one.
+func (s secrets) contains(path string) bool {
 	return slices.ContainsFunc(s, func(secret string) bool { return problem.Under(path, secret) })
 }
 
-// touch says whether something at a path, above it or below it is secret.
-func (s secrets) touch(path string) bool {
-	return s.hold(path) || slices.ContainsFunc(s, func(secret string) bool { return problem.Under(secret, path) })
+// overlaps reports whether anything at, above or below a path is secret.
+func (s secrets) overlaps(path string) bool {
+	return s.contains(path) || slices.ContainsFunc(s, func(secret string) bool { return problem.Under(secret, path) })
 }
 
-// redact takes values that are stored encrypted out of the problems.
+// redact removes encrypted values from problems.
 func (s secrets) redact(found problem.List) problem.List {
 	for i := range found {
-		if s.touch(found[i].Path) {
+		if s.overlaps(found[i].Path) {
 			found[i].Value = ""
 		}
 	}
@@ -38,14 +38,14 @@ func (s secrets) redact(found problem.List) problem.List {
 	return found
 }
 
-// single says whether the value at a path is encrypted by itself.
-func (s secrets) single(path string) bool {
+// isSingleValue reports whether the value at a path is itself encrypted.
+func (s secrets) isSingleValue(path string) bool {
 	return strings.ContainsAny(path, ".[") && slices.Contains(s, path)
 }
 
-// findSecrets finds the secrets of the configuration. The engine tells of whole keys only: one encrypted patch makes
-// all of clusters a secret. What the stack's file has in plain text is none; so where that file holds the rest of the
-// key as it is, only its encrypted values are.
+// findSecrets returns the secrets of the configuration. The engine reports only whole keys: one encrypted patch makes
+// all of clusters a secret. If the stack's file has the rest of the key in plain text, only its encrypted values are
+// secrets.
 func findSecrets(parsed map[string]any, o Options) secrets {
 	var found secrets
 
@@ -55,7 +55,7 @@ func findSecrets(parsed map[string]any, o Options) secrets {
 		case o.Blinded:
 			parsed[key] = found.blind(key, parsed[key])
 		case encrypted:
-			single, same := encryptedIn(key, parse(stored), parsed[key])
+			single, same := encryptedPaths(key, parseValue(stored), parsed[key])
 			if !same || len(single) == 0 {
 				single = []string{key}
 			}
@@ -67,9 +67,8 @@ func findSecrets(parsed map[string]any, o Options) secrets {
 	return found
 }
 
-// encryptedIn returns the paths of the encrypted values in what is stored; same says that it is the value, but for
-// them.
-func encryptedIn(path string, stored, value any) (paths []string, same bool) {
+// encryptedPaths returns the paths of encrypted values in stored; same reports whether the rest equals value.
+func encryptedPaths(path string, stored, value any) (paths []string, same bool) {
 	if isCiphertext(stored) {
 		_, same = value.(string)
 
@@ -84,7 +83,7 @@ func encryptedIn(path string, stored, value any) (paths []string, same bool) {
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(stored)) {
-			inner, same := encryptedIn(join(path, key), stored[key], object[key])
+			inner, same := encryptedPaths(joinPath(path, key), stored[key], object[key])
 			if !same {
 				return nil, false
 			}
@@ -100,7 +99,7 @@ func encryptedIn(path string, stored, value any) (paths []string, same bool) {
 		}
 
 		for i := range stored {
-			inner, same := encryptedIn(fmt.Sprintf("%s[%d]", path, i), stored[i], list[i])
+			inner, same := encryptedPaths(fmt.Sprintf("%s[%d]", path, i), stored[i], list[i])
 			if !same {
 				return nil, false
 			}
@@ -114,7 +113,7 @@ func encryptedIn(path string, stored, value any) (paths []string, same bool) {
 	}
 }
 
-// isCiphertext recognises an encrypted value as stack files hold it: {secure: …}.
+// isCiphertext reports whether a value is encrypted, as in stack files: {secure: …}.
 func isCiphertext(value any) bool {
 	object, ok := value.(map[string]any)
 	if !ok || len(object) != 1 {
@@ -126,7 +125,7 @@ func isCiphertext(value any) bool {
 	return ok
 }
 
-// blind puts Blinded in the place of everything encrypted below a path, and notes where that is.
+// blind replaces encrypted values below a path with Blinded, and records their paths.
 func (s *secrets) blind(path string, value any) any {
 	if value == Blinded || isCiphertext(value) {
 		*s = append(*s, path)
@@ -137,7 +136,7 @@ func (s *secrets) blind(path string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, inner := range value {
-			value[key] = s.blind(join(path, key), inner)
+			value[key] = s.blind(joinPath(path, key), inner)
 		}
 	case []any:
 		for i, inner := range value {
@@ -148,22 +147,22 @@ func (s *secrets) blind(path string, value any) any {
 	return value
 }
 
-// judgeWholeKeys says of keys that are encrypted as a whole what that does.
-func (p *planner) judgeWholeKeys() {
+// checkWholeKeys reports keys that are encrypted as a whole.
+func (p *planner) checkWholeKeys() {
 	for _, key := range p.secrets {
 		switch {
-		case p.secrets.single(key):
+		case p.secrets.isSingleValue(key):
 		case p.options.Blinded:
-			p.problems.Add(key, nil, "is stored encrypted as a whole, so that nothing is known of it here; "+
-				"encrypt single texts in it instead: %s", howToEncrypt(key))
-		case isCiphertext(parse(p.options.Encrypted[key])):
+			p.problems.Add(key, nil, "is stored encrypted as a whole and cannot be read here; "+
+				"encrypt single texts in it instead: %s", encryptCommand(key))
+		case isCiphertext(parseValue(p.options.Encrypted[key])):
 			p.warn("%s: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same; "+
-				"its %s are not. Encrypt single texts instead: %s", key, secretTexts(), howToEncrypt(key))
+				"its %s are not. Encrypt single texts instead: %s", key, secretTexts(), encryptCommand(key))
 		}
 	}
 }
 
-func howToEncrypt(key string) string {
+func encryptCommand(key string) string {
 	path := key + "[0].patches[0]"
 
 	switch key {
@@ -178,27 +177,27 @@ func howToEncrypt(key string) string {
 	return "pulumi config set --secret --path 'talos-proxmox:" + path + "'"
 }
 
-// secretKeys are the keys, at any depth, whose texts are kept secret where they are stored encrypted.
+// secretKeys are the keys, at any depth, whose texts remain secret if they are stored encrypted.
 var secretKeys = []string{
 	"accessKey", "age", "identity", "kernelArgs", "labels", "ntp", "password", "patches", "secretKey", "taints", "values",
 }
 
-// CanBeSecret says whether what stands under a key, at any depth, is kept secret where it is stored encrypted.
+// CanBeSecret reports whether texts under a key, at any depth, remain secret if they are stored encrypted.
 func CanBeSecret(key string) bool { return slices.Contains(secretKeys, key) }
 
-// secretEndings are how the names of secrets end, as NamesSecret compares them.
-var secretEndings = []string{
+// secretSuffixes are suffixes of names of secrets, as [NamesSecret] compares them.
+var secretSuffixes = []string{
 	"password", "passwd", "passphrase", "secret", "apitoken", "authticket", "csrfpreventiontoken", "privatekey",
 	"clientkey", "authkey", "secretkey", "accesskey",
 	"kubeconfig", "kubeconfigraw", "talosconfig", "machineconfiguration", "machineconfigurationinput",
 }
 
-// NamesSecret tells the name of a secret, in camelCase or with underscores.
+// NamesSecret reports whether a name, in camelCase or with underscores, is that of a secret.
 func NamesSecret(name string) bool {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
 
 	return name == "otp" || name == "token" || slices.ContainsFunc(
-		secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) },
+		secretSuffixes, func(ending string) bool { return strings.HasSuffix(name, ending) },
 	)
 }
 
@@ -206,14 +205,16 @@ func secretTexts() string {
 	return strings.Join(secretKeys[:len(secretKeys)-1], ", ") + " and " + secretKeys[len(secretKeys)-1]
 }
 
-// shown is a text as a problem may show it.
-func (p *planner) shown(path, text string) string {
-	if p.secrets.hold(path) {
+// redacted returns a text for a problem, which does not show secrets.
+func (p *planner) redacted(path, text string) string {
+	if p.secrets.contains(path) {
 		return Blinded
 	}
 
 	return text
 }
 
-// unknown says that a text is encrypted and was not decrypted.
-func (p *planner) unknown(path string) bool { return p.options.Blinded && p.secrets.hold(path) }
+// isUndecrypted reports whether the value at a path is encrypted and was not decrypted.
+func (p *planner) isUndecrypted(path string) bool {
+	return p.options.Blinded && p.secrets.contains(path)
+}

@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// wholeKeys encrypts all of a configuration, without the stack's file.
+// wholeKeys returns every key as encrypted, without the stack's file.
 func wholeKeys(values map[string]string) map[string]string {
 	keys := map[string]string{}
 	for key := range values {
@@ -25,8 +25,7 @@ func wholeKeys(values map[string]string) map[string]string {
 	return keys
 }
 
-// eachText visits every text that the configuration can have: set puts another one in its place, in a configuration of
-// its own.
+// eachText visits every text that the configuration can have; set returns a configuration with another text there.
 func eachText(t *testing.T, visit func(path, key string, set func(text string) map[string]string)) {
 	t.Helper()
 
@@ -110,7 +109,7 @@ func with(object map[string]any, name string, value any) map[string]any {
 	return object
 }
 
-// at is the value at a path; nil where there is none.
+// at returns the value at a path, or nil.
 func at(value any, path string) any {
 	for part := range strings.SplitSeq(strings.ReplaceAll(path, "[0]", ".[0]"), ".") {
 		switch known := value.(type) {
@@ -130,9 +129,9 @@ func at(value any, path string) any {
 	return value
 }
 
-// TestNoProblemShowsWhatIsEncrypted puts a wrong text, and for texts that are kept secret a right one, into every place
-// that takes text.
-func TestNoProblemShowsWhatIsEncrypted(t *testing.T) {
+// TestProblemsShowNoEncryptedValues sets an invalid text, and a valid one for texts that remain secret, at every key
+// that accepts text.
+func TestProblemsShowNoEncryptedValues(t *testing.T) {
 	t.Parallel()
 
 	o := options()
@@ -172,7 +171,7 @@ func TestNoProblemShowsWhatIsEncrypted(t *testing.T) {
 
 func isSeparator(c rune) bool { return c == '.' || c == '[' }
 
-// encryptedAt is what a stack file has for the key that holds a text, with that text encrypted.
+// encryptedAt returns the key that contains a text as in a stack file, with that text encrypted.
 func encryptedAt(t *testing.T, values map[string]string, text string) string {
 	t.Helper()
 
@@ -207,7 +206,7 @@ func TestKeysOfEncryptedLabelsAreNotShown(t *testing.T) {
 	assert.NotContains(t, err.Error(), "marker")
 }
 
-func TestWhatIsSecret(t *testing.T) {
+func TestSecretFlags(t *testing.T) {
 	t.Parallel()
 	values := changed(t, map[string]any{
 		"clusters[0].patches":                []any{sysctl("a"), sysctl("b")},
@@ -286,17 +285,17 @@ func TestWhatIsSecret(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKeptSecretIsRefused(t *testing.T) {
+func TestValuesThatCannotRemainSecret(t *testing.T) {
 	t.Parallel()
 	values := changed(t, nil)
 	o := options()
 	o.Encrypted = map[string]string{"hosts": strings.Replace(values["hosts"], `"10.0.0.2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err := spec.Load(values, o)
-	require.EqualError(t, err, "hosts[0].address: is stored encrypted, and would be shown all the same: only accessKey, age, identity, kernelArgs, labels, ntp, password, patches, secretKey, taints and values are kept secret; "+
+	require.EqualError(t, err, "hosts[0].address: is stored encrypted but would be shown in plain text: only accessKey, age, identity, kernelArgs, labels, ntp, password, patches, secretKey, taints and values are kept secret; "+
 		"store it in plain text, without --secret")
 }
 
-func TestAConfigurationWithoutItsSecrets(t *testing.T) {
+func TestBlinded(t *testing.T) {
 	t.Parallel()
 
 	set := map[string]any{
@@ -309,7 +308,7 @@ func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 	o := options()
 	o.Blinded = true
 	plan, err := spec.Load(changed(t, set), o)
-	require.NoError(t, err, "what is not known is not judged")
+	require.NoError(t, err, "undecrypted values are not checked")
 	assert.Len(t, plan.Clusters[0].Nodes(), 5)
 	assert.Equal(t, []string{sysctl("a") + "\n", "[secret]\n"}, plan.Clusters[0].Patches)
 
@@ -317,7 +316,7 @@ func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 	_, err = spec.Load(map[string]string{"clusters": spec.Blinded}, o)
 	require.ErrorContains(
 		t, err,
-		"clusters: is stored encrypted as a whole, so that nothing is known of it here; encrypt single texts in it instead: "+
+		"clusters: is stored encrypted as a whole and cannot be read here; encrypt single texts in it instead: "+
 			"pulumi config set --secret --path 'talos-proxmox:clusters[0].patches[0]'",
 	)
 }

@@ -12,12 +12,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// identity is what a machine keeps for as long as its own pool and cluster stay as they are.
+// identity is what a machine keeps unless its own pool or cluster changes.
 type identity struct {
 	VMID         int
 	MAC, Address string
 	NICs         string
-	// GPUs are what the VM says of them: a mapping's name, or a raw one's address; and what it is made from.
+	// GPUs are the mappings or, of raw GPUs, the addresses, and the class of the template.
 	GPUs string
 }
 
@@ -51,17 +51,17 @@ func gpusOf(n spec.Node) string {
 	return fmt.Sprint(text, n.Template.Key)
 }
 
-// world is a configuration that a seed decides and that can be changed like one in use. Every pool sets its first
-// VMID and address, as several pools have to.
-type world struct {
+// randomConfig is a configuration that a seed determines, with changes that users make. Every pool sets its first VMID
+// and address, as several pools must.
+type randomConfig struct {
 	random   *rand.Rand
 	hosts    []any
 	clusters []map[string]any
 	serial   int
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a test's own randomness
+func newRandomConfig(seed uint64) *randomConfig {
+	w := &randomConfig{random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a test's own randomness
 	for range 2 + w.random.IntN(4) {
 		w.addHost()
 	}
@@ -73,16 +73,16 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-func (w *world) next() int {
+func (w *randomConfig) next() int {
 	w.serial++
 
 	return w.serial
 }
 
-func (w *world) addHost() {
+func (w *randomConfig) addHost() {
 	n := w.next()
 
-	gpus := make([]any, 16) // more than all pools together ask for, since they all begin with the first host
+	gpus := make([]any, 16) // more than all pools together need, since all of them start with the first host
 	for i := range gpus {
 		gpus[i] = map[string]any{"name": "rtx4000", "pci": fmt.Sprintf("%02x:00", i+1), "generation": "ada"}
 	}
@@ -95,7 +95,7 @@ func (w *world) addHost() {
 	})
 }
 
-func (w *world) addCluster() {
+func (w *randomConfig) addCluster() {
 	n := w.next()
 	cluster := map[string]any{
 		"name": fmt.Sprintf("c%d", n), "kubernetesVersion": "v1.35.0",
@@ -117,7 +117,7 @@ func (w *world) addCluster() {
 	}
 }
 
-func (w *world) addPool() {
+func (w *randomConfig) addPool() {
 	n := w.next()
 	c := w.clusters[w.random.IntN(len(w.clusters))]
 
@@ -133,11 +133,11 @@ func (w *world) addPool() {
 	})
 }
 
-func (w *world) somePools() []any {
+func (w *randomConfig) somePools() []any {
 	return w.clusters[w.random.IntN(len(w.clusters))]["workers"].([]any)
 }
 
-func (w *world) shuffle() {
+func (w *randomConfig) shuffle() {
 	w.random.Shuffle(len(w.hosts), func(i, j int) { w.hosts[i], w.hosts[j] = w.hosts[j], w.hosts[i] })
 	w.random.Shuffle(len(w.clusters), func(i, j int) { w.clusters[i], w.clusters[j] = w.clusters[j], w.clusters[i] })
 
@@ -147,16 +147,16 @@ func (w *world) shuffle() {
 	}
 }
 
-func (w *world) removePool() {
+func (w *randomConfig) removePool() {
 	c := w.clusters[w.random.IntN(len(w.clusters))]
 	c["workers"] = fewer(w, c["workers"].([]any), 0)
 }
 
-func (w *world) removeCluster() { w.clusters = fewer(w, w.clusters, 1) }
-func (w *world) removeHost()    { w.hosts = fewer(w, w.hosts, 1) }
+func (w *randomConfig) removeCluster() { w.clusters = fewer(w, w.clusters, 1) }
+func (w *randomConfig) removeHost()    { w.hosts = fewer(w, w.hosts, 1) }
 
-// fewer takes one out of a list that has more than the least.
-func fewer[E any](w *world, list []E, least int) []E {
+// fewer removes one element of a list with more than least.
+func fewer[E any](w *randomConfig, list []E, least int) []E {
 	if len(list) <= least {
 		return list
 	}
@@ -166,29 +166,29 @@ func fewer[E any](w *world, list []E, least int) []E {
 	return slices.Delete(slices.Clone(list), i, i+1)
 }
 
-func (w *world) scalePool() {
+func (w *randomConfig) scalePool() {
 	if pools := w.somePools(); len(pools) > 0 {
 		pools[w.random.IntN(len(pools))].(map[string]any)["count"] = w.random.IntN(8)
 	}
 }
 
-func (w *world) scaleGPUWorkers() {
+func (w *randomConfig) scaleGPUWorkers() {
 	c := w.clusters[w.random.IntN(len(w.clusters))]
 	c["gpuWorkers"].([]any)[0].(map[string]any)["count"] = w.random.IntN(3)
 }
 
-func (w *world) scaleControlPlanes() {
+func (w *randomConfig) scaleControlPlanes() {
 	c := w.clusters[w.random.IntN(len(w.clusters))]
 	c["controlPlane"].(map[string]any)["count"] = 1 + 2*w.random.IntN(4)
 }
 
-func (w *world) resizePool() {
+func (w *randomConfig) resizePool() {
 	if pools := w.somePools(); len(pools) > 0 {
 		pools[w.random.IntN(len(pools))].(map[string]any)["memoryMiB"] = 2048 + 1024*w.random.IntN(8)
 	}
 }
 
-func (w *world) plan(t *testing.T) *spec.Plan {
+func (w *randomConfig) plan(t *testing.T) *spec.Plan {
 	t.Helper()
 	plan, err := spec.Load(valuesOf(t, map[string]any{
 		"hosts": w.hosts, "clusters": w.clusters, "templates": map[string]any{"talos": map[string]any{"version": "v1.12.6"}},
@@ -198,7 +198,7 @@ func (w *world) plan(t *testing.T) *spec.Plan {
 	return plan
 }
 
-func TestNoChangeOfAnythingElseTouchesAMachinesIdentity(t *testing.T) {
+func TestIdentitiesAreStable(t *testing.T) {
 	t.Parallel()
 
 	const seeds, steps = 60, 25
@@ -206,7 +206,7 @@ func TestNoChangeOfAnythingElseTouchesAMachinesIdentity(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 
-			w := newWorld(seed)
+			w := newRandomConfig(seed)
 			changes := []struct {
 				name string
 				make func()
@@ -246,7 +246,7 @@ func TestNoChangeOfAnythingElseTouchesAMachinesIdentity(t *testing.T) {
 	}
 }
 
-func TestNoChangeOfAnythingElseTouchesDefaultIdentities(t *testing.T) {
+func TestDefaultIdentitiesAreStable(t *testing.T) {
 	t.Parallel()
 	before, err := spec.Load(changed(t, nil), options())
 	require.NoError(t, err)
@@ -286,7 +286,7 @@ func TestNoChangeOfAnythingElseTouchesDefaultIdentities(t *testing.T) {
 	}
 }
 
-func TestOneMachinesOwnSettingsTouchThatMachineOnly(t *testing.T) {
+func TestOverridesChangeOnlyTheirMachine(t *testing.T) {
 	t.Parallel()
 	before, err := spec.Load(changed(t, nil), options())
 	require.NoError(t, err)
@@ -316,7 +316,7 @@ func TestOneMachinesOwnSettingsTouchThatMachineOnly(t *testing.T) {
 	}
 }
 
-func TestStacksAndNamesDecideMACs(t *testing.T) {
+func TestMACsDependOnStackAndName(t *testing.T) {
 	t.Parallel()
 
 	seen := map[string]string{}

@@ -11,11 +11,11 @@ import (
 
 var fullVersion = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:-([0-9A-Za-z.-]+))?$`)
 
-// TalosStep says why a node cannot be brought from one version of Talos to another one in one step, and what to do; it
-// is empty where it can. Of a version that is not one in full nothing is said. Talos is tested from one minor version
-// to the next one only, and a downgrade is taken for a mistake unless it is stated.
+// TalosStep returns the problem of an upgrade of Talos in one step, with a remedy; empty if it is supported or a
+// version is not a full one. Talos tests upgrades only from one minor version to the next, and a downgrade is probably
+// a mistake unless it is allowed.
 func TalosStep(from, to string, allowDowngrade bool) string {
-	old, wanted := parts(from), parts(to)
+	old, wanted := versionNumbers(from), versionNumbers(to)
 	if old == nil || wanted == nil {
 		return ""
 	}
@@ -24,9 +24,9 @@ func TalosStep(from, to string, allowDowngrade bool) string {
 
 	switch before := compareVersions(from, to); {
 	case old[0] != wanted[0]:
-		return "is another major version, which nothing upgrades in place; make a new cluster"
+		return "is another major version, to which there is no upgrade; create a new cluster"
 	case before > 0 && !allowDowngrade:
-		return "is older, and a downgrade has to be stated; set the version that runs, or talos.allowDowngrade: true of the cluster"
+		return "is older, and downgrades must be allowed; set the running version, or talos.allowDowngrade: true of the cluster"
 	case step > 1:
 		return fmt.Sprintf("is %d minor versions newer, and Talos is upgraded by one at a time; "+
 			"set the latest patch of v%d.%d first", step, old[0], old[1]+1)
@@ -38,8 +38,8 @@ func TalosStep(from, to string, allowDowngrade bool) string {
 	}
 }
 
-// parts are the numbers of a version in full; nil = it is none.
-func parts(version string) []int {
+// versionNumbers returns the numbers of a full version; nil = it is not one.
+func versionNumbers(version string) []int {
 	match := fullVersion.FindStringSubmatch(version)
 	if match == nil {
 		return nil
@@ -55,12 +55,12 @@ func parts(version string) []int {
 	return numbers
 }
 
-// compareVersions orders versions in full; a pre-release comes before its release.
+// compareVersions compares full versions; a pre-release precedes its release.
 func compareVersions(a, b string) int {
 	_, preA, _ := strings.Cut(a, "-")
 	_, preB, _ := strings.Cut(b, "-")
 
-	order := slices.Compare(parts(a), parts(b))
+	order := slices.Compare(versionNumbers(a), versionNumbers(b))
 	if order == 0 && (preA == "") != (preB == "") {
 		return strings.Compare(preB, preA)
 	}

@@ -8,29 +8,30 @@ import (
 )
 
 //go:embed seed/seal.sh
-var seal string
+var sealScript string
 
-// sealFile is where the script that seals a template is in the guest: in memory, so that nothing of it stays.
+// sealFile is the path of the script that seals a template, in the guest's memory, so that nothing of it remains.
 const sealFile = "/run/template/seal"
 
-// noLocale is the locale that is everywhere.
+// noLocale is a locale that every system has.
 const noLocale = "C.UTF-8"
 
-// agent is the package of the QEMU guest agent, by the same name everywhere.
-const agent = "qemu-guest-agent"
+// guestAgent is the package of the QEMU guest agent on every system.
+const guestAgent = "qemu-guest-agent"
 
-// MetaData is the meta data of a seed for cloud-init. Clones have another instance, so that their first start is one.
+// MetaData is the meta-data of a seed for cloud-init. Clones have other instance ids, so that their first boot counts
+// as one.
 const MetaData = "instance-id: template-build"
 
-// cloudConfig is a seed's user data, in the order in which people read it.
+// cloudConfig is the user-data of a seed.
 type cloudConfig struct {
-	// Users has root alone, who is there anyway: without the list cloud-init makes the image's default user, and clones
-	// are to make their own. Older versions take no empty list.
+	// Users contains only root, which exists anyway: without the list cloud-init creates the image's default user, which
+	// clones should do themselves. Older versions reject an empty list.
 	Users            []string `json:"users"`
 	PreserveHostname bool     `json:"preserve_hostname"`
 	Timezone         string   `json:"timezone"`
 	PackageUpdate    bool     `json:"package_update"`
-	// PackageUpgrade is set where packages do not fit a system that is older than they are.
+	// PackageUpgrade is set for rolling releases, on which new packages require an upgraded system.
 	PackageUpgrade bool       `json:"package_upgrade"`
 	Packages       []string   `json:"packages"`
 	WriteFiles     []file     `json:"write_files"`
@@ -43,10 +44,10 @@ type file struct {
 	Content     string `json:"content"`
 }
 
-// UserData returns the user data of a seed for cloud-init (JSON, which is YAML as well): it installs the guest agent
-// and packages, sets time zone and locale, and has the system sealed when cloud-init is done.
+// UserData returns the user-data of a seed for cloud-init (JSON, which is valid YAML): it installs the guest agent and
+// packages, sets time zone and locale, and seals the system when cloud-init is done.
 func UserData(name Name, packages []string, timezone, locale string) string {
-	all := []string{agent}
+	all := []string{guestAgent}
 	if name != Arch && locale != noLocale {
 		all = append(all, "locales")
 	}
@@ -62,7 +63,7 @@ func UserData(name Name, packages []string, timezone, locale string) string {
 	if err := encoder.Encode(cloudConfig{
 		Users: []string{"root"}, PreserveHostname: true, Timezone: timezone, PackageUpdate: true,
 		PackageUpgrade: name == Arch, Packages: append(all, packages...),
-		WriteFiles: []file{{sealFile, "0700", seal}},
+		WriteFiles: []file{{sealFile, "0700", sealScript}},
 		RunCmd:     [][]string{{"systemd-run", "--no-block", "--unit=template-seal", "sh", sealFile, timezone, locale}},
 	}); err != nil {
 		panic(fmt.Sprintf("the user data of a seed cannot be written: %v", err)) // plain texts

@@ -1,5 +1,5 @@
-// Package systems knows the operating systems beside Talos that golden templates are made of: their releases, where
-// images and checksums are published, and what hardware their machines have.
+// Package systems describes the operating systems other than Talos for golden templates: their releases, published
+// images and checksums, and hardware.
 package systems
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Name is the name of an operating system, as stack files write it.
+// Name is the name of an operating system in stack files.
 type Name string
 
 // The operating systems.
@@ -19,11 +19,11 @@ const (
 	Windows Name = "windows"
 )
 
-// Format says what is published of a system.
+// Format is the form in which a system is distributed.
 type Format string
 
-// The formats. A disk image is imported and started once with a seed; a backup is restored as it is; an installation
-// medium is the user's own, and installs the system by an answer file.
+// The formats. A disk image is imported and booted once with a seed; a backup is restored unchanged; the user provides
+// an installation medium, which installs the system with an answer file.
 const (
 	DiskImage Format = "image"
 	Backup    Format = "backup"
@@ -33,34 +33,34 @@ const (
 // System is an operating system.
 type System struct {
 	Name   Name
-	Title  string // as people write it: Debian
+	Title  string // for users: Debian
 	Format Format
-	// Releases are those that are known, the newest first.
+	// Releases are the known releases, the newest first.
 	Releases []Release
 	Hardware Hardware
 	// Timezone and Locale are the defaults.
 	Timezone, Locale string
-	// User is the one that cloud-init makes where no other is stated.
+	// User is cloud-init's default user.
 	User string
-	// Packages says whether the build installs packages of the user's choice.
+	// Packages reports whether the build can install additional packages.
 	Packages bool
-	// LeastDiskGiB and LeastMemoryMiB are the least that a template can have.
-	LeastDiskGiB, LeastMemoryMiB int
-	// Minutes is how long a build may take.
+	// MinDiskGiB and MinMemoryMiB are the minimum size of a template.
+	MinDiskGiB, MinMemoryMiB int
+	// Minutes is the time limit of a build.
 	Minutes int
 }
 
 // Release is a release of an operating system.
 type Release struct {
-	// Name is what stack files write: 13, 24.04, server-2025.
+	// Name is the name in stack files: 13, 24.04, server-2025.
 	Name string
-	// Image is the address of a build's image, with {build} in place of the build; empty = stated by the user.
+	// Image is the URL of a build's image, with {build} in place of the build; empty = the user provides it.
 	Image string
-	// Sums is the address of the checksums that are published for a build, Algorithm what they are made with.
+	// Sums is the URL of a build's published checksums, Algorithm their algorithm.
 	Sums, Algorithm string
 }
 
-// Hardware is the hardware that a system needs, with Proxmox' names.
+// Hardware is the hardware that a system needs, in Proxmox's terms.
 type Hardware struct {
 	// The kind of system. Default: l26.
 	OSType string `pulumi:"osType,optional"`
@@ -76,11 +76,11 @@ type Hardware struct {
 	Display string `pulumi:"display,optional"`
 	// Whether Secure Boot is enabled. Default: false.
 	SecureBoot bool `pulumi:"secureBoot,optional"`
-	// CloudInitType is the form of the cloud-init drive: nocloud, configdrive2.
+	// CloudInitType is the format of the cloud-init drive: nocloud, configdrive2.
 	CloudInitType string
-	// SignedBoot says whether Secure Boot takes the system's boot loader.
+	// SignedBoot reports whether Secure Boot accepts the system's boot loader.
 	SignedBoot bool
-	// TPM says whether machines have a TPM 2.0.
+	// TPM reports whether machines have a TPM 2.0.
 	TPM bool
 }
 
@@ -106,8 +106,8 @@ func (s System) Release(name string) (Release, bool) {
 	return s.Releases[i], true
 }
 
-// URL returns the address of a build's image; empty = stated by the user.
+// URL returns the URL of a build's image; empty = the user provides it.
 func (r Release) URL(build string) string { return strings.ReplaceAll(r.Image, "{build}", build) }
 
-// SumsURL returns the address of the checksums that are published for a build; empty = there are none.
+// SumsURL returns the URL of a build's published checksums; empty = there are none.
 func (r Release) SumsURL(build string) string { return strings.ReplaceAll(r.Sums, "{build}", build) }

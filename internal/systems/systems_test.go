@@ -2,7 +2,6 @@ package systems_test
 
 import (
 	"encoding/xml"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/systems"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func TestSeedsAreAsRecordedAndCloudInitTakesThem(t *testing.T) {
+// TestUserData compares seeds with golden files, and validates them with cloud-init's schema.
+func TestUserData(t *testing.T) {
 	t.Parallel()
 
 	for name, packages := range map[systems.Name][]string{
@@ -29,36 +28,30 @@ func TestSeedsAreAsRecordedAndCloudInitTakesThem(t *testing.T) {
 			golden := filepath.Join("testdata", string(name)+".user-data")
 			text := systems.UserData(name, packages, "Europe/Berlin", "de_DE.UTF-8")
 
-			if *update {
-				require.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
-			}
-
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), text)
+			goldentest.Equal(t, golden, text)
 
 			program, err := exec.LookPath("cloud-init")
 			if err != nil {
-				require.Empty(t, os.Getenv("CI"), "CI has to have cloud-init: apt-get install cloud-init")
-				t.Skip("cloud-init is not installed (apt-get install cloud-init): its schema does not judge the seed")
+				require.Empty(t, os.Getenv("CI"), "CI requires cloud-init: apt-get install cloud-init")
+				t.Skip("cloud-init is not installed (apt-get install cloud-init): its schema does not validate the seed")
 			}
 
-			said, err := exec.CommandContext(t.Context(), program, "schema", "--config-file", golden).CombinedOutput()
-			require.NoError(t, err, string(said))
-			assert.Contains(t, string(said), "Valid")
+			output, err := exec.CommandContext(t.Context(), program, "schema", "--config-file", golden).CombinedOutput()
+			require.NoError(t, err, string(output))
+			assert.Contains(t, string(output), "Valid")
 
 			broken := filepath.Join(t.TempDir(), "user-data")
 			require.NoError(t, os.WriteFile(
 				broken, []byte(strings.Replace(text, `"package_update": true`, `"package_update": "perhaps"`, 1)), 0o600,
 			))
 
-			said, err = exec.CommandContext(t.Context(), program, "schema", "--config-file", broken).CombinedOutput()
-			require.Error(t, err, string(said))
+			output, err = exec.CommandContext(t.Context(), program, "schema", "--config-file", broken).CombinedOutput()
+			require.Error(t, err, string(output))
 		})
 	}
 }
 
-func TestAddressesOfImages(t *testing.T) {
+func TestImageURLs(t *testing.T) {
 	t.Parallel()
 
 	for _, system := range systems.All() {
@@ -87,7 +80,7 @@ func TestAddressesOfImages(t *testing.T) {
 	assert.False(t, found)
 }
 
-func TestAnswersOfWindowsSetup(t *testing.T) {
+func TestWindowsSeed(t *testing.T) {
 	t.Parallel()
 
 	files := systems.WindowsSeed("server-2025", "Windows <Server> & 2025", "W. Europe Standard Time", "de-DE")

@@ -6,9 +6,9 @@ const (
 	sha512 = "sha512"
 )
 
-// linux is the hardware of machines whose system comes as a cloud image. The cloud-init drive is a SCSI one: under OVMF
-// such kernels do not see one at IDE.
-func linux(signed bool) Hardware {
+// linuxHardware returns the hardware for cloud images. Their kernels do not see an IDE cloud-init drive under OVMF, so
+// it is a SCSI one.
+func linuxHardware(signed bool) Hardware {
 	return Hardware{
 		OSType: "l26", Machine: "q35", BIOS: "ovmf", SystemDisk: "scsi0", CloudInitDrive: "scsi1",
 		CloudInitType: "nocloud", Display: "serial0", SignedBoot: signed,
@@ -22,7 +22,7 @@ const (
 	archImage    = archImages + "Arch-Linux-x86_64-cloudimg-{build}.qcow2"
 )
 
-func debian(version, name string) Release {
+func debianRelease(version, name string) Release {
 	folder := debianImages + name + "/{build}/"
 
 	return Release{
@@ -31,7 +31,7 @@ func debian(version, name string) Release {
 	}
 }
 
-func ubuntu(version, name string) Release {
+func ubuntuRelease(version, name string) Release {
 	folder := ubuntuImages + name + "/release-{build}/"
 
 	return Release{
@@ -40,34 +40,34 @@ func ubuntu(version, name string) Release {
 	}
 }
 
-// All returns the systems, in the order in which people read about them.
+// All returns the systems, in the order of the documentation.
 func All() []System {
 	return []System{
 		{
-			Name: Debian, Title: "Debian", Format: DiskImage, User: "debian", Packages: true, Hardware: linux(true),
-			Releases: []Release{debian("13", "trixie"), debian("12", "bookworm")},
-			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 15,
+			Name: Debian, Title: "Debian", Format: DiskImage, User: "debian", Packages: true, Hardware: linuxHardware(true),
+			Releases: []Release{debianRelease("13", "trixie"), debianRelease("12", "bookworm")},
+			Timezone: "Etc/UTC", Locale: noLocale, MinDiskGiB: 5, MinMemoryMiB: 1024, Minutes: 15,
 		},
 		{
-			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, User: "ubuntu", Packages: true, Hardware: linux(true),
-			Releases: []Release{ubuntu("26.04", "resolute"), ubuntu("24.04", "noble"), ubuntu("22.04", "jammy")},
-			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, User: "ubuntu", Packages: true, Hardware: linuxHardware(true),
+			Releases: []Release{ubuntuRelease("26.04", "resolute"), ubuntuRelease("24.04", "noble"), ubuntuRelease("22.04", "jammy")},
+			Timezone: "Etc/UTC", Locale: noLocale, MinDiskGiB: 6, MinMemoryMiB: 1024, Minutes: 15,
 		},
 		{
-			Name: Arch, Title: "Arch Linux", Format: DiskImage, User: "arch", Packages: true, Hardware: linux(false),
+			Name: Arch, Title: "Arch Linux", Format: DiskImage, User: "arch", Packages: true, Hardware: linuxHardware(false),
 			Releases: []Release{{Name: "rolling", Image: archImage, Sums: archImage + ".SHA256", Algorithm: sha256}},
-			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, MinDiskGiB: 6, MinMemoryMiB: 1024, Minutes: 15,
 		},
 		{
-			// Hydra's VMA has its own hardware: nixos/modules/virtualisation/proxmox-image.nix of nixpkgs. Its builds have no
-			// lasting address.
+			// The VMA from Hydra defines its hardware: nixos/modules/virtualisation/proxmox-image.nix of nixpkgs. Its builds
+			// have no permanent URL.
 			Name: NixOS, Title: "NixOS", Format: Backup, User: "root",
 			Hardware: Hardware{
 				OSType: "l26", Machine: "pc", BIOS: "seabios", SystemDisk: "virtio0", CloudInitDrive: "ide2",
 				CloudInitType: "nocloud", Display: "serial0",
 			},
-			Releases:     []Release{{Name: "26.05"}, {Name: "25.11"}},
-			LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 30,
+			Releases:   []Release{{Name: "26.05"}, {Name: "25.11"}},
+			MinDiskGiB: 5, MinMemoryMiB: 1024, Minutes: 30,
 		},
 		{
 			Name: Windows, Title: "Windows", Format: Medium, User: "Administrator",
@@ -76,7 +76,7 @@ func All() []System {
 				CloudInitType: "configdrive2", Display: "std", SignedBoot: true, TPM: true,
 			},
 			Releases: []Release{{Name: "server-2025"}, {Name: "server-2022"}, {Name: "11"}},
-			Timezone: "UTC", Locale: "en-US", LeastDiskGiB: 40, LeastMemoryMiB: 4096, Minutes: 90,
+			Timezone: "UTC", Locale: "en-US", MinDiskGiB: 40, MinMemoryMiB: 4096, Minutes: 90,
 		},
 	}
 }

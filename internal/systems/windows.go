@@ -9,7 +9,7 @@ import (
 )
 
 //go:embed seed/autounattend.xml
-var answers string
+var answersTemplate string
 
 //go:embed seed/first-logon.ps1
 var firstLogon string
@@ -20,9 +20,9 @@ var cloudbase string
 //go:embed seed/cloudbase-init-unattend.conf
 var cloudbaseUnattend string
 
-// WindowsFiles are what the seed of a template of Windows has, beside cloudbase-init's installer.
+// WindowsFiles are the files of the seed of a Windows template, besides cloudbase-init's installer.
 type WindowsFiles struct {
-	// Answers is autounattend.xml, with @PASSWORD@ in place of the administrator's, which the host makes up.
+	// Answers is autounattend.xml, with @PASSWORD@ in place of the administrator's password, which the host generates.
 	Answers string
 	// FirstLogon is the script of the first logon.
 	FirstLogon string
@@ -30,7 +30,7 @@ type WindowsFiles struct {
 	Cloudbase, CloudbaseUnattend string
 }
 
-// driverFolders are the folders of virtio-win by release.
+// driverFolder returns the folder of virtio-win for a release.
 func driverFolder(release string) string {
 	switch release {
 	case "server-2025":
@@ -42,11 +42,11 @@ func driverFolder(release string) string {
 	}
 }
 
-// WindowsSeed returns the seed of a template of Windows.
+// WindowsSeed returns the seed of a Windows template.
 func WindowsSeed(release, edition, timezone, locale string) WindowsFiles {
 	var drivers []string
 
-	// The letters of drives differ between media: all that there can be.
+	// Drive letters differ between media, so every possible one is listed.
 	for _, letter := range "DEFGH" {
 		for _, driver := range []string{"vioscsi", "NetKVM", "vioserial"} {
 			drivers = append(drivers, fmt.Sprintf(`%c:\%s\%s\amd64`, letter, driver, driverFolder(release)))
@@ -55,13 +55,13 @@ func WindowsSeed(release, edition, timezone, locale string) WindowsFiles {
 
 	var text strings.Builder
 
-	if err := template.Must(template.New("answers").Parse(answers)).Execute(&text, map[string]any{
-		"Locale": escaped(locale), "Timezone": escaped(timezone), "Edition": escaped(edition), "Drivers": drivers,
-		// Windows 11 from 24H2 on encrypts the disk by itself where there is a TPM, and sysprep refuses an encrypted one
+	if err := template.Must(template.New("answers").Parse(answersTemplate)).Execute(&text, map[string]any{
+		"Locale": escapeXML(locale), "Timezone": escapeXML(timezone), "Edition": escapeXML(edition), "Drivers": drivers,
+		// Windows 11 since 24H2 encrypts the disk automatically if there is a TPM, and sysprep rejects an encrypted one
 		// (0x80310039, canonical/packer-maas#341). The registry key is Microsoft's own, for manufacturers.
 		"Client": !strings.HasPrefix(release, "server-"),
 	}); err != nil {
-		panic(fmt.Sprintf("the answers of Windows' setup cannot be written: %v", err)) // a mistake in the template
+		panic(fmt.Sprintf("the answers of Windows' setup cannot be written: %v", err)) // a bug in the template
 	}
 
 	return WindowsFiles{
@@ -70,10 +70,10 @@ func WindowsSeed(release, edition, timezone, locale string) WindowsFiles {
 	}
 }
 
-func escaped(text string) string {
+func escapeXML(text string) string {
 	var b strings.Builder
 
-	_ = xml.EscapeText(&b, []byte(text)) // a builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder never fails
 
 	return b.String()
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 )
 
-// Authority is a certificate authority; certificate and key are PEM.
+// Authority is a certificate authority, with PEM-encoded certificate and key.
 type Authority struct{ Certificate, Key []byte }
 
-// New makes one as Talos does, for ten years. It is a secret.
+// New generates an authority as Talos does, valid for ten years. It is a secret.
 func (k Kind) New(now time.Time) (Authority, error) {
-	ca, err := kinds[k].make(now)
+	ca, err := authorityKinds[k].generate(now)
 	if err != nil {
 		return Authority{}, fmt.Errorf("unable to make a certificate authority: %w", err)
 	}
@@ -28,45 +28,45 @@ func (k Kind) New(now time.Time) (Authority, error) {
 	return Authority{Certificate: ca.CrtPEM, Key: ca.KeyPEM}, nil
 }
 
-// Client is who may call the Talos API, and which authority it trusts; all of it is PEM. The key is a secret.
+// Client is a client certificate of the Talos API and the authority that the client trusts, PEM-encoded. The key is a
+// secret.
 type Client struct{ Authority, Certificate, Key []byte }
 
-// Administrator returns a client of the Talos API that may do everything, with a new certificate of the authority, for
-// a year.
+// Administrator issues a client certificate with the role os:admin, valid for a year.
 func (a Authority) Administrator(now time.Time) (Client, error) {
-	return a.client(now, constants.TalosAPIDefaultCertificateValidityDuration, role.Admin)
+	return a.newClient(now, constants.TalosAPIDefaultCertificateValidityDuration, role.Admin)
 }
 
-// A client for one look is valid for a day, on machines whose clocks are late by an hour, too.
+// Short-lived clients are valid for a day, also on machines whose clocks are an hour slow.
 const (
 	clientValidity = 24 * time.Hour
 	clientSkew     = time.Hour
 )
 
-// Reader returns a client that sees what is no secret, and changes nothing.
+// Reader issues a short-lived client certificate with the role os:reader.
 func (a Authority) Reader(now time.Time) (Client, error) {
-	return a.client(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader)
+	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader)
 }
 
-// Keeper returns a Reader that takes snapshots of etcd, too.
+// Keeper issues a short-lived client certificate with the roles os:reader and os:etcd:backup.
 func (a Authority) Keeper(now time.Time) (Client, error) {
-	return a.client(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader, role.EtcdBackup)
+	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader, role.EtcdBackup)
 }
 
-func (a Authority) client(from time.Time, validity time.Duration, roles ...role.Role) (Client, error) {
+func (a Authority) newClient(from time.Time, validity time.Duration, roles ...role.Role) (Client, error) {
 	bundle := secrets.Bundle{Clock: secrets.NewFixedClock(from), Certs: &secrets.Certs{
 		OS: &x509.PEMEncodedCertificateAndKey{Crt: a.Certificate, Key: a.Key},
 	}}
 
-	made, err := bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(roles...), validity)
+	issued, err := bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(roles...), validity)
 	if err != nil {
-		return Client{}, errSecrets // the cause may quote them
+		return Client{}, errNotProviderSecrets // the cause may quote secrets
 	}
 
-	return Client{Authority: a.Certificate, Certificate: made.Crt, Key: made.Key}, nil
+	return Client{Authority: a.Certificate, Certificate: issued.Crt, Key: issued.Key}, nil
 }
 
-// Talosconfig is the client's, with the cluster's name and the addresses of control planes; it is a secret.
+// Talosconfig returns the client's talosconfig, which is a secret; the endpoints are addresses of control planes.
 func (c Client) Talosconfig(cluster string, endpoints []string) (string, error) {
 	config := clientconfig.NewConfig(
 		cluster, endpoints, c.Authority, &x509.PEMEncodedCertificateAndKey{Crt: c.Certificate, Key: c.Key},
@@ -74,15 +74,15 @@ func (c Client) Talosconfig(cluster string, endpoints []string) (string, error) 
 
 	text, err := config.Bytes()
 	if err != nil {
-		return "", errSecrets
+		return "", errNotProviderSecrets
 	}
 
 	return string(text), nil
 }
 
-// Trusting is a talosconfig that takes servers of these authorities, in PEM, for the cluster's.
+// Trusting returns a talosconfig with these certificate authorities, in PEM.
 func Trusting(talosconfig string, authorities ...[]byte) (string, error) {
-	config, current, err := contextOf(talosconfig)
+	config, current, err := parseTalosconfig(talosconfig)
 	if err != nil {
 		return "", err
 	}
@@ -91,49 +91,49 @@ func Trusting(talosconfig string, authorities ...[]byte) (string, error) {
 
 	text, err := config.Bytes()
 	if err != nil {
-		return "", errTalosconfig
+		return "", errNotTalosconfig
 	}
 
 	return string(text), nil
 }
 
-// Trusted returns the authority that a talosconfig trusts, in PEM.
+// Trusted returns the certificate authority of a talosconfig, in PEM.
 func Trusted(talosconfig string) ([]byte, error) {
-	_, current, err := contextOf(talosconfig)
+	_, current, err := parseTalosconfig(talosconfig)
 	if err != nil {
 		return nil, err
 	}
 
 	certificate, err := base64.StdEncoding.DecodeString(current.CA)
 	if err != nil {
-		return nil, errTalosconfig
+		return nil, errNotTalosconfig
 	}
 
 	return certificate, nil
 }
 
-// errTalosconfig tells nothing of what was read.
-var errTalosconfig = errors.New("it is not a Talos client configuration")
+// errNotTalosconfig does not quote the input.
+var errNotTalosconfig = errors.New("it is not a Talos client configuration")
 
-func contextOf(talosconfig string) (*clientconfig.Config, *clientconfig.Context, error) {
+func parseTalosconfig(talosconfig string) (*clientconfig.Config, *clientconfig.Context, error) {
 	config, err := clientconfig.FromString(talosconfig)
 	if err != nil || config.Contexts[config.Context] == nil {
-		return nil, nil, errTalosconfig // the parser quotes the text
+		return nil, nil, errNotTalosconfig // the parser quotes the text
 	}
 
 	return config, config.Contexts[config.Context], nil
 }
 
-// Replacing takes certificates apart as a state has them: an authority's, and while it replaces another one, that one's
-// behind it.
+// Replacing splits the certificates of an authority as the state has them: during a rotation, the certificate of the
+// replaced authority follows that of the new one.
 func Replacing(certificates []byte) (certificate, replaced []byte) {
 	block, rest := pem.Decode(certificates)
 	if block == nil {
 		return certificates, nil
 	}
 
-	if behind, _ := pem.Decode(rest); behind != nil {
-		replaced = pem.EncodeToMemory(behind)
+	if second, _ := pem.Decode(rest); second != nil {
+		replaced = pem.EncodeToMemory(second)
 	}
 
 	return pem.EncodeToMemory(block), replaced

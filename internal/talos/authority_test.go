@@ -15,10 +15,10 @@ import (
 )
 
 // The order of a rotation on machines is in talosops (TestARotationMayBeInterruptedAfterEachChange).
-func TestARotationLeavesWhatItDoesNotKnow(t *testing.T) {
+func TestRotationRejectsUnknownAuthorities(t *testing.T) {
 	t.Parallel()
 
-	const other = " is neither the authority that the stack's state has nor the one that replaces it: " +
+	const other = " is neither the authority in the stack's state nor its replacement: " +
 		"another tool has changed it"
 
 	for kind, foreign := range map[talos.Kind][2]string{
@@ -47,7 +47,7 @@ func TestARotationLeavesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestAnAuthorityHasTheOneThatItReplacesBehindIt(t *testing.T) {
+func TestReplacingSplitsCertificates(t *testing.T) {
 	t.Parallel()
 
 	next, err := talos.OfKubernetes.New(time.Now())
@@ -65,7 +65,7 @@ func TestAnAuthorityHasTheOneThatItReplacesBehindIt(t *testing.T) {
 	assert.Nil(t, replaced)
 }
 
-func TestAKubeconfigGetsAnotherAuthority(t *testing.T) {
+func TestKubeconfigIsReissued(t *testing.T) {
 	t.Parallel()
 
 	ca, err := talos.OfKubernetes.New(time.Now())
@@ -104,11 +104,11 @@ func TestAKubeconfigGetsAnotherAuthority(t *testing.T) {
 
 	for _, text := range []talos.Kubeconfig{"", "a secret", "users: []"} {
 		_, err := text.Of(ca, time.Now())
-		require.EqualError(t, err, "it is not a kubeconfig as Talos makes it, with the certificates of one administrator")
+		require.EqualError(t, err, "it is not a kubeconfig as Talos generates it, with the certificate of one administrator")
 	}
 }
 
-func TestAClientIsOfItsAuthority(t *testing.T) {
+func TestTalosconfigTrustsItsAuthority(t *testing.T) {
 	t.Parallel()
 
 	ca, err := talos.OfTalos.New(time.Now())

@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	hostnameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9-]{1,34}$`)
-	separator    = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
+	hostnamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	volumePattern   = regexp.MustCompile(`^[A-Za-z0-9-]{1,34}$`)
+	separator       = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
 )
 
-// SplitPatch checks a user's strategic-merge patch with Talos' own loader and returns it one document at a time, as
-// Talos wants it.
+// SplitPatch checks a user's strategic-merge patch with Talos' own loader and splits it into documents, as Talos
+// expects.
 func SplitPatch(text string) ([]string, error) {
 	var (
 		documents []string
@@ -33,7 +33,7 @@ func SplitPatch(text string) ([]string, error) {
 
 		document += "\n"
 		documents = append(documents, document)
-		problems = append(problems, checkDocument(document), checkKnown(document), checkOwned(document))
+		problems = append(problems, checkDocument(document), checkProviderSupport(document), checkOwned(document))
 	}
 
 	if len(documents) == 0 {
@@ -46,16 +46,16 @@ func SplitPatch(text string) ([]string, error) {
 }
 
 func checkDocument(document string) error {
-	// The provider would read the file on the machine it runs on.
+	// The provider would read a file of the machine on which it runs.
 	if strings.HasPrefix(document, "@") {
 		return fmt.Errorf("%q names a file: set the patch's text", strings.TrimSpace(document))
 	}
 
 	patch, err := configpatcher.LoadPatch([]byte(document))
 	if err != nil {
-		return fmt.Errorf("the patch is not accepted by Talos: %w: correct it after Talos' configuration reference", err)
+		return fmt.Errorf("the patch is not accepted by Talos: %w: correct it according to Talos' configuration reference", err)
 	}
-	// Talos applies JSON patches to configurations of one document only; from contract 1.12 on there are always several.
+	// Talos applies JSON patches only to single-document configurations; since contract 1.12 there are always several.
 	if _, ok := patch.(configpatcher.StrategicMergePatch); !ok {
 		return errors.New("JSON patches do not work on configurations of several documents: write a strategic-merge patch, the part of the configuration to change")
 	}
@@ -101,30 +101,30 @@ func checkCluster(c ClusterConfig) error {
 func checkNode(n NodeConfig) error {
 	var problems []error
 
-	report := func(format string, values ...any) { problems = append(problems, fmt.Errorf(format, values...)) }
+	addf := func(format string, values ...any) { problems = append(problems, fmt.Errorf(format, values...)) }
 
-	if !hostnameForm.MatchString(n.Name) {
-		report("name: %q is not a host name: use lower-case letters, digits and hyphens, at most 63", n.Name)
+	if !hostnamePattern.MatchString(n.Name) {
+		addf("name: %q is not a host name: use lower-case letters, digits and hyphens, at most 63", n.Name)
 	}
 
 	if n.Install.Image == "" {
-		report("install image: is missing: use the Image Factory's installer of the node's schematic, or extensions are lost at the next upgrade")
+		addf("install image: is missing: use the Image Factory's installer of the node's schematic, or extensions are lost at the next upgrade")
 	}
 
 	if len(n.Interfaces) == 0 {
-		report("interfaces: is missing: set at least the network card the cluster talks over")
+		addf("interfaces: is missing: set at least the network card the cluster talks over")
 	}
 
 	for i, card := range n.Interfaces {
 		path := fmt.Sprintf("interfaces[%d]", i)
 		if hardware, err := net.ParseMAC(card.MAC); err != nil || len(hardware) != 6 {
-			report("%s.mac: %q is not a MAC address: write it as 02:00:00:00:00:01", path, card.MAC)
+			addf("%s.mac: %q is not a MAC address: write it as 02:00:00:00:00:01", path, card.MAC)
 		}
 
 		problems = append(problems, checkLink(path, card.Link))
 		for j, vlan := range card.VLANs {
 			if vlan.ID < 1 || vlan.ID > 4094 {
-				report("%s.vlans[%d].id: %d is not a VLAN: choose one from 1 to 4094", path, j, vlan.ID)
+				addf("%s.vlans[%d].id: %d is not a VLAN: choose one from 1 to 4094", path, j, vlan.ID)
 			}
 
 			problems = append(problems, checkLink(fmt.Sprintf("%s.vlans[%d]", path, j), vlan.Link))
@@ -132,21 +132,21 @@ func checkNode(n NodeConfig) error {
 	}
 
 	for i, volume := range n.Volumes {
-		if !volumeForm.MatchString(volume.Name) {
-			report("volumes[%d].name: %q is not a volume name: use letters, digits and hyphens, at most 34", i, volume.Name)
+		if !volumePattern.MatchString(volume.Name) {
+			addf("volumes[%d].name: %q is not a volume name: use letters, digits and hyphens, at most 34", i, volume.Name)
 		}
 
 		if volume.SizeGiB < 1 {
-			report("volumes[%d].sizeGiB: %d is too small: set the disk's size, at least 1", i, volume.SizeGiB)
+			addf("volumes[%d].sizeGiB: %d is too small: set the disk's size, at least 1", i, volume.SizeGiB)
 		}
 	}
 
 	if err := labels.Validate(n.Labels); err != nil {
-		report("labels: %w: correct them after Kubernetes' rules for labels", err)
+		addf("labels: %w: correct them according to Kubernetes' rules for labels", err)
 	}
 
 	if err := labels.ValidateTaints(n.Taints); err != nil {
-		report("taints: %w: set them as key: value:NoSchedule", err)
+		addf("taints: %w: set them as key: value:NoSchedule", err)
 	}
 
 	return errors.Join(problems...)

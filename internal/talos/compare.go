@@ -17,97 +17,97 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// errConfiguration tells nothing of what was read.
-var errConfiguration = errors.New("it is not a machine configuration")
+// errNotConfiguration does not quote the input.
+var errNotConfiguration = errors.New("it is not a machine configuration")
 
-// ConfigurationDifferences compares two machine configurations and returns where they differ, sorted, as paths:
-// machine.sysctls["vm.swappiness"], HostnameConfig: hostname, LinkConfig eth1: addresses. It names no value, because
-// values may be secret. Comments, the order of documents and of keys, and how Talos writes a value make no difference.
+// ConfigurationDifferences compares two machine configurations and returns the paths at which they differ, sorted:
+// machine.sysctls["vm.swappiness"], HostnameConfig: hostname, LinkConfig eth1: addresses. It returns no values, which
+// may be secret. It ignores comments, the order of documents and keys, and how values are written.
 func ConfigurationDifferences(planned, running string) ([]string, error) {
-	return differences(planned, running, differ)
+	return compareDocuments(planned, running, differingPaths)
 }
 
-// differences compares the documents of two machine configurations by a comparison of what is in them.
-func differences(
-	planned, running string, compare func(prefix, path string, one, other any) []string,
+// compareDocuments compares two machine configurations, and documents that both have with compare.
+func compareDocuments(
+	planned, running string, compare func(prefix, path string, plannedDocuments, runningDocuments any) []string,
 ) ([]string, error) {
-	encodedPlanned, known := usualForm(planned)
-	encodedRunning, alsoKnown := usualForm(running)
+	canonicalPlanned, known := canonicalForm(planned)
+	canonicalRunning, alsoKnown := canonicalForm(running)
 
 	if known && alsoKnown {
-		planned, running = encodedPlanned, encodedRunning
+		planned, running = canonicalPlanned, canonicalRunning
 	}
 
-	one, err := readDocuments(planned)
+	plannedDocuments, err := readDocuments(planned)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the planned configuration: %w", err)
 	}
 
-	other, err := readDocuments(running)
+	runningDocuments, err := readDocuments(running)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the node's configuration: %w", err)
 	}
 
 	var paths []string
 
-	for _, name := range slices.Sorted(maps.Keys(union(one, other))) {
+	for _, name := range slices.Sorted(maps.Keys(union(plannedDocuments, runningDocuments))) {
 		prefix := name
 		if name != "" {
 			prefix += ": "
 		}
 
 		switch {
-		case one[name] == nil:
+		case plannedDocuments[name] == nil:
 			paths = append(paths, name+" (not planned)")
-		case other[name] == nil:
+		case runningDocuments[name] == nil:
 			paths = append(paths, name+" (missing)")
 		default:
-			paths = append(paths, compare(prefix, "", one[name], other[name])...)
+			paths = append(paths, compare(prefix, "", plannedDocuments[name], runningDocuments[name])...)
 		}
 	}
 
 	return paths, nil
 }
 
-// atRestart are the parts of a machine configuration that Talos reads when it starts and not again, after its sources
-// (internal/app/machined/pkg of 1.12.6, 1.13.9 and 1.14.1), and what needs no restart all the same. Before 1.14 Talos
-// restarts a machine by itself for some of them, and says so (runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
-var atRestart = []struct {
-	part  *regexp.Regexp
-	spare func(running, next string) bool
+// restartRequired lists the parts of a machine configuration that Talos reads only at boot, from its sources
+// (internal/app/machined/pkg of 1.12.6, 1.13.9 and 1.14.1), and exemptions. Before 1.14 Talos itself restarts a machine
+// for some of them, and reports it (runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
+var restartRequired = []struct {
+	part   *regexp.Regexp
+	exempt func(running, next string) bool
 }{
-	// system/services/etcd.go: its arguments.
-	{at(`cluster\.etcd\b`), isWorker},
-	// system/services: environment.Get, when a service starts; controllers/runtime/environment.go takes none away.
-	{at(`(machine\.env|EnvironmentConfig)\b`), nil},
+	// system/services/etcd.go: the arguments of etcd.
+	{pathPrefix(`cluster\.etcd\b`), isWorker},
+	// system/services: environment.Get, when a service starts; controllers/runtime/environment.go removes no variable.
+	{pathPrefix(`(machine\.env|EnvironmentConfig)\b`), nil},
 	// runtime/v1alpha1/v1alpha1_sequencer_tasks.go: WriteUserFiles, in the boot sequence.
-	{at(`machine\.files\b`), nil},
-	// controllers/runtime/kernel_module_spec.go loads modules at once, and unloads none.
-	{at(`(machine\.kernel\.modules|KernelModuleConfig)\b`), onlyMoreModules},
-	// controllers/block/volume_manager.go leaves volumes that are ready: none grows or gets other keys.
-	{at(`\w*VolumeConfig [^:]*: (encryption|provisioning)\b|machine\.systemDiskEncryption\b`), nil},
+	{pathPrefix(`machine\.files\b`), nil},
+	// controllers/runtime/kernel_module_spec.go loads modules immediately, and unloads none.
+	{pathPrefix(`(machine\.kernel\.modules|KernelModuleConfig)\b`), keepsKernelModules},
+	// controllers/block/volume_manager.go skips volumes that are ready: they neither grow nor get new keys.
+	{pathPrefix(`\w*VolumeConfig [^:]*: (encryption|provisioning)\b|machine\.systemDiskEncryption\b`), nil},
 	// v1alpha1_sequencer_tasks.go: MountEphemeralPartition and MountPromotableSystemPartitions, in the boot sequence.
-	{at(`VolumeConfig [^:]*(: mount\b| \()`), nil},
+	{pathPrefix(`VolumeConfig [^:]*(: mount\b| \()`), nil},
 	// controllers/block/internal/volumes/volumeconfig/system_volumes.go: how EPHEMERAL is mounted.
-	{at(`machine\.features\.diskQuotaSupport\b`), nil},
-	// v1alpha1_sequencer_tasks.go: StartAllServices, whether workloads are isolated.
-	{at(`SecurityProfileConfig\b`), nil},
+	{pathPrefix(`machine\.features\.diskQuotaSupport\b`), nil},
+	// v1alpha1_sequencer_tasks.go: StartAllServices, workload isolation.
+	{pathPrefix(`SecurityProfileConfig\b`), nil},
 }
 
-func at(part string) *regexp.Regexp { return regexp.MustCompile("^(" + part + ")") }
+func pathPrefix(part string) *regexp.Regexp { return regexp.MustCompile("^(" + part + ")") }
 
-// AtRestart returns in which parts two machine configurations differ that have no effect on a machine before it
-// restarts, as [ConfigurationDifferences] names them; of a part that is new or gone, each key in it.
+// AtRestart returns the paths, in the form of [ConfigurationDifferences], of changes that take effect only after a
+// restart; for an added or removed part it returns each key in it.
 func AtRestart(running, next string) ([]string, error) {
-	paths, err := differences(next, running, differInside)
+	paths, err := compareDocuments(next, running, differingLeaves)
 	if err != nil {
 		return nil, err
 	}
 
 	return slices.DeleteFunc(paths, func(path string) bool {
-		for _, row := range atRestart {
+		for _, row := range restartRequired {
 			if row.part.MatchString(path) {
-				return row.spare != nil && row.spare(running, next)
+				return row.exempt != nil && row.exempt(running, next)
 			}
 		}
 
@@ -115,15 +115,15 @@ func AtRestart(running, next string) ([]string, error) {
 	}), nil
 }
 
-// isWorker says whether a configuration is that of a worker, which has no etcd.
+// isWorker reports whether a configuration is a worker's, which runs no etcd.
 func isWorker(_, next string) bool {
 	loaded, err := configloader.NewFromBytes([]byte(next))
 
 	return err == nil && loaded.Machine() != nil && loaded.Machine().Type() == machine.TypeWorker
 }
 
-// onlyMoreModules says whether every kernel module stays as it is.
-func onlyMoreModules(running, next string) bool {
+// keepsKernelModules reports whether every kernel module and its parameters are kept.
+func keepsKernelModules(running, next string) bool {
 	modules := func(text string) (names []string) {
 		loaded, err := configloader.NewFromBytes([]byte(text))
 		if err != nil {
@@ -141,8 +141,8 @@ func onlyMoreModules(running, next string) bool {
 	return !slices.ContainsFunc(modules(running), func(module string) bool { return !slices.Contains(after, module) })
 }
 
-// usualForm is a configuration as Talos itself writes it; not known where a document in it is that of a newer Talos.
-func usualForm(text string) (encoded string, known bool) {
+// canonicalForm returns a configuration as Talos writes it; known is false if it contains documents of a newer Talos.
+func canonicalForm(text string) (encoded string, known bool) {
 	loaded, err := configloader.NewFromBytes([]byte(text))
 	if err != nil {
 		return "", false
@@ -153,7 +153,7 @@ func usualForm(text string) (encoded string, known bool) {
 	return encoded, err == nil
 }
 
-// readDocuments returns the documents by kind and name; that of version v1alpha1 has none.
+// readDocuments returns the documents by kind and name; the v1alpha1 document has neither.
 func readDocuments(text string) (map[string]object, error) {
 	documents := map[string]object{}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
@@ -167,7 +167,7 @@ func readDocuments(text string) (map[string]object, error) {
 		}
 
 		if err != nil {
-			return nil, errConfiguration // its own words quote the text
+			return nil, errNotConfiguration // the decoder's error quotes the text
 		}
 
 		if document == nil {
@@ -183,15 +183,15 @@ func readDocuments(text string) (map[string]object, error) {
 	}
 
 	if len(documents) == 0 {
-		return nil, errConfiguration
+		return nil, errNotConfiguration
 	}
 
 	return documents, nil
 }
 
-// differ returns the paths below which two values differ. A list that has grown or shrunk differs as a whole; an empty
-// one is none.
-func differ(prefix, path string, one, other any) []string {
+// differingPaths returns the paths at which two values differ. Lists of different lengths differ as a whole; an empty
+// list equals none.
+func differingPaths(prefix, path string, one, other any) []string {
 	if reflect.DeepEqual(one, other) || isEmpty(one) && isEmpty(other) {
 		return nil
 	}
@@ -206,7 +206,7 @@ func differ(prefix, path string, one, other any) []string {
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(union(one, other))) {
-			paths = append(paths, differ(prefix, below(path, key), one[key], other[key])...)
+			paths = append(paths, differingPaths(prefix, childPath(path, key), one[key], other[key])...)
 		}
 
 		return paths
@@ -217,7 +217,7 @@ func differ(prefix, path string, one, other any) []string {
 		}
 
 		for i := range one {
-			paths = append(paths, differ(prefix, fmt.Sprintf("%s[%d]", path, i), one[i], other[i])...)
+			paths = append(paths, differingPaths(prefix, fmt.Sprintf("%s[%d]", path, i), one[i], other[i])...)
 		}
 
 		return paths
@@ -226,19 +226,19 @@ func differ(prefix, path string, one, other any) []string {
 	return []string{prefix + cmp.Or(path, "all of it")}
 }
 
-// differInside is differ for which an object that is not there is an empty one.
-func differInside(prefix, path string, one, other any) []string {
+// differingLeaves is like differingPaths, but treats a missing object as an empty one.
+func differingLeaves(prefix, path string, one, other any) []string {
 	here, isObject := one.(object)
 	there, isToo := other.(object)
 
 	if !isObject && !isToo || !isObject && one != nil || !isToo && other != nil {
-		return differ(prefix, path, one, other)
+		return differingPaths(prefix, path, one, other)
 	}
 
 	var paths []string
 
 	for _, key := range slices.Sorted(maps.Keys(union(here, there))) {
-		paths = append(paths, differInside(prefix, below(path, key), here[key], there[key])...)
+		paths = append(paths, differingLeaves(prefix, childPath(path, key), here[key], there[key])...)
 	}
 
 	return paths
@@ -257,8 +257,8 @@ func isEmpty(value any) bool {
 	}
 }
 
-// below is a key's path; one that has dots in it is quoted.
-func below(path, key string) string {
+// childPath returns the path of a key; a key with dots is quoted.
+func childPath(path, key string) string {
 	if strings.ContainsAny(key, ". []") {
 		return fmt.Sprintf("%s[%q]", path, key)
 	}
@@ -270,6 +270,7 @@ func below(path, key string) string {
 	return path + "." + key
 }
 
+// union returns the entries of both maps; those of other win.
 func union[V any](one, other map[string]V) map[string]V {
 	all := map[string]V{}
 	maps.Copy(all, one)

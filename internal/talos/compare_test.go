@@ -104,7 +104,7 @@ func TestConfigurationDifferencesQuoteNothing(t *testing.T) {
 	}
 }
 
-// TestAtRestart: what Talos takes over without effect before a restart.
+// TestAtRestart: changes that take effect only after a restart.
 func TestAtRestart(t *testing.T) {
 	t.Parallel()
 

@@ -2,72 +2,71 @@ package talos
 
 import "net/netip"
 
-// ClusterConfig is what the machine configurations of a cluster have in common.
+// ClusterConfig is what all machine configurations of a cluster share.
 type ClusterConfig struct {
-	// Subnets the nodes' own addresses are in; etcd and kubelet use no other address. At least one.
+	// Subnets contain the nodes' own addresses; etcd and kubelet use no others. At least one.
 	Subnets []netip.Prefix
-	// VIP is the Kubernetes API's shared address; invalid = none. Talos' own API never uses it.
+	// VIP is the shared address of the Kubernetes API; invalid = none. The Talos API never uses it.
 	VIP netip.Addr
-	// CertSANs are further names and addresses of the Kubernetes API, beside the VIP and the control planes' own
-	// addresses.
+	// CertSANs are names and addresses of the Kubernetes API in addition to the VIP and the control planes' addresses.
 	CertSANs []string
-	// PodCIDR and ServiceCIDR are Kubernetes' own networks; invalid = Talos' defaults. Both stay for the cluster's life.
+	// PodCIDR and ServiceCIDR are the cluster's networks; invalid = Talos' defaults. They cannot change later.
 	PodCIDR, ServiceCIDR netip.Prefix
-	// DNS and NTP servers; empty = what DHCP or Talos' defaults say.
+	// DNS and NTP servers; empty = those of DHCP, or Talos' defaults.
 	DNS []netip.Addr
 	NTP []string
-	// AllowSchedulingOnControlPlanes lets ordinary pods run on control planes.
+	// AllowSchedulingOnControlPlanes lets workloads run on control planes.
 	AllowSchedulingOnControlPlanes bool
-	// NoDiscoveryService turns discovery off altogether; otherwise members find each other over the discovery service. The
-	// Kubernetes registry is always off, since it cannot work from Kubernetes 1.32 on.
+	// NoDiscoveryService disables discovery; otherwise members find each other through the discovery service. The
+	// Kubernetes registry is always disabled: it cannot work since Kubernetes 1.32.
 	NoDiscoveryService bool
 	// DiscoveryEndpoint is the discovery service's URL; empty = the public one.
 	DiscoveryEndpoint string
-	// GPUs are what the nodes with GPUs share; nil = there are none.
+	// GPUs configures the nodes with GPUs; nil = no node has one.
 	GPUs *ClusterGPUs
-	// Patches are the user's strategic-merge patches for every node; they are applied after the program's own.
+	// Patches are the user's strategic-merge patches for every node, applied after the program's own.
 	Patches []string
 }
 
-// NodeConfig is one node's part of its machine configuration.
+// NodeConfig is the part of a machine configuration that is specific to one node.
 type NodeConfig struct {
-	// Name is the host name and the Kubernetes node's name.
+	// Name is the host name and the name of the Kubernetes node.
 	Name string
 	// Role is RoleControlPlane or RoleWorker.
 	Role    string
 	Install Install
-	// Interfaces are the node's network cards; the first is the one the cluster talks over, and carries the VIP of control
+	// Interfaces are the node's network cards; cluster traffic uses the first, which also holds the VIP of control
 	// planes.
 	Interfaces []Interface
-	// Volumes are file systems on additional disks.
+	// Volumes are user volumes on additional disks.
 	Volumes []Volume
 	// Labels of the Kubernetes node.
 	Labels map[string]string
 	// Taints of the Kubernetes node: key → value:Effect, or key → Effect.
 	Taints map[string]string
-	// Region and Zone are the node's topology in Kubernetes, and ProviderID its machine's name there; empty = not known.
+	// Region and Zone are the node's topology labels, ProviderID its spec.providerID; empty = unknown.
 	Region, Zone, ProviderID string
-	// GPUs are the node's; nil = it has none. Labels and Taints come after theirs.
+	// GPUs configures the node's GPUs; nil = it has none. Labels and Taints override theirs.
 	GPUs *GPUs
-	// Patches are the user's strategic-merge patches for this node; they are applied last.
+	// Patches are the user's strategic-merge patches for this node, applied last.
 	Patches []string
 }
 
-// Install says what is installed where.
+// Install selects the installer and the system disk.
 type Install struct {
-	// Image is the installer of the node's schematic and platform, see [Factory.Installer]. Talos' stock installer would
+	// Image is the installer of the node's schematic and platform, see [Factory.Installer]. The stock installer would
 	// drop extensions at the next upgrade.
 	Image string
-	// Disk is the system disk's path; empty = DefaultInstallDisk.
+	// Disk is the path of the system disk; empty = DefaultInstallDisk.
 	Disk string
-	// Wipe erases the disk before an installation.
+	// Wipe erases the disk before installation.
 	Wipe bool
 }
 
 // DefaultInstallDisk is where scsi0 of a Proxmox VM appears.
 const DefaultInstallDisk = "/dev/sda"
 
-// Interface is a network card, selected by its MAC: interface names differ between Talos versions.
+// Interface is a network card, selected by MAC because interface names differ between Talos versions.
 type Interface struct {
 	MAC string
 	Link
@@ -81,13 +80,13 @@ type VLAN struct {
 	Link
 }
 
-// Link says how a network card or VLAN is addressed.
+// Link is the addressing of a network card or VLAN.
 type Link struct {
-	// DHCP asks for the address; Address is then the one the router is known to give, or invalid.
+	// DHCP requests the address; Address is then the known lease, or invalid.
 	DHCP bool
-	// Address with its prefix length; an invalid one without DHCP leaves the link without any.
+	// Address with its prefix length; an invalid one without DHCP leaves the link without an address.
 	Address netip.Prefix
-	// Gateway of the default route; invalid = none. Never with DHCP, which brings its own.
+	// Gateway of the default route; invalid = none. Never set with DHCP, which provides its own.
 	Gateway netip.Addr
 	// MTU in bytes; 0 = the default.
 	MTU int
@@ -97,7 +96,7 @@ type Link struct {
 type Volume struct {
 	// Name has letters, digits and hyphens; at most 34.
 	Name string
-	// SizeGiB is the size of the disk made for it, by which Talos finds it: virtio disks have no serial number and names
+	// SizeGiB is the size of its disk, by which Talos selects it: virtio disks have no serial number and device names
 	// change.
 	SizeGiB int
 }

@@ -13,9 +13,9 @@ import (
 
 var diskField = regexp.MustCompile(`\bdisk\.(\w+)`)
 
-// SelectedDisk returns the size in GiB of the largest disk that a diskSelector's expression selects, of a machine with
-// disks of these sizes in GiB, the system disk first; 0 = it selects none. known is false where the expression asks for
-// what is not known before there is the machine.
+// SelectedDisk returns the size in GiB of the largest disk that a diskSelector expression matches, given a machine's
+// disk sizes in GiB, the system disk first; 0 = none matches. known is false if the expression uses fields that only a
+// running machine has.
 func SelectedDisk(match string, sizes []int) (largest int, known bool, err error) {
 	if slices.ContainsFunc(diskField.FindAllStringSubmatch(match, -1), func(found []string) bool {
 		return !slices.Contains([]string{"size", "readonly", "cdrom"}, found[1])
@@ -44,7 +44,7 @@ func SelectedDisk(match string, sizes []int) (largest int, known bool, err error
 	return largest, true, nil
 }
 
-// LargerThan says whether a size as Talos writes it (100GiB) is larger than a disk of that many GiB.
+// LargerThan reports whether a size as Talos writes it (100GiB) exceeds a number of GiB.
 func LargerThan(size string, gib int) (bool, error) {
 	var wanted configblock.ByteSize
 	if err := wanted.UnmarshalText([]byte(size)); err != nil {

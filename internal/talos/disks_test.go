@@ -9,7 +9,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// TestSelectedDisk evaluates expressions of Talos over disks that there are not yet.
+// TestSelectedDisk evaluates Talos' expressions against planned disks.
 func TestSelectedDisk(t *testing.T) {
 	t.Parallel()
 
@@ -34,7 +34,6 @@ func TestSelectedDisk(t *testing.T) {
 	require.ErrorContains(t, err, "unable to read the expression")
 }
 
-// TestLargerThan compares sizes as Talos writes them.
 func TestLargerThan(t *testing.T) {
 	t.Parallel()
 

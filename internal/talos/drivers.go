@@ -19,14 +19,13 @@ const (
 	TrackProduction = "production"
 )
 
-// Driver is one of NVIDIA's drivers that Talos has extensions for.
+// Driver is an NVIDIA driver for which Talos has extensions.
 type Driver struct {
 	Flavour string // FlavourOpen or FlavourNonfree
 	Track   string // TrackLTS or TrackProduction
 }
 
-// Extensions returns the system extensions that bring the driver: its kernel modules and the container toolkit, always
-// of one track.
+// Extensions returns the driver's system extensions: kernel modules and container toolkit, always of the same track.
 func (d Driver) Extensions() []string {
 	modules := "nvidia-open-gpu-kernel-modules-"
 	if d.Flavour == FlavourNonfree {
@@ -43,7 +42,7 @@ func Generations() []string {
 	return []string{"maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"}
 }
 
-// chips are how the names of NVIDIA's chips begin, by generation of GPUs.
+// chips maps prefixes of NVIDIA's chip names to GPU generations.
 var chips = map[string]string{ //nolint:gochecknoglobals // a table
 	"GM": "maxwell", "GP": "pascal", "GV": "volta", "TU": "turing", "GA": "ampere", "AD": "ada", "GH": "hopper",
 	"GB": "blackwell",
@@ -52,7 +51,7 @@ var chips = map[string]string{ //nolint:gochecknoglobals // a table
 var chipName = regexp.MustCompile(`NVIDIA Corporation (GM|GP|GV|TU|GA|AD|GH|GB)\d[0-9A-F]{2}`)
 
 // GenerationOf returns the generation of a GPU by its name in pci.ids, which begins with its chip: NVIDIA Corporation
-// AD104GL [RTX 4000 SFF Ada Generation]. It is empty where the name does not say.
+// AD104GL [RTX 4000 SFF Ada Generation]. It returns an empty string for unknown chips.
 func GenerationOf(name string) string {
 	if found := chipName.FindStringSubmatch(name); found != nil {
 		return chips[found[1]]
@@ -61,9 +60,9 @@ func GenerationOf(name string) string {
 	return ""
 }
 
-// Drivers returns the drivers for a GPU generation on a Talos version, the best first; none where there is none. The
-// open modules need a GPU system processor, which came with Turing, and are the only ones for Blackwell; how old a GPU
-// the production driver drives is the release's.
+// Drivers returns the drivers for a GPU generation on a Talos version, the best first. The open modules need a GPU
+// system processor, which came with Turing, and are the only ones for Blackwell; the oldest generation of the
+// production driver depends on the release.
 func Drivers(talos, generation string) []Driver {
 	release, err := ReleaseOf(talos)
 	if err != nil {
@@ -91,8 +90,7 @@ func Drivers(talos, generation string) []Driver {
 	}
 }
 
-// DriverFor returns the best driver for a GPU generation on a Talos version that has the flavour and the track; empty
-// ones leave the choice. The error names what there is.
+// DriverFor returns the best driver for a GPU generation on a Talos version with this flavour and track; empty = any.
 func DriverFor(talos, generation, flavour, track string) (Driver, error) {
 	drivers := Drivers(talos, generation)
 	if len(drivers) == 0 {

@@ -50,7 +50,7 @@ func TestDriverFor(t *testing.T) {
 func TestDriversNeverMixTracks(t *testing.T) {
 	t.Parallel()
 
-	for _, release := range supported() {
+	for _, release := range supportedReleases() {
 		for _, generation := range Generations() {
 			drivers := Drivers(release.Talos+".0", generation)
 			require.NotEmpty(t, drivers, "Talos %s and %s", release.Talos, generation)
@@ -75,7 +75,7 @@ func TestDriversNeverMixTracks(t *testing.T) {
 	)
 }
 
-func TestTheChipSaysTheGeneration(t *testing.T) {
+func TestGenerationOf(t *testing.T) {
 	t.Parallel()
 
 	named := map[string][]string{

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Extensions returns the official system extensions of a full Talos version in full (siderolabs/qemu-guest-agent),
-// sorted; none for a version that is not supported. Your own Factory may have others.
+// Extensions returns the official system extensions of a full Talos version by their full names
+// (siderolabs/qemu-guest-agent), sorted; none for an unsupported version. A private Factory may offer others.
 func Extensions(talos string) []string {
 	if _, err := ReleaseOf(talos); err != nil {
 		return nil
 	}
 
-	stated, _ := parseVersion("Talos", talos)
+	minor, _ := parseVersion("Talos", talos)
 
 	var names []string
 
 	for _, release := range Releases() {
-		if !stated.before(minorVersion(release.Talos)) {
+		if !minor.before(minorVersion(release.Talos)) {
 			for name := range strings.FieldsSeq(release.Extensions) {
 				names = append(names, officialExtensions+name)
 			}
@@ -30,7 +30,7 @@ func Extensions(talos string) []string {
 	return names
 }
 
-// AcceptedExtensions are the official extensions of a supported Talos version and former names of some; none of others.
+// AcceptedExtensions returns the official extensions of a supported Talos version, and former names of some.
 func AcceptedExtensions(talos string) []string {
 	official := Extensions(talos)
 	if len(official) == 0 {
@@ -40,7 +40,7 @@ func AcceptedExtensions(talos string) []string {
 	return slices.AppendSeq(official, maps.Keys(RenamedExtensions()))
 }
 
-// RenamedExtensions are former names of official extensions and what the Image Factory takes them for.
+// RenamedExtensions returns the current names of official extensions by former names that the Image Factory accepts.
 func RenamedExtensions() map[string]string {
 	names := map[string]string{}
 	for former, now := range map[string]string{

@@ -29,10 +29,10 @@ func TestEveryReleaseHasItsExtensions(t *testing.T) {
 	}
 }
 
-func TestDriversAndFormerNamesAreOfficialExtensions(t *testing.T) {
+func TestDriversAndRenamedExtensionsAreOfficial(t *testing.T) {
 	t.Parallel()
 
-	for _, release := range supported() {
+	for _, release := range supportedReleases() {
 		official := Extensions(release.Talos + ".0")
 		for _, generation := range Generations() {
 			for _, driver := range Drivers(release.Talos+".0", generation) {

@@ -8,17 +8,16 @@ import (
 // DefaultFactoryURL is the public Image Factory.
 const DefaultFactoryURL = "https://factory.talos.dev"
 
-// Arch is the architecture of every machine: Proxmox VE is released for amd64, and runs machines of another one in
-// emulation only.
+// Arch is the architecture of every machine: Proxmox VE is released for amd64, and only emulates others.
 const Arch = "amd64"
 
-// Factory builds the addresses of an Image Factory's files; the zero value is the public one.
+// Factory builds URLs of an Image Factory; the zero value is the public one.
 type Factory struct {
 	// URL without a path; empty = DefaultFactoryURL.
 	URL string
 }
 
-// Base is the address without a path.
+// Base returns the URL without a path.
 func (f Factory) Base() string {
 	if f.URL == "" {
 		return DefaultFactoryURL
@@ -27,18 +26,18 @@ func (f Factory) Base() string {
 	return strings.TrimRight(f.URL, "/")
 }
 
-// ImageURL returns the address of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal.
+// ImageURL returns the URL of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal.
 func (f Factory) ImageURL(id, version, platform string) string {
 	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.Base(), id, version, platform, Arch)
 }
 
-// ISOURL returns the address of a bootable ISO image.
+// ISOURL returns the URL of a bootable ISO image.
 func (f Factory) ISOURL(id, version, platform string) string {
 	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.Base(), id, version, platform, Arch)
 }
 
-// Installer returns the container image for machine.install.image and for upgrades. Only the schematic's own installer
-// of the same platform keeps extensions and nocloud network data over an upgrade.
+// Installer returns the container image for machine.install.image and for upgrades. Only the installer of the same
+// schematic and platform keeps extensions and nocloud network data across an upgrade.
 func (f Factory) Installer(id, version, platform string) string {
 	_, host, found := strings.Cut(f.Base(), "://")
 	if !found {

@@ -25,15 +25,16 @@ import (
 	"talos-proxmox/internal/goldentest"
 )
 
-// mode is a machine's run mode: metal machines need install instructions, nocloud ones count as cloud and do not.
+// mode is a machine's runtime mode: metal machines require install instructions, nocloud ones count as cloud and do
+// not.
 type mode string
 
 func (m mode) String() string        { return string(m) }
 func (m mode) RequiresInstall() bool { return m == "metal" }
 func (m mode) InContainer() bool     { return false }
 
-// fakeSecrets has a real certificate authority of Talos' API, which generating a client configuration needs; the rest
-// says that it is no secret.
+// fakeSecrets has a real certificate authority of the Talos API, which is required to generate a client configuration;
+// the rest is obviously fake.
 var fakeSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
 	authority, err := secrets.NewTalosCA(time.Now())
 	if err != nil {
@@ -59,10 +60,10 @@ var fakeSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
 	}, nil
 })
 
-// newestKubernetes is the newest version that a release with the contract runs, and of an ended one the oldest that is
-// run at all.
+// newestKubernetes returns the newest default version of a release with the contract; for an ended one the oldest
+// supported default.
 func newestKubernetes(contract string) string {
-	version := supported()[0].DefaultKubernetes
+	version := supportedReleases()[0].DefaultKubernetes
 
 	for _, release := range Releases() {
 		if release.Contract == contract && release.Support == Supported {
@@ -73,7 +74,7 @@ func newestKubernetes(contract string) string {
 	return version
 }
 
-// generateConfig goes the published provider's way: getConfiguration generates and applies the role's patches,
+// generateConfig works like the published provider: getConfiguration generates and applies the role's patches,
 // configurationApply the node's.
 func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string) config.Provider {
 	t.Helper()
@@ -138,7 +139,7 @@ func requireValid(t *testing.T, cfg config.Provider) {
 	}
 }
 
-// requireGolden compares a configuration without its secrets.
+// requireGolden compares a configuration, with secrets redacted, to a golden file.
 func requireGolden(t *testing.T, name string, cfg config.Provider) {
 	t.Helper()
 

@@ -8,46 +8,44 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What GPU machines and the manifests for them agree on. Labels and the taint are those of NVIDIA's own tools, so that
-// the GPU Operator finds the same.
+// Names that GPU machines and their manifests share. Labels and taint are those of NVIDIA's tools, which the GPU
+// Operator expects.
 const (
 	gpuLabel    = "nvidia.com/gpu.present"
-	pluginLabel = "nvidia.com/device-plugin.config" // which of the plugin's configurations the machine gets
+	pluginLabel = "nvidia.com/device-plugin.config" // selects the plugin's configuration for the machine
 	gpuTaint    = "nvidia.com/gpu"
 	gpuEffect   = "present:NoSchedule"
 
 	runtimeClass      = "nvidia"
 	pluginNamespace   = "nvidia-device-plugin"
 	operatorNamespace = "gpu-operator"
-	// devicePluginImage drives every track of the drivers; later versions only add to it.
+	// devicePluginImage works with every driver track; later versions only add features.
 	devicePluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.18.2"
 	// gpuManifests is the name of the inline manifest.
 	gpuManifests = "nvidia-gpu"
 )
 
-// GPUs are what a node does with its GPUs.
+// GPUs configures how a node shares its GPUs.
 type GPUs struct {
-	// TimeSlicing is how many pods share each GPU; 0 = one has it.
+	// TimeSlicing is how many pods share each GPU; 0 = no sharing.
 	TimeSlicing int
-	// Dedicated keeps pods off the node that do not tolerate its taint.
+	// Dedicated taints the node, so that only pods with a toleration run there.
 	Dedicated bool
 }
 
-// ClusterGPUs are what a cluster's GPU nodes have in common.
+// ClusterGPUs configures what all GPU nodes of a cluster need.
 type ClusterGPUs struct {
-	// TimeSlicing are the nodes' different values, each with its own device plugin.
+	// TimeSlicing are the values of the nodes; each gets its own device plugin.
 	TimeSlicing []int
-	// Operator says that NVIDIA's GPU Operator brings the device plugin.
+	// Operator leaves the device plugin to NVIDIA's GPU Operator.
 	Operator bool
 }
 
-// gpuPatches load the driver, which its extension keeps the kernel from loading by itself, and say what the node is.
+// gpuPatches load the driver, which its extension keeps the kernel from loading by itself, and label the node.
 func gpuPatches(n NodeConfig) []object {
 	if n.GPUs == nil {
 		return nil
 	}
-
-	labels := object{gpuLabel: "true", pluginLabel: pluginConfig(n.GPUs.TimeSlicing)}
 
 	return []object{
 		{"machine": object{
@@ -56,11 +54,19 @@ func gpuPatches(n NodeConfig) []object {
 			},
 			"sysctls": object{"net.core.bpf_jit_harden": "1"},
 		}},
-		{"machine": object{"nodeLabels": labels}},
+		{"machine": object{"nodeLabels": gpuLabels(n)}},
 	}
 }
 
-// pluginConfig names the device plugin's configuration for a node.
+func gpuLabels(n NodeConfig) map[string]string {
+	if n.GPUs == nil {
+		return nil
+	}
+
+	return map[string]string{gpuLabel: "true", pluginLabel: pluginConfig(n.GPUs.TimeSlicing)}
+}
+
+// pluginConfig returns the name of the device plugin's configuration for a node.
 func pluginConfig(timeSlicing int) string {
 	if timeSlicing == 0 {
 		return "exclusive"
@@ -69,8 +75,8 @@ func pluginConfig(timeSlicing int) string {
 	return fmt.Sprintf("time-slicing-%d", timeSlicing)
 }
 
-// gpuObjects are the cluster's objects for its GPUs. Talos makes them and never changes them, so that what differs has
-// another name.
+// gpuObjects returns the cluster's objects for its GPUs. Talos creates them and never updates them, so different
+// contents need different names.
 func gpuObjects(g *ClusterGPUs) []object {
 	class := object{
 		"apiVersion": "node.k8s.io/v1",
@@ -98,7 +104,7 @@ func gpuObjects(g *ClusterGPUs) []object {
 	return objects
 }
 
-// privilegedNamespace lets pods mount the kubelet's socket, which Pod Security refuses elsewhere.
+// privilegedNamespace allows pods to mount the kubelet's socket, which Pod Security forbids by default.
 func privilegedNamespace(name string) object {
 	labels := object{}
 	for _, mode := range []string{"audit", "enforce", "warn"} {
@@ -116,7 +122,7 @@ func pluginMetadata(slicing int) object {
 	}
 }
 
-// timeSlicingConfig is a configuration of the device plugin.
+// timeSlicingConfig returns a configuration of the device plugin.
 func timeSlicingConfig(slicing int) string {
 	return fmt.Sprintf(
 		"version: v1\nsharing:\n  timeSlicing:\n    resources:\n      - name: nvidia.com/gpu\n        replicas: %d\n",
@@ -124,7 +130,7 @@ func timeSlicingConfig(slicing int) string {
 	)
 }
 
-// devicePlugin runs on the host's network and tolerates everything, so that it works before there is a CNI.
+// devicePlugin uses the host network and tolerates every taint, so that it runs before a CNI is installed.
 func devicePlugin(slicing int) object {
 	metadata := pluginMetadata(slicing)
 	selector := object{"app.kubernetes.io/name": "nvidia-device-plugin", pluginLabel: pluginConfig(slicing)}
@@ -161,7 +167,7 @@ func devicePlugin(slicing int) object {
 	}
 }
 
-// inlineManifests are the documents of the objects, as Talos takes them from control planes' configurations.
+// inlineManifests returns the objects as an inline manifest of control planes.
 func inlineManifests(g *ClusterGPUs) (object, error) {
 	var text strings.Builder
 
@@ -181,10 +187,10 @@ func inlineManifests(g *ClusterGPUs) (object, error) {
 	return object{"cluster": object{"inlineManifests": []object{{"name": gpuManifests, "contents": text.String()}}}}, nil
 }
 
-// RunsGPUOperator says whether NVIDIA's GPU Operator works on a Talos version: on older ones its validator looks for
-// the driver where Talos does not keep it. Oldest is the first that has it.
+// RunsGPUOperator reports whether NVIDIA's GPU Operator works on a Talos version, and the oldest minor on which it
+// does: on older ones its validator does not find the driver.
 func RunsGPUOperator(version string) (runs bool, oldest string) {
-	for _, release := range supported() {
+	for _, release := range supportedReleases() {
 		if release.NVIDIA.Operator {
 			oldest = release.Talos
 
@@ -197,8 +203,8 @@ func RunsGPUOperator(version string) (runs bool, oldest string) {
 	return err == nil && release.NVIDIA.Operator, oldest
 }
 
-// GPUOperatorValues returns the values of NVIDIA's GPU Operator chart (26.3.1 or later) for the namespace gpu-operator,
-// which the cluster then has: driver and toolkit are Talos' own. The time slicing of nodes follows from their label.
+// GPUOperatorValues returns the values of NVIDIA's GPU Operator chart (26.3.1 or later) for the namespace gpu-operator.
+// Talos provides driver and toolkit; a node's label selects its time slicing.
 func GPUOperatorValues(g ClusterGPUs) (string, error) {
 	plugin := object{"enabled": true}
 

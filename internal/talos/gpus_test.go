@@ -12,18 +12,18 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
+func TestGPUNodesLoadTheDriverAndHaveLabels(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		gpus   *GPUs
-		own    map[string]string
+		user   map[string]string
 		labels map[string]string
 		taints []Taint
 	}{
 		"no GPU":           {nil, nil, map[string]string{}, []Taint{}},
 		"one pod for each": {&GPUs{}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{}},
-		"pods take turns": {
+		"time slicing": {
 			&GPUs{TimeSlicing: 4}, nil, map[string]string{gpuLabel: "true", pluginLabel: "time-slicing-4"}, []Taint{},
 		},
 		"dedicated": {
@@ -40,7 +40,7 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 				t.Parallel()
 
 				node := testNode("prod-gpu-1", RoleWorker, 40)
-				node.GPUs, node.Labels = test.gpus, test.own
+				node.GPUs, node.Labels = test.gpus, test.user
 				cfg := generateConfig(t, testCluster(), node, contract)
 				requireValid(t, cfg)
 
@@ -58,8 +58,8 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 				}
 
 				assert.Equal(t, test.labels, labels)
-				assert.Equal(t, test.taints, registered(t, cfg))
-				assert.Empty(t, cfg.K8sNodeConfig().Taints(), "a worker that Talos were to taint would lose its labels")
+				assert.Equal(t, test.taints, registeredTaints(t, cfg))
+				assert.Empty(t, cfg.K8sNodeConfig().Taints(), "a worker that Talos taints would lose its labels")
 
 				if test.gpus == nil {
 					assert.Empty(t, modules)
@@ -119,7 +119,7 @@ func TestManifestsOfGPUs(t *testing.T) {
 		"with operator": {
 			&ClusterGPUs{TimeSlicing: []int{4}, Operator: true}, []string{"Namespace gpu-operator", "RuntimeClass nvidia"},
 		},
-		"taken in turns": {&ClusterGPUs{TimeSlicing: []int{4, 0, 4}}, []string{
+		"time slicing": {&ClusterGPUs{TimeSlicing: []int{4, 0, 4}}, []string{
 			"Namespace nvidia-device-plugin", "RuntimeClass nvidia", "DaemonSet nvidia-device-plugin-exclusive",
 			"ConfigMap nvidia-device-plugin-time-slicing-4", "DaemonSet nvidia-device-plugin-time-slicing-4",
 		}},

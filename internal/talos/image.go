@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ImageName says what is in an image, a disk's or an ISO. It is the image's name in the state; on a host, the name of a
-// stack's file has the stack in it, see [ImageFile].
+// ImageName returns a name for an image (a disk image, or an ISO) that describes its contents. The state has this name;
+// the name of the file on a host depends on the stack, too, see [ImageFile].
 func ImageName(schematicID, version, platform string, iso bool) string {
 	extension := "img"
 	if iso {
@@ -18,8 +18,8 @@ func ImageName(schematicID, version, platform string, iso bool) string {
 	return fmt.Sprintf("talos-%s-%.12s-%s-%s.%s", version, schematicID, platform, Arch, extension)
 }
 
-// ImageFile returns the name under which a host keeps a stack's file of an image; PVE accepts only .iso and .img as
-// content type iso. Stacks that share a host share no file: what one of them deletes or downloads again is its own.
+// ImageFile returns the name of a stack's file of an image on a host; PVE accepts only .iso and .img as content type
+// iso. Stacks that share a host share no files, so that none deletes or replaces another's.
 func ImageFile(image, owner string) string {
 	digest := sha256.Sum256([]byte(owner))
 	extension := path.Ext(image)

@@ -12,12 +12,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Kubeconfig is what Talos makes for the administrator: one cluster, one user. Its errors tell nothing of it.
+// Kubeconfig is the administrator's kubeconfig as Talos generates it: one cluster, one user. Errors do not quote it.
 type Kubeconfig string
 
-var errKubeconfig = errors.New("it is not a kubeconfig as Talos makes it, with the certificates of one administrator")
+var errNotKubeconfig = errors.New("it is not a kubeconfig as Talos generates it, with the certificate of one administrator")
 
-// kubeconfigFile keeps what it does not know.
+// kubeconfigFile preserves unknown fields.
 type kubeconfigFile struct {
 	Clusters []struct {
 		Cluster struct {
@@ -39,13 +39,13 @@ type kubeconfigFile struct {
 
 func (k Kubeconfig) parse() (file kubeconfigFile, err error) {
 	if err := yaml.Unmarshal([]byte(k), &file); err != nil || len(file.Clusters) != 1 || len(file.Users) != 1 {
-		return file, errKubeconfig // the parser quotes the text
+		return file, errNotKubeconfig // the parser quotes the text
 	}
 
 	return file, nil
 }
 
-// Trusted returns the authorities that it trusts, in PEM.
+// Trusted returns the certificate authorities of the cluster, in PEM.
 func (k Kubeconfig) Trusted() ([]byte, error) {
 	file, err := k.parse()
 	if err != nil {
@@ -54,13 +54,13 @@ func (k Kubeconfig) Trusted() ([]byte, error) {
 
 	certificate, err := base64.StdEncoding.DecodeString(file.Clusters[0].Cluster.Authority)
 	if err != nil || len(certificate) == 0 {
-		return nil, errKubeconfig
+		return nil, errNotKubeconfig
 	}
 
 	return certificate, nil
 }
 
-// Trusting is one that takes servers of these authorities, in PEM, for the cluster's.
+// Trusting returns a copy with these certificate authorities for the cluster, in PEM.
 func (k Kubeconfig) Trusting(authorities ...[]byte) (Kubeconfig, error) {
 	file, err := k.parse()
 	if err != nil {
@@ -69,11 +69,11 @@ func (k Kubeconfig) Trusting(authorities ...[]byte) (Kubeconfig, error) {
 
 	file.Clusters[0].Cluster.Authority = base64.StdEncoding.EncodeToString(bytes.Join(authorities, []byte("\n")))
 
-	return file.text()
+	return file.encode()
 }
 
-// Of is one of the same user, with a new certificate of another authority, which it trusts alone. The certificate lasts
-// as long as the one before did.
+// Of returns a copy that trusts only this authority, with a client certificate issued by it for the same user and the
+// same validity.
 func (k Kubeconfig) Of(a Authority, now time.Time) (Kubeconfig, error) {
 	file, err := k.parse()
 	if err != nil {
@@ -84,40 +84,41 @@ func (k Kubeconfig) Of(a Authority, now time.Time) (Kubeconfig, error) {
 
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return "", errKubeconfig
+		return "", errNotKubeconfig
 	}
 
-	before, err := stdx509.ParseCertificate(block.Bytes)
+	oldCertificate, err := stdx509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return "", errKubeconfig
+		return "", errNotKubeconfig
 	}
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(
 		&x509.PEMEncodedCertificateAndKey{Crt: a.Certificate, Key: a.Key},
 	)
 	if err != nil {
-		return "", errSecrets // the cause may quote them
+		return "", errNotProviderSecrets // the cause may quote secrets
 	}
 
 	pair, err := x509.NewKeyPair(ca,
-		x509.CommonName(before.Subject.CommonName), x509.Organization(before.Subject.Organization...),
-		x509.NotBefore(now.Add(-10*time.Second)), x509.NotAfter(now.Add(before.NotAfter.Sub(before.NotBefore))),
+		x509.CommonName(oldCertificate.Subject.CommonName), x509.Organization(oldCertificate.Subject.Organization...),
+		x509.NotBefore(now.Add(-10*time.Second)),
+		x509.NotAfter(now.Add(oldCertificate.NotAfter.Sub(oldCertificate.NotBefore))),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)
 	if err != nil {
-		return "", errSecrets
+		return "", errNotProviderSecrets
 	}
 
-	made := x509.NewCertificateAndKeyFromKeyPair(pair)
+	issued := x509.NewCertificateAndKeyFromKeyPair(pair)
 	file.Clusters[0].Cluster.Authority = base64.StdEncoding.EncodeToString(a.Certificate)
-	file.Users[0].User.Certificate = base64.StdEncoding.EncodeToString(made.Crt)
-	file.Users[0].User.Key = base64.StdEncoding.EncodeToString(made.Key)
+	file.Users[0].User.Certificate = base64.StdEncoding.EncodeToString(issued.Crt)
+	file.Users[0].User.Key = base64.StdEncoding.EncodeToString(issued.Key)
 
-	return file.text()
+	return file.encode()
 }
 
-// Provider is what Talos' provider has of it in its output kubernetesClientConfiguration.
+// Provider returns it as the output kubernetesClientConfiguration of the Talos provider.
 func (k Kubeconfig) Provider() (map[string]any, error) {
 	file, err := k.parse()
 	if err != nil {
@@ -131,10 +132,10 @@ func (k Kubeconfig) Provider() (map[string]any, error) {
 	}, nil
 }
 
-func (f kubeconfigFile) text() (Kubeconfig, error) {
+func (f kubeconfigFile) encode() (Kubeconfig, error) {
 	text, err := yaml.Marshal(f)
 	if err != nil {
-		return "", errKubeconfig
+		return "", errNotKubeconfig
 	}
 
 	return Kubeconfig(text), nil

@@ -13,14 +13,14 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// Marks are the labels and taints that a machine configuration gives its Kubernetes node, and its provider id.
+// Marks are the labels, taints and provider ID that a machine configuration sets on its Kubernetes node.
 type Marks struct {
 	Labels     map[string]string
 	Taints     []Taint // by key
 	ProviderID string
 }
 
-// Labels of a node's topology. Every kubelet may set those of its own node (k8s.io/kubelet/pkg/apis).
+// Topology labels. A kubelet may set them on its own node (k8s.io/kubelet/pkg/apis).
 const (
 	regionLabel = "topology.kubernetes.io/region"
 	zoneLabel   = "topology.kubernetes.io/zone"
@@ -33,7 +33,7 @@ type Taint struct {
 	Effect string `json:"effect"           yaml:"effect"`
 }
 
-// parseTaint reads Talos' form of a taint: value:Effect, or Effect.
+// parseTaint reads a taint as Talos writes it: value:Effect, or Effect.
 func parseTaint(key, text string) Taint {
 	value, effect, found := strings.Cut(text, ":")
 	if !found {
@@ -43,8 +43,8 @@ func parseTaint(key, text string) Taint {
 	return Taint{Key: key, Value: value, Effect: effect}
 }
 
-// taintsOf are the node's taints by key in Talos' form; the user's come after those of its GPUs.
-func taintsOf(n NodeConfig) map[string]string {
+// taintsByKey returns the node's taints by key, as Talos writes them; the user's override those of its GPUs.
+func taintsByKey(n NodeConfig) map[string]string {
 	taints := map[string]string{}
 	if n.GPUs != nil && n.GPUs.Dedicated {
 		taints[gpuTaint] = gpuEffect
@@ -55,19 +55,8 @@ func taintsOf(n NodeConfig) map[string]string {
 	return taints
 }
 
-func labelsOf(n NodeConfig) map[string]string {
-	labels := map[string]string{}
-	if n.GPUs != nil {
-		labels[gpuLabel], labels[pluginLabel] = "true", pluginConfig(n.GPUs.TimeSlicing)
-	}
-
-	maps.Copy(labels, ownLabels(n))
-
-	return labels
-}
-
-// ownLabels are the node's topology and what is stated; labels of GPUs have patches of their own.
-func ownLabels(n NodeConfig) map[string]string {
+// labelsWithoutGPUs returns the topology and the user's labels; GPU labels have their own patch.
+func labelsWithoutGPUs(n NodeConfig) map[string]string {
 	labels := map[string]string{}
 	if n.Region != "" {
 		labels[regionLabel], labels[zoneLabel] = n.Region, n.Zone
@@ -78,7 +67,7 @@ func ownLabels(n NodeConfig) map[string]string {
 	return labels
 }
 
-func taintList(taints map[string]string) []Taint {
+func sortedTaints(taints map[string]string) []Taint {
 	list := make([]Taint, 0, len(taints))
 	for _, key := range slices.Sorted(maps.Keys(taints)) {
 		list = append(list, parseTaint(key, taints[key]))
@@ -87,14 +76,13 @@ func taintList(taints map[string]string) []Taint {
 	return list
 }
 
-// nodeMarks is the patch with a node's own labels and its taints. The kubelet registers the node with the taints,
-// before any pod can be placed on it. On control planes Talos then owns them. On workers it may not: it has the
-// kubelet's rights there, Kubernetes' NodeRestriction lets no kubelet change taints, and the node would lose its labels
-// with them, which are in the same update. The kubelet states its provider id when it registers the node, and never
-// later.
-func nodeMarks(n NodeConfig) object {
+// marksPatch returns the patch with a node's labels, taints and provider ID. The kubelet registers the node with its
+// taints, before any pod can be scheduled there. On control planes Talos also manages them. On workers it cannot: it
+// has the kubelet's permissions there, NodeRestriction lets no kubelet change taints, and the rejected update would
+// lose the labels in it too. The kubelet sets its provider ID only at registration.
+func marksPatch(n NodeConfig) object {
 	machine, kubelet := object{}, object{}
-	if labels := ownLabels(n); len(labels) > 0 {
+	if labels := labelsWithoutGPUs(n); len(labels) > 0 {
 		machine["nodeLabels"] = labels
 	}
 
@@ -103,8 +91,8 @@ func nodeMarks(n NodeConfig) object {
 		machine["kubelet"] = kubelet
 	}
 
-	if taints := taintsOf(n); len(taints) > 0 {
-		kubelet["extraConfig"] = object{"registerWithTaints": taintList(taints)}
+	if taints := taintsByKey(n); len(taints) > 0 {
+		kubelet["extraConfig"] = object{"registerWithTaints": sortedTaints(taints)}
 		machine["kubelet"] = kubelet
 
 		if n.Role == RoleControlPlane {
@@ -115,15 +103,16 @@ func nodeMarks(n NodeConfig) object {
 	return machine
 }
 
-// marksForm finds patches that say something about marks; applying every patch would cost more than all else that is
-// planned.
-var marksForm = regexp.MustCompile(`nodeLabels|nodeTaints|registerWithTaints`)
+// markFields matches patches that may change marks; applying every patch would cost more than the rest of the plan.
+var markFields = regexp.MustCompile(`nodeLabels|nodeTaints|registerWithTaints`)
 
-// MarksOf returns the labels and taints of a node, as its configuration sets them after the user's patches.
+// MarksOf returns the marks that a node's configuration sets after the user's patches.
 func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
-	marks := Marks{Labels: labelsOf(n), Taints: taintList(taintsOf(n)), ProviderID: n.ProviderID}
+	marks := Marks{
+		Labels: union(gpuLabels(n), labelsWithoutGPUs(n)), Taints: sortedTaints(taintsByKey(n)), ProviderID: n.ProviderID,
+	}
 
-	var theirs []string
+	var userPatches []string
 
 	for _, text := range slices.Concat(c.Patches, n.Patches) {
 		documents, err := SplitPatch(text)
@@ -132,31 +121,31 @@ func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 		}
 
 		for _, document := range documents {
-			if marksForm.MatchString(document) {
-				theirs = append(theirs, document)
+			if markFields.MatchString(document) {
+				userPatches = append(userPatches, document)
 			}
 		}
 	}
 
-	if len(theirs) == 0 {
+	if len(userPatches) == 0 {
 		return marks, nil
 	}
 
-	own, err := encode([]object{
+	programPatches, err := encode([]object{
 		{"version": "v1alpha1", "machine": object{"type": n.Role}, "cluster": object{}},
 		{"machine": object{"nodeLabels": marks.Labels}},
-		{"machine": nodeMarks(n)},
+		{"machine": marksPatch(n)},
 	})
 	if err != nil {
 		return Marks{}, err
 	}
 
-	patches, err := configpatcher.LoadPatches(slices.Concat(own[1:], theirs))
+	patches, err := configpatcher.LoadPatches(slices.Concat(programPatches[1:], userPatches))
 	if err != nil {
 		return Marks{}, err
 	}
 
-	patched, err := configpatcher.Apply(configpatcher.WithBytes([]byte(own[0])), patches)
+	patched, err := configpatcher.Apply(configpatcher.WithBytes([]byte(programPatches[0])), patches)
 	if err != nil {
 		return Marks{}, err
 	}
@@ -166,15 +155,15 @@ func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 		return Marks{}, err
 	}
 
-	patchedMarks, err := readMarks(configuration.RawV1Alpha1().MachineConfig)
+	patchedMarks, err := marksOfMachine(configuration.RawV1Alpha1().MachineConfig)
 	patchedMarks.ProviderID = n.ProviderID
 
 	return patchedMarks, err
 }
 
-// readMarks refuses what would cost a worker its labels.
-func readMarks(machine *v1alpha1.MachineConfig) (Marks, error) {
-	marks := Marks{Labels: machine.MachineNodeLabels, Taints: taintList(machine.MachineNodeTaints)}
+// marksOfMachine rejects taints that would cost a worker its labels, see [marksPatch].
+func marksOfMachine(machine *v1alpha1.MachineConfig) (Marks, error) {
+	marks := Marks{Labels: machine.MachineNodeLabels, Taints: sortedTaints(machine.MachineNodeTaints)}
 	if machine.Type().IsControlPlane() {
 		return marks, nil
 	}
@@ -182,16 +171,16 @@ func readMarks(machine *v1alpha1.MachineConfig) (Marks, error) {
 	if len(marks.Taints) > 0 {
 		return Marks{}, errors.New(
 			"machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
-				"state taints of the pool, or machine.kubelet.extraConfig.registerWithTaints",
+				"set the pool's taints, or machine.kubelet.extraConfig.registerWithTaints",
 		)
 	}
 
-	var registered []any
+	var registerWithTaints []any
 	if machine.MachineKubelet != nil {
-		registered, _ = machine.MachineKubelet.ExtraConfig()["registerWithTaints"].([]any)
+		registerWithTaints, _ = machine.MachineKubelet.ExtraConfig()["registerWithTaints"].([]any)
 	}
 
-	for i, entry := range registered {
+	for i, entry := range registerWithTaints {
 		fields, _ := entry.(map[string]any)
 		text := func(field string) string {
 			value, _ := fields[field].(string)

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// registered are the taints that a configuration's kubelet registers its node with.
-func registered(t *testing.T, cfg config.Provider) []Taint {
+// registeredTaints returns the taints with which a configuration's kubelet registers its node.
+func registeredTaints(t *testing.T, cfg config.Provider) []Taint {
 	t.Helper()
 
 	text, err := yaml.Marshal(cfg.K8sKubeletConfig().ExtraConfig())
@@ -29,8 +29,8 @@ func registered(t *testing.T, cfg config.Provider) []Taint {
 	return kubelet.RegisterWithTaints
 }
 
-// TestMarksAreWhatTheConfigurationSays: what is set of a node beside its configuration must never contradict it.
-func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
+// TestMarksMatchTheConfiguration: the marks that the program sets on nodes must never contradict their configuration.
+func TestMarksMatchTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -38,8 +38,8 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 		control bool
 		labels  map[string]string
 		taints  []Taint
-		// owned are the taints that Talos itself keeps.
-		owned map[string]string
+		// managed are the taints that Talos itself manages.
+		managed map[string]string
 	}{
 		"nothing": {func(*ClusterConfig, *NodeConfig) {}, false, map[string]string{}, []Taint{}, nil},
 		"a worker's own": {func(_ *ClusterConfig, n *NodeConfig) {
@@ -100,26 +100,26 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 					assert.Equal(t, value, cfg.K8sNodeConfig().Labels()[key])
 				}
 
-				assert.Equal(t, test.owned, cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints)
+				assert.Equal(t, test.managed, cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints)
 				assert.Equal(t, node.ProviderID, marks.ProviderID)
 				assert.Equal(t, node.ProviderID, strings.Join(cfg.K8sKubeletConfig().ExtraArgs()["provider-id"], " "))
 
 				if name != "a patch of a control plane" {
-					assert.ElementsMatch(t, test.taints, registered(t, cfg))
+					assert.ElementsMatch(t, test.taints, registeredTaints(t, cfg))
 				}
 			})
 		}
 	}
 }
 
-func TestMarksThatWouldCostAWorkerItsLabels(t *testing.T) {
+func TestMarksRejectTaintsThatCostAWorkerItsLabels(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ patch, problem string }{
 		"Talos' taints": {
 			"machine:\n  nodeTaints: {a: \"b:NoSchedule\"}\n",
 			"machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
-				"state taints of the pool, or machine.kubelet.extraConfig.registerWithTaints",
+				"set the pool's taints, or machine.kubelet.extraConfig.registerWithTaints",
 		},
 		"a taint of another form": {
 			"machine: {kubelet: {extraConfig: {registerWithTaints: [{name: a, effect: NoSchedule}]}}}\n",

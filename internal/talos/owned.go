@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// owned are the parts of a machine configuration that a patch must not change, and what they follow from.
-func owned() map[string]string {
-	const secret = "made once, with the cluster's secrets"
+// ownedPaths returns the paths that a patch must not change, and what determines each.
+func ownedPaths() map[string]string {
+	const secret = "generated once, with the cluster's secrets"
 
 	return map[string]string{
 		"machine.token":                     secret,
@@ -33,75 +33,75 @@ func owned() map[string]string {
 	}
 }
 
-// OwnedError is the error of a patch that changes what the program keeps. It names no value.
+// OwnedError reports a patch that changes paths the program owns. It contains no values.
 type OwnedError struct {
-	parts []string
+	paths []string
 }
 
-// Error names the parts and what they follow from.
+// Error names the paths and what determines them.
 func (e *OwnedError) Error() string {
 	remove := "remove it"
-	if len(e.parts) > 1 {
+	if len(e.paths) > 1 {
 		remove = "remove them"
 	}
 
-	return "it changes " + strings.Join(e.parts, ", ") + ": " + remove
+	return "it changes " + strings.Join(e.paths, ", ") + ": " + remove
 }
 
-// checkOwned returns an [OwnedError] for a document that changes or deletes what the program keeps.
+// checkOwned returns an [OwnedError] for a document that changes or deletes what the program owns.
 func checkOwned(document string) error {
 	var patch map[string]any
 	if err := yaml.Unmarshal([]byte(document), &patch); err != nil {
-		return nil //nolint:nilerr // Talos' own loader says what is wrong with it
+		return nil //nolint:nilerr // Talos' own loader reports it
 	}
 
-	var parts []string
+	var paths []string
 
 	if kind, ok := patch["kind"]; ok {
 		if kind == "HostnameConfig" {
-			parts = append(parts, "HostnameConfig (the machine's name)")
+			paths = append(paths, "HostnameConfig (the machine's name)")
 		}
 	} else {
-		for path, reason := range owned() {
-			if touches(patch, strings.Split(path, ".")) {
-				parts = append(parts, path+" ("+reason+")")
+		for path, reason := range ownedPaths() {
+			if changesPath(patch, strings.Split(path, ".")) {
+				paths = append(paths, path+" ("+reason+")")
 			}
 		}
 	}
 
-	if len(parts) == 0 {
+	if len(paths) == 0 {
 		return nil
 	}
 
-	slices.Sort(parts)
+	slices.Sort(paths)
 
-	return &OwnedError{parts}
+	return &OwnedError{paths}
 }
 
-// touches says whether a patch has a value for a path, or removes something that the path is in.
-func touches(patch map[string]any, path []string) bool {
+// changesPath reports whether a patch sets a path, or deletes it or one of its parents.
+func changesPath(patch map[string]any, path []string) bool {
 	if _, removed := patch["$patch"]; removed {
 		return true
 	}
 
-	value, stated := patch[path[0]]
-	if !stated || len(path) == 1 {
-		return stated
+	value, ok := patch[path[0]]
+	if !ok || len(path) == 1 {
+		return ok
 	}
 
 	inner, _ := value.(map[string]any)
 
-	return touches(inner, path[1:])
+	return changesPath(inner, path[1:])
 }
 
-// NetworkOf returns the parts of a patch that say who brings the network of pods, and of services.
+// NetworkOf returns the paths in a patch that select the CNI and kube-proxy.
 func NetworkOf(text string) []string {
 	documents, err := SplitPatch(text)
 	if err != nil {
-		return nil // whoever reads it says what is wrong with it
+		return nil // the caller that applies the patch reports it
 	}
 
-	var parts []string
+	var paths []string
 
 	for _, document := range documents {
 		var patch map[string]any
@@ -110,11 +110,11 @@ func NetworkOf(text string) []string {
 		}
 
 		for _, path := range []string{"cluster.network.cni", "cluster.proxy"} {
-			if touches(patch, strings.Split(path, ".")) {
-				parts = append(parts, path)
+			if changesPath(patch, strings.Split(path, ".")) {
+				paths = append(paths, path)
 			}
 		}
 	}
 
-	return parts
+	return paths
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPatchLeavesAloneWhatTheProgramKeeps(t *testing.T) {
+func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 	t.Parallel()
 
-	const secret = " (made once, with the cluster's secrets)"
+	const secret = " (generated once, with the cluster's secrets)"
 	for name, test := range map[string]struct{ patch, says string }{
 		"the authority of Kubernetes": {
 			"cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}", "it changes cluster.ca" + secret + ": remove it",

@@ -6,7 +6,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 )
 
-// Patched returns a machine configuration with strategic-merge patches on top of it, as the provider applies it.
+// Patched applies strategic-merge patches to a machine configuration, as the provider does.
 func Patched(configuration string, patches []string) ([]byte, error) {
 	loaded, err := configpatcher.LoadPatches(patches)
 	if err != nil {

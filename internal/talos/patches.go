@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,14 +10,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// kubePrismPort is where each node balances the Kubernetes API for its own pods; Cilium's values name it.
+// kubePrismPort is the port of each node's own load balancer for the Kubernetes API; Cilium's values contain it.
 const kubePrismPort = 7445
 
 // object is a YAML mapping; the encoder sorts its keys, so that patches are stable.
 type object = map[string]any
 
-// RolePatches returns the strategic-merge patches that all nodes of a role share, one document each. Give them to the
-// generated configuration before [NodePatches]. They stay the same when nodes come and go.
+// RolePatches returns the strategic-merge patches that all nodes of a role share, one document each. Apply them before
+// [NodePatches]. They do not change when nodes are added or removed.
 func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	if err := checkRole(role); err != nil {
 		return nil, err
@@ -29,19 +30,19 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	docs := []object{
 		{"machine": object{
 			"features": object{"kubePrism": object{"enabled": true, "port": kubePrismPort}},
-			"kubelet":  object{"nodeIP": object{"validSubnets": ownSubnets(c)}},
+			"kubelet":  object{"nodeIP": object{"validSubnets": nodeSubnets(c)}},
 		}},
 		{"cluster": object{
-			"network":   kubernetesNetwork(c),
-			"discovery": discovery(c),
+			"network":   networkConfig(c),
+			"discovery": discoveryConfig(c),
 		}},
 	}
-	if machine := servers(c); len(machine) > 0 {
+	if machine := serverConfig(c); len(machine) > 0 {
 		docs = append(docs, object{"machine": machine})
 	}
 
 	if role == RoleControlPlane {
-		docs = append(docs, object{"cluster": controlPlane(c)})
+		docs = append(docs, object{"cluster": controlPlaneConfig(c)})
 		if c.GPUs != nil {
 			manifests, err := inlineManifests(c.GPUs)
 			if err != nil {
@@ -55,30 +56,30 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	return encode(docs)
 }
 
-// NodePatches returns the strategic-merge patches of one node, one document each, for a configuration generated for
-// contract (v1.12, or a full version). The user's patches come last: the cluster's, then the node's.
+// NodePatches returns the strategic-merge patches of one node, one document each, for a configuration generated with a
+// version contract (v1.12, or a full version). The user's patches come last: the cluster's, then the node's.
 func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
-	generation, err := ofContract(contract)
+	release, err := releaseOfContract(contract)
 	if problems := errors.Join(checkRole(n.Role), checkCluster(c), checkNode(n), err); problems != nil {
 		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, problems)
 	}
 
 	docs := []object{
-		{"machine": object{"install": install(n.Install)}},
-		hostname(n.Name, generation),
-		{"machine": object{"network": object{"interfaces": interfaces(c, n)}}},
+		{"machine": object{"install": installConfig(n.Install)}},
+		hostnamePatch(n.Name, release),
+		{"machine": object{"network": object{"interfaces": interfaceConfigs(c, n)}}},
 	}
 	if own := n.Interfaces[0].Address; n.Role == RoleControlPlane && own.IsValid() {
 		docs = append(docs, object{"cluster": object{"apiServer": object{"certSANs": []string{own.Addr().String()}}}})
 	}
 
 	docs = append(docs, gpuPatches(n)...)
-	if marks := nodeMarks(n); len(marks) > 0 {
+	if marks := marksPatch(n); len(marks) > 0 {
 		docs = append(docs, object{"machine": marks})
 	}
 
 	for _, volume := range n.Volumes {
-		docs = append(docs, userVolume(volume))
+		docs = append(docs, userVolumeConfig(volume))
 	}
 
 	patches, err := encode(docs)
@@ -117,8 +118,8 @@ func encode(docs []object) ([]string, error) {
 	return patches, nil
 }
 
-// ownSubnets excludes the VIP, which is an address of whichever node holds it: a node must never present it as its own.
-func ownSubnets(c ClusterConfig) []string {
+// nodeSubnets excludes the VIP: the node that holds it must not advertise it as its own address.
+func nodeSubnets(c ClusterConfig) []string {
 	subnets := make([]string, 0, len(c.Subnets)+1)
 	for _, subnet := range c.Subnets {
 		subnets = append(subnets, subnet.Masked().String())
@@ -131,8 +132,8 @@ func ownSubnets(c ClusterConfig) []string {
 	return subnets
 }
 
-// kubernetesNetwork leaves the CNI to whoever installs one. The lists of subnets take the place of the generated ones.
-func kubernetesNetwork(c ClusterConfig) object {
+// networkConfig disables Talos' own CNI. Its subnets replace the generated ones.
+func networkConfig(c ClusterConfig) object {
 	network := object{"cni": object{"name": "none"}}
 
 	for key, subnet := range map[string]netip.Prefix{"podSubnets": c.PodCIDR, "serviceSubnets": c.ServiceCIDR} {
@@ -144,10 +145,10 @@ func kubernetesNetwork(c ClusterConfig) object {
 	return network
 }
 
-func servers(c ClusterConfig) object {
+func serverConfig(c ClusterConfig) object {
 	machine := object{}
 	if len(c.DNS) > 0 {
-		machine["network"] = object{"nameservers": texts(c.DNS)}
+		machine["network"] = object{"nameservers": toStrings(c.DNS)}
 	}
 
 	if len(c.NTP) > 0 {
@@ -157,7 +158,7 @@ func servers(c ClusterConfig) object {
 	return machine
 }
 
-func discovery(c ClusterConfig) object {
+func discoveryConfig(c ClusterConfig) object {
 	service := object{"disabled": c.NoDiscoveryService}
 	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {
 		service["endpoint"] = c.DiscoveryEndpoint
@@ -169,10 +170,10 @@ func discovery(c ClusterConfig) object {
 	}
 }
 
-func controlPlane(c ClusterConfig) object {
+func controlPlaneConfig(c ClusterConfig) object {
 	cluster := object{
 		"proxy":                          object{"disabled": true},
-		"etcd":                           object{"advertisedSubnets": ownSubnets(c)},
+		"etcd":                           object{"advertisedSubnets": nodeSubnets(c)},
 		"allowSchedulingOnControlPlanes": c.AllowSchedulingOnControlPlanes,
 	}
 
@@ -188,32 +189,27 @@ func controlPlane(c ClusterConfig) object {
 	return cluster
 }
 
-func install(i Install) object {
-	disk := i.Disk
-	if disk == "" {
-		disk = DefaultInstallDisk
-	}
-
-	return object{"disk": disk, "image": i.Image, "wipe": i.Wipe}
+func installConfig(i Install) object {
+	return object{"disk": cmp.Or(i.Disk, DefaultInstallDisk), "image": i.Image, "wipe": i.Wipe}
 }
 
-// hostname is where the generated configuration has it.
-func hostname(name string, generation Release) object {
-	if generation.NamedInFirstDocument {
+// hostnamePatch sets the host name where the generated configuration has it: Talos rejects a second place.
+func hostnamePatch(name string, release Release) object {
+	if release.NamedInFirstDocument {
 		return object{"machine": object{"network": object{"hostname": name}}}
 	}
 
-	// The encoder's choice of quotes has changed between its releases: a stack that runs must not see another text.
+	// Releases of the encoder quote differently, and the patches of running stacks must not change.
 	off := &yaml.Node{Kind: yaml.ScalarNode, Value: "off", Style: yaml.DoubleQuotedStyle}
 
 	return object{"apiVersion": "v1alpha1", "kind": "HostnameConfig", "auto": off, "hostname": name}
 }
 
-func interfaces(c ClusterConfig, n NodeConfig) []object {
+func interfaceConfigs(c ClusterConfig, n NodeConfig) []object {
 	devices := make([]object, 0, len(n.Interfaces))
 	for i, card := range n.Interfaces {
 		selector := object{"hardwareAddr": strings.ToLower(card.MAC)}
-		device := link(card.Link)
+		device := linkConfig(card.Link)
 
 		device["deviceSelector"] = selector
 		if i == 0 && n.Role == RoleControlPlane && c.VIP.IsValid() {
@@ -221,9 +217,9 @@ func interfaces(c ClusterConfig, n NodeConfig) []object {
 		}
 
 		if len(card.VLANs) > 0 {
-			// A VLAN link has its card's MAC and would be selected too.
+			// A VLAN link has the MAC of its card and would match as well.
 			selector["physical"] = true
-			device["vlans"] = vlans(card.VLANs)
+			device["vlans"] = vlanConfigs(card.VLANs)
 		}
 
 		devices = append(devices, device)
@@ -232,10 +228,10 @@ func interfaces(c ClusterConfig, n NodeConfig) []object {
 	return devices
 }
 
-func vlans(list []VLAN) []object {
+func vlanConfigs(list []VLAN) []object {
 	tagged := make([]object, 0, len(list))
 	for _, vlan := range list {
-		fields := link(vlan.Link)
+		fields := linkConfig(vlan.Link)
 		fields["vlanId"] = vlan.ID
 		tagged = append(tagged, fields)
 	}
@@ -243,19 +239,19 @@ func vlans(list []VLAN) []object {
 	return tagged
 }
 
-func link(l Link) object {
+func linkConfig(l Link) object {
 	fields := object{"dhcp": l.DHCP}
 	if !l.DHCP && l.Address.IsValid() {
 		fields["addresses"] = []string{l.Address.String()}
 	}
 
 	if l.Gateway.IsValid() {
-		everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		defaultRoute := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if l.Gateway.Is6() {
-			everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+			defaultRoute = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 
-		fields["routes"] = []object{{"network": everywhere.String(), "gateway": l.Gateway.String()}}
+		fields["routes"] = []object{{"network": defaultRoute.String(), "gateway": l.Gateway.String()}}
 	}
 
 	if l.MTU > 0 {
@@ -265,9 +261,9 @@ func link(l Link) object {
 	return fields
 }
 
-// userVolume takes the whole of a disk of exactly its size. Two disks of one size serve two volumes: the second does
+// userVolumeConfig fills a disk of exactly its size, so two disks of the same size serve two volumes: the second does
 // not fit beside the first.
-func userVolume(v Volume) object {
+func userVolumeConfig(v Volume) object {
 	return object{
 		"apiVersion": "v1alpha1",
 		"kind":       "UserVolumeConfig",
@@ -280,7 +276,7 @@ func userVolume(v Volume) object {
 	}
 }
 
-func texts[T fmt.Stringer](values []T) []string {
+func toStrings[T fmt.Stringer](values []T) []string {
 	out := make([]string, 0, len(values))
 	for _, value := range values {
 		out = append(out, value.String())

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contracts are those that clusters may have.
 var contracts = Contracts()
 
 func guestAgentInstaller(version string) string {
@@ -46,7 +45,7 @@ func testNode(name, role string, last int) NodeConfig {
 	}
 }
 
-// scenarios are clusters whose whole configurations are kept as golden files.
+// scenarios returns clusters whose complete configurations are golden files.
 func scenarios() map[string]struct {
 	cluster ClusterConfig
 	nodes   []NodeConfig
@@ -157,7 +156,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 	}
 }
 
-// restrictions are what a configuration of Talos 1.14 forbids pods that older ones let them do.
+// restrictions returns what a configuration of Talos 1.14 newly forbids pods.
 func restrictions(cfg config.Provider) (found []string) {
 	if profile := cfg.SecurityProfileConfig(); profile != nil && profile.WorkloadIsolation() {
 		found = append(found, "workloads are isolated")
@@ -171,7 +170,7 @@ func restrictions(cfg config.Provider) (found []string) {
 }
 
 // TestConfigurationsRestrictNoPods: pods with hostPID, in-tree iSCSI and Longhorn of the GitOps tree run on every
-// cluster that this program makes. Contract 1.14 would change that.
+// cluster of this program. Contract 1.14 would change that.
 func TestConfigurationsRestrictNoPods(t *testing.T) {
 	t.Parallel()
 
@@ -229,7 +228,7 @@ func TestRolePatchesDoNotDependOnNodes(t *testing.T) {
 	}
 }
 
-// TestHostnameFollowsTheContract: clusters that began with Talos 1.11 keep its contract on every later version.
+// TestHostnameFollowsTheContract: clusters created with Talos 1.11 keep its contract on every later version.
 func TestHostnameFollowsTheContract(t *testing.T) {
 	t.Parallel()
 
@@ -245,7 +244,7 @@ func TestHostnameFollowsTheContract(t *testing.T) {
 	}
 
 	_, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), "v1.99")
-	require.ErrorContains(t, err, `contract: "v1.99" is of no release that is known: use one of v1.11, v1.12, v1.13`)
+	require.ErrorContains(t, err, `contract: "v1.99" belongs to no known release: use one of v1.11, v1.12, v1.13`)
 }
 
 func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
@@ -283,8 +282,7 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 	}
 }
 
-// TestKubernetesNetworks has the defaults make the configuration that there is without them: stating them changes
-// nothing on a running machine.
+// TestKubernetesNetworks: explicit defaults generate the same configuration as none, so they change no running machine.
 func TestKubernetesNetworks(t *testing.T) {
 	t.Parallel()
 

@@ -1,105 +1,107 @@
 package talos
 
-// Support says what the program does with a release of Talos.
+// Support is the program's level of support for a release of Talos.
 type Support int
 
-// Kinds of support.
+// Levels of support.
 const (
-	// Supported releases are installed and upgraded to.
+	// Supported releases can be installed and upgraded to.
 	Supported Support = iota
-	// Ended releases were supported; clusters that began with one keep its contract.
+	// Ended releases were supported; clusters created with one keep its contract.
 	Ended
-	// Announced releases are known and not supported yet.
+	// Announced releases are known but not supported yet.
 	Announced
 )
 
-// LastWithEnded is the last version of this program that took the newest ended release.
+// LastWithEnded is the last version of this program that supported the newest ended release.
 const LastWithEnded = "commit dec0da7 of November 2026"
 
-// Provider is the newest release whose documents the Talos provider reads: pulumi-talos 0.7.1 is built with the
+// Provider is the newest release whose documents the Talos provider accepts: pulumi-talos 0.7.1 is built with the
 // machinery of Talos 1.12.
 const Provider = "v1.12"
 
 // NVIDIA are the drivers in a release's extensions.
 type NVIDIA struct {
-	// LTS and Production are the drivers' versions in the first patch: nvidia-gpu/vars.yaml of siderolabs/extensions.
+	// LTS and Production are the driver versions of the minor's first release: nvidia-gpu/vars.yaml of
+	// siderolabs/extensions.
 	LTS, Production string
-	// Oldest is the oldest GPU generation that the production driver drives.
+	// Oldest is the oldest GPU generation that the production driver supports.
 	Oldest string
-	// Operator says whether NVIDIA's GPU Operator finds the driver, by CDI.
+	// Operator reports whether NVIDIA's GPU Operator finds the driver, through CDI.
 	Operator bool
 }
 
-// Release is one minor version of Talos and everything that the program and the lab know about it. Code asks a release
-// what it does, and compares no versions; docs/releases.md says how the next one is added.
+// Release is a minor version of Talos with everything that the program and the lab know about it. Code checks features
+// of a release and never compares versions; docs/releases.md describes how to add the next one.
 type Release struct {
 	// Talos is the minor version with its v.
 	Talos string
-	// Support says whether it is installed.
+	// Support is the program's level of support.
 	Support Support
-	// Newest is the newest patch known here, in full. Newer ones are accepted as well.
+	// Newest is the newest known patch version. Newer ones are accepted as well.
 	Newest string
-	// EndOfLife is the day from which it gets no fixes (2026-09-04); empty = it gets them. Talos fixes its last two
-	// minors.
+	// EndOfLife is the day from which it receives no fixes (2026-09-04); empty = not set yet. Talos maintains its last
+	// two minors.
 	EndOfLife string
-	// OldestKubernetes and NewestKubernetes are minor versions, both included: pkg/machinery/compatibility.
+	// OldestKubernetes and NewestKubernetes are the supported minor versions, inclusive: pkg/machinery/compatibility.
 	OldestKubernetes, NewestKubernetes string
-	// DefaultKubernetes is a full version: the one the minor's first release shipped with, so that a newer Talos patch
-	// never changes Kubernetes.
+	// DefaultKubernetes is the full version with which the minor's first release shipped, so that a Talos patch never
+	// changes Kubernetes.
 	DefaultKubernetes string
-	// Contract is the version contract of configurations and secrets that are generated for it. It is never newer than
-	// what the machinery of the Talos provider knows, nor than 1.13: from contract 1.14 on Kubernetes is described in
-	// documents that no provider reads yet, workloads are isolated (which breaks hostPID and in-tree iSCSI), and /var is
-	// mounted securely (VolumeConfig EPHEMERAL: mount.secure). A configuration of an older contract states none of this
-	// and leaves it off.
+	// Contract is the version contract with which configurations and secrets are generated. It is never newer than the
+	// machinery of the Talos provider, nor than 1.13: contract 1.14 describes Kubernetes in documents that no provider
+	// reads yet, isolates workloads (which breaks hostPID and in-tree iSCSI), and mounts /var securely (VolumeConfig
+	// EPHEMERAL: mount.secure). Configurations of older contracts leave all of this off.
 	Contract string
-	// NamedInFirstDocument says whether configurations of its contract have the machine's name in the first document;
-	// Talos refuses it there beside the document HostnameConfig that newer ones have.
+	// NamedInFirstDocument reports whether configurations of its contract have the host name in the v1alpha1 document;
+	// Talos rejects that together with the HostnameConfig document of newer contracts.
 	NamedInFirstDocument bool
-	// Documents are the kinds of configuration documents that appeared with it; Kind/name is one only under that name.
+	// Documents are the kinds of configuration documents that it added; Kind/name adds only that name.
 	Documents string
-	// Fields are new fields of documents that were there before: Kind.path, v1alpha1 for the first document.
+	// Fields are the fields that it added to existing documents: Kind.path, v1alpha1 for the first document.
 	Fields string
-	// Extensions are the official system extensions that appeared with it, after the tags of siderolabs/extensions; a name
-	// that came with a later patch counts for all. None has gone since.
+	// Extensions are the official system extensions that it added, from the tags of siderolabs/extensions; one that came
+	// with a later patch counts for all patches. None has been removed since.
 	Extensions string
 	// NVIDIA are its GPU drivers.
 	NVIDIA NVIDIA
-	// RestartsForChanges says whether a machine restarts by itself for some changes of its configuration. From 1.14 on
-	// every change is answered by NO_REBOOT (internal/app/machined/internal/server/v1alpha1), and whoever makes it
-	// restarts the machine: see [AtRestart].
+	// RestartsForChanges reports whether a machine restarts by itself for some configuration changes. Since 1.14 every
+	// change is applied with NO_REBOOT (internal/app/machined/internal/server/v1alpha1), and the client restarts the
+	// machine: see [AtRestart].
 	RestartsForChanges bool
-	// RequiresInstall says whether a machine of the metal platform refuses a configuration without machine.install, which
-	// UnattendedInstallConfig replaces from 1.14 on (pkg/machinery/config/types/v1alpha1: Validate).
+	// RequiresInstall reports whether a machine of the metal platform rejects a configuration without machine.install,
+	// which UnattendedInstallConfig replaces since 1.14 (pkg/machinery/config/types/v1alpha1: Validate).
 	RequiresInstall bool
-	// RegistersTaints says whether the kubelet registers its node with all taints of the configuration. Before, it
-	// registers with the control plane's alone (internal/app/machined/pkg/controllers/k8s/kubelet_spec.go).
+	// RegistersTaints reports whether the kubelet registers its node with all configured taints. Before, it registered
+	// only with that of control planes (internal/app/machined/pkg/controllers/k8s/kubelet_spec.go).
 	RegistersTaints bool
-	// FinalSettings says whether the settings of static pods are shown a second time, as final-kube-apiserver and so on,
-	// and whether the pods follow those (internal/app/machined/pkg/controllers/k8s/control_plane_final.go).
+	// FinalSettings reports whether the settings of static pods also exist as final-kube-apiserver and so on, which the
+	// pods then use (internal/app/machined/pkg/controllers/k8s/control_plane_final.go).
 	FinalSettings bool
-	// OneAPI says whether the Talos API of maintenance mode is that of a configured machine, for readers
-	// (internal/app/machined/internal/server); before, a server of its own took configurations and told strangers little
-	// (internal/app/maintenance).
+	// OneAPI reports whether maintenance mode serves the Talos API of a configured machine, read-only
+	// (internal/app/machined/internal/server). Before, a separate server accepted configurations and revealed little to
+	// unauthenticated clients (internal/app/maintenance).
 	OneAPI bool
-	// Lifecycle says whether the Talos API has the services for images and for installations and upgrades
-	// (api/machine/lifecycle.proto, image.proto). An upgrade by them drains no node and restarts no machine.
+	// Lifecycle reports whether the Talos API has services for images, installation and upgrades
+	// (api/machine/lifecycle.proto, image.proto). Their upgrade neither drains the node nor restarts the machine.
 	Lifecycle bool
-	// InstallerChecksKubernetes says whether its installer refuses a configuration whose Kubernetes it does not run
-	// (cmd/installer/cmd/installer/install.go: ValidateAsClient); before, the installed system refused to be given one.
+	// InstallerChecksKubernetes reports whether its installer rejects a configuration with an unsupported Kubernetes
+	// (cmd/installer/cmd/installer/install.go: ValidateAsClient); before, the installed system rejected such a
+	// configuration.
 	InstallerChecksKubernetes bool
-	// PublishedInstaller says whether its installer is on ghcr.io, too, and not in an Image Factory alone.
+	// PublishedInstaller reports whether its installer is on ghcr.io, too, and not only in an Image Factory.
 	PublishedInstaller bool
-	// EtcdHTTPPort is where etcd serves metrics and its health over HTTP (pkg/machinery/constants: EtcdClientHTTPPort).
+	// EtcdHTTPPort is the port on which etcd serves metrics and health over HTTP (pkg/machinery/constants:
+	// EtcdClientHTTPPort).
 	EtcdHTTPPort int
-	// MinimumTLS is the oldest TLS that etcd and the API server accept, as their flags name it.
+	// MinimumTLS is the oldest TLS version that etcd and the API server accept, as their flags spell it.
 	MinimumTLS string
-	// Etcd, CoreDNS, Flannel, Containerd, Kernel and Pause are what its newest patch known here ships: versions as in
-	// pkg/machinery/constants, and the sandbox of every pod (pkg/images: DefaultSandboxImage).
+	// Etcd, CoreDNS, Flannel, Containerd, Kernel and Pause are the versions in its newest known patch
+	// (pkg/machinery/constants); Pause is the sandbox image of pods (pkg/images: DefaultSandboxImage).
 	Etcd, CoreDNS, Flannel, Containerd, Kernel, Pause string
 }
 
-// Releases returns every release that is known, oldest first.
+// Releases returns every known release, oldest first.
 func Releases() []Release {
 	return []Release{
 		{
@@ -182,11 +184,11 @@ func Releases() []Release {
 type KubernetesRelease struct {
 	// Kubernetes is the minor version with its v.
 	Kubernetes string
-	// EndOfLife is the day from which it gets no fixes: the schedule of Kubernetes' patch releases.
+	// EndOfLife is the day from which it receives no fixes: the schedule of Kubernetes' patch releases.
 	EndOfLife string
 }
 
-// KubernetesReleases returns what is known of the minors that a release of Talos runs, oldest first.
+// KubernetesReleases returns the minors that releases of Talos run, oldest first.
 func KubernetesReleases() []KubernetesRelease {
 	return []KubernetesRelease{
 		{"v1.30", "2025-07-15"},

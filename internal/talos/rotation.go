@@ -15,7 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// Kind is whose certificate authority is replaced.
+// Kind is the API that a certificate authority belongs to.
 type Kind string
 
 // Kinds of authorities.
@@ -24,18 +24,18 @@ const (
 	OfKubernetes Kind = "kubernetes"
 )
 
-// kinds are how machine configurations have an authority.
-var kinds = map[Kind]struct {
-	path string // in the configuration
-	make func(now time.Time) (*x509.CertificateAuthority, error)
-	// of is the certificate that issues, and others that are accepted; nil where there is none.
-	of             func(config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate)
-	accept, forget func(certificate []byte) rotatepatcher.PatcherFunc
-	issue          func(*x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc
+// authorityKinds are the authorities in machine configurations and how to change them.
+var authorityKinds = map[Kind]struct {
+	path     string // in the configuration
+	generate func(now time.Time) (*x509.CertificateAuthority, error)
+	// authorities returns the certificate of the issuing CA and the other accepted ones; nil if there is none.
+	authorities                 func(config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate)
+	addAccepted, deleteAccepted func(certificate []byte) rotatepatcher.PatcherFunc
+	setIssuing                  func(*x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc
 }{
-	OfTalos: {"machine.ca", secrets.NewTalosCA, talosAuthority, acceptTalos, forgetTalos, issueTalos},
+	OfTalos: {"machine.ca", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA},
 	OfKubernetes: {
-		"cluster.ca", newKubernetesCA, kubernetesAuthority, rotatepatcher.K8sAddAcceptedCA,
+		"cluster.ca", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
 		rotatepatcher.K8sDeleteAcceptedCA, rotatepatcher.K8sSetCA,
 	},
 }
@@ -44,7 +44,7 @@ func newKubernetesCA(now time.Time) (*x509.CertificateAuthority, error) {
 	return secrets.NewKubernetesCA(now, config.TalosVersionCurrent)
 }
 
-func talosAuthority(c config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate) {
+func talosAuthorities(c config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate) {
 	if c.Machine() == nil || c.Machine().Security().IssuingCA() == nil {
 		return nil, nil
 	}
@@ -52,8 +52,8 @@ func talosAuthority(c config.Provider) (issuing []byte, accepted []*x509.PEMEnco
 	return c.Machine().Security().IssuingCA().Crt, c.Machine().Security().AcceptedCAs()
 }
 
-// kubernetesAuthority: the first of the accepted ones is the one that issues, on workers too.
-func kubernetesAuthority(c config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate) {
+// The first accepted CA of Kubernetes is the issuing one, on workers too.
+func kubernetesAuthorities(c config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate) {
 	ca := c.K8sAPIServerCAConfig()
 	if ca == nil || len(ca.AcceptedCAs()) == 0 {
 		return nil, nil
@@ -62,8 +62,8 @@ func kubernetesAuthority(c config.Provider) (issuing []byte, accepted []*x509.PE
 	return ca.AcceptedCAs()[0].Crt, ca.AcceptedCAs()[1:]
 }
 
-// The machinery has patchers for Kubernetes alone; those of the Talos API are in Talos' own command.
-
+// patchMachine and its callers are patchers for the authority of the Talos API: Talos has its own in talosctl, and the
+// machinery only those for Kubernetes.
 func patchMachine(change func(*v1alpha1.MachineConfig)) rotatepatcher.PatcherFunc {
 	return func(in config.Provider) (config.Provider, error) {
 		return in.PatchV1Alpha1(func(c *v1alpha1.Config) error {
@@ -74,21 +74,21 @@ func patchMachine(change func(*v1alpha1.MachineConfig)) rotatepatcher.PatcherFun
 	}
 }
 
-func acceptTalos(certificate []byte) rotatepatcher.PatcherFunc {
+func addAcceptedTalosCA(certificate []byte) rotatepatcher.PatcherFunc {
 	return patchMachine(func(m *v1alpha1.MachineConfig) {
 		m.MachineAcceptedCAs = append(m.MachineAcceptedCAs, &x509.PEMEncodedCertificate{Crt: certificate})
 	})
 }
 
-func forgetTalos(certificate []byte) rotatepatcher.PatcherFunc {
+func removeAcceptedTalosCA(certificate []byte) rotatepatcher.PatcherFunc {
 	return patchMachine(func(m *v1alpha1.MachineConfig) {
 		m.MachineAcceptedCAs = slices.DeleteFunc(m.MachineAcceptedCAs, func(one *x509.PEMEncodedCertificate) bool {
-			return same(one.Crt, certificate)
+			return equalPEM(one.Crt, certificate)
 		})
 	})
 }
 
-func issueTalos(next *x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc {
+func setTalosCA(next *x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc {
 	return patchMachine(func(m *v1alpha1.MachineConfig) {
 		m.MachineCA = next
 		if !m.Type().IsControlPlane() {
@@ -97,61 +97,62 @@ func issueTalos(next *x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFun
 	})
 }
 
-// Rotation replaces an authority in machine configurations. Each step is Talos' own (pkg/rotate/pki), and does nothing
-// to a configuration that it was done to.
+// Rotation replaces an authority in machine configurations, in the steps of Talos (pkg/rotate/pki). Each step is
+// idempotent and returns nil for a configuration that needs no change.
 type Rotation struct {
 	Kind Kind
 	Old  []byte // certificate
 	New  Authority
 }
 
-// Add has a machine accept the new authority beside the one that issues.
+// Add makes a machine accept the new authority as well.
 func (r Rotation) Add(configuration string) (next []byte, err error) {
-	return r.change(configuration, func(issuing []byte, accepts func([]byte) bool) (patches []rotatepatcher.PatcherFunc) {
-		if same(issuing, r.New.Certificate) || accepts(r.New.Certificate) {
+	return r.patch(configuration, func(issuing []byte, accepts func([]byte) bool) (patches []rotatepatcher.PatcherFunc) {
+		if equalPEM(issuing, r.New.Certificate) || accepts(r.New.Certificate) {
 			return nil
 		}
 
-		return append(patches, kinds[r.Kind].accept(r.New.Certificate))
+		return append(patches, authorityKinds[r.Kind].addAccepted(r.New.Certificate))
 	})
 }
 
-// Switch has a machine issue with the new authority, and accept the old one.
+// Switch makes the new authority the issuing one; the machine still accepts the old one.
 func (r Rotation) Switch(configuration string) (next []byte, err error) {
-	return r.change(configuration, func(issuing []byte, accepts func([]byte) bool) (patches []rotatepatcher.PatcherFunc) {
-		if same(issuing, r.New.Certificate) {
+	return r.patch(configuration, func(issuing []byte, accepts func([]byte) bool) (patches []rotatepatcher.PatcherFunc) {
+		if equalPEM(issuing, r.New.Certificate) {
 			return nil
 		}
 
-		kind := kinds[r.Kind]
+		kind := authorityKinds[r.Kind]
 		if !accepts(r.Old) {
-			patches = append(patches, kind.accept(r.Old))
+			patches = append(patches, kind.addAccepted(r.Old))
 		}
 
-		return append(patches, kind.forget(r.New.Certificate), kind.issue(&x509.PEMEncodedCertificateAndKey{
+		return append(patches, kind.deleteAccepted(r.New.Certificate), kind.setIssuing(&x509.PEMEncodedCertificateAndKey{
 			Crt: r.New.Certificate, Key: r.New.Key,
 		}))
 	})
 }
 
-// Remove has a machine forget the old authority.
+// Remove makes a machine reject the old authority.
 func (r Rotation) Remove(configuration string) (next []byte, err error) {
-	return r.change(configuration, func(_ []byte, accepts func([]byte) bool) (patches []rotatepatcher.PatcherFunc) {
+	return r.patch(configuration, func(_ []byte, accepts func([]byte) bool) (patches []rotatepatcher.PatcherFunc) {
 		if !accepts(r.Old) {
 			return nil
 		}
 
-		return append(patches, kinds[r.Kind].forget(r.Old))
+		return append(patches, authorityKinds[r.Kind].deleteAccepted(r.Old))
 	})
 }
 
-// Done is how many of the steps a configuration has; an error where its authority is neither of the two.
+// Done returns how many of the three steps a configuration has completed; an error if its authority is neither of the
+// two.
 func (r Rotation) Done(configuration string) (steps int, err error) {
-	_, err = r.change(configuration, func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc {
-		switch issued := same(issuing, r.New.Certificate); {
-		case issued && !accepts(r.Old):
+	_, err = r.patch(configuration, func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc {
+		switch switched := equalPEM(issuing, r.New.Certificate); {
+		case switched && !accepts(r.Old):
 			steps = 3
-		case issued:
+		case switched:
 			steps = 2
 		case accepts(r.New.Certificate):
 			steps = 1
@@ -163,45 +164,45 @@ func (r Rotation) Done(configuration string) (steps int, err error) {
 	return steps, err
 }
 
-// change returns a configuration that was changed; nil where it has not to be. What is to be done follows from the
-// authority that issues, and from which others are accepted.
-func (r Rotation) change(
-	configuration string, what func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc,
+// patch returns the patched configuration, or nil if it needs no change. patchesFor returns the patches for an issuing
+// and the accepted authorities.
+func (r Rotation) patch(
+	configuration string, patchesFor func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc,
 ) ([]byte, error) {
-	next, err := configloader.NewFromBytes([]byte(configuration))
-	if err != nil || next.RawV1Alpha1() == nil || next.RawV1Alpha1().MachineConfig == nil {
-		return nil, errConfiguration // the cause would quote it
+	patched, err := configloader.NewFromBytes([]byte(configuration))
+	if err != nil || patched.RawV1Alpha1() == nil || patched.RawV1Alpha1().MachineConfig == nil {
+		return nil, errNotConfiguration // the cause would quote it
 	}
 
-	issuing, accepted := kinds[r.Kind].of(next)
+	issuing, accepted := authorityKinds[r.Kind].authorities(patched)
 	if issuing == nil {
-		return nil, errConfiguration
+		return nil, errNotConfiguration
 	}
 
-	if !same(issuing, r.Old) && !same(issuing, r.New.Certificate) {
-		return nil, fmt.Errorf("its %s is neither the authority that the stack's state has nor the one that "+
-			"replaces it: another tool has changed it", kinds[r.Kind].path)
+	if !equalPEM(issuing, r.Old) && !equalPEM(issuing, r.New.Certificate) {
+		return nil, fmt.Errorf("its %s is neither the authority in the stack's state nor its replacement: "+
+			"another tool has changed it", authorityKinds[r.Kind].path)
 	}
 
-	patches := what(issuing, func(ca []byte) bool {
-		return slices.ContainsFunc(accepted, func(one *x509.PEMEncodedCertificate) bool { return same(one.Crt, ca) })
+	patches := patchesFor(issuing, func(ca []byte) bool {
+		return slices.ContainsFunc(accepted, func(one *x509.PEMEncodedCertificate) bool { return equalPEM(one.Crt, ca) })
 	})
 	if len(patches) == 0 {
 		return nil, nil
 	}
 
 	for _, patch := range patches {
-		if next, err = patch(next); err != nil {
-			return nil, errConfiguration
+		if patched, err = patch(patched); err != nil {
+			return nil, errNotConfiguration
 		}
 	}
 
-	text, err := next.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
+	text, err := patched.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	if err != nil {
-		return nil, errConfiguration
+		return nil, errNotConfiguration
 	}
 
 	return text, nil
 }
 
-func same(a, b []byte) bool { return bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b)) }
+func equalPEM(a, b []byte) bool { return bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b)) }

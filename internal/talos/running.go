@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,11 +10,11 @@ import (
 	"time"
 )
 
-// Unknown stands for a version that was not asked for, or not reported.
+// Unknown stands for a version that was not reported.
 const Unknown = "unknown"
 
-// NodeVersions are what a node runs, or what is planned for it; an empty field is not known. APIServer is of control
-// planes only.
+// NodeVersions are the versions that a node runs, or that are planned for it; empty = unknown. Only control planes have
+// an APIServer.
 type NodeVersions struct {
 	Talos     string `json:"talos,omitempty"`
 	Schematic string `json:"schematic,omitempty"`
@@ -21,13 +22,13 @@ type NodeVersions struct {
 	APIServer string `json:"apiServer,omitempty"`
 }
 
-// Running is what the nodes of a cluster said that they run, by name, and when.
+// Running are the versions that the nodes of a cluster reported, by name, and when.
 type Running struct {
 	Asked time.Time               `json:"asked,omitzero"`
 	Nodes map[string]NodeVersions `json:"nodes,omitempty"`
 }
 
-// Differences say in words where a node runs something else than planned; nothing where either is not known.
+// Differences describes where a node does not run the planned versions; unknown versions do not differ.
 func (planned NodeVersions) Differences(running NodeVersions) string {
 	var list []string
 
@@ -49,7 +50,7 @@ func (planned NodeVersions) Differences(running NodeVersions) string {
 	return "runs " + strings.Join(list, ", ")
 }
 
-// Differences are those of the nodes that do not run what is planned, by name.
+// Differences returns the differences of nodes that do not run the planned versions, by name.
 func (r Running) Differences(planned map[string]NodeVersions) map[string]string {
 	found := map[string]string{}
 
@@ -62,17 +63,17 @@ func (r Running) Differences(planned map[string]NodeVersions) map[string]string 
 	return found
 }
 
-// Updated is r with what newer says; a node that says nothing now keeps what it said before. Where newer says nothing
-// new it is r itself, time included, so that asking again makes no difference.
+// Updated returns r with the versions of newer; nodes that did not report keep their versions. If nothing changed it
+// returns r itself, time included, so that another query makes no difference.
 func (r Running) Updated(newer Running) Running {
 	nodes := maps.Clone(r.Nodes)
-	for name, now := range newer.Nodes {
+	for name, reported := range newer.Nodes {
 		node := nodes[name]
 		for _, field := range []struct{ to, from *string }{
-			{&node.Talos, &now.Talos},
-			{&node.Schematic, &now.Schematic},
-			{&node.Kubelet, &now.Kubelet},
-			{&node.APIServer, &now.APIServer},
+			{&node.Talos, &reported.Talos},
+			{&node.Schematic, &reported.Schematic},
+			{&node.Kubelet, &reported.Kubelet},
+			{&node.APIServer, &reported.APIServer},
 		} {
 			if *field.from != "" {
 				*field.to = *field.from
@@ -93,19 +94,18 @@ func (r Running) Updated(newer Running) Running {
 	return Running{Asked: newer.Asked, Nodes: nodes}
 }
 
-// Talos is the version that all of these nodes run, several with commas between them where they differ, and unknown for
-// those that do not tell.
+// Talos returns the versions of Talos on these nodes, comma-separated; unknown for nodes that did not report.
 func (r Running) Talos(nodes []string) string {
 	return r.versions(nodes, func(v NodeVersions) string { return v.Talos })
 }
 
-// Kubernetes is the version of the API servers on these control planes, in the form of [Running.Talos].
+// Kubernetes returns the versions of the API servers on these control planes, like [Running.Talos].
 func (r Running) Kubernetes(controlPlanes []string) string {
 	return r.versions(controlPlanes, func(v NodeVersions) string { return v.APIServer })
 }
 
-// KubernetesVersions are those of API servers and kubelets in what the health gate printed, each once; nothing of what
-// says nothing of this.
+// KubernetesVersions returns the versions of API servers and kubelets in the output of the health gate; none if the
+// output has none.
 func KubernetesVersions(printed string) []string {
 	var running Running
 	if json.Unmarshal([]byte(printed), &running) != nil {
@@ -116,7 +116,7 @@ func KubernetesVersions(printed string) []string {
 
 	for _, node := range running.Nodes {
 		for _, version := range []string{node.APIServer, node.Kubelet} {
-			if version != "" && !slices.Contains(versions, version) {
+			if version != "" {
 				versions = append(versions, version)
 			}
 		}
@@ -124,24 +124,16 @@ func KubernetesVersions(printed string) []string {
 
 	slices.Sort(versions)
 
-	return versions
+	return slices.Compact(versions)
 }
 
-func (r Running) versions(nodes []string, of func(NodeVersions) string) string {
-	var versions []string
-
+func (r Running) versions(nodes []string, version func(NodeVersions) string) string {
+	versions := make([]string, 0, len(nodes))
 	for _, name := range nodes {
-		version := of(r.Nodes[name])
-		if version == "" {
-			version = Unknown
-		}
-
-		if !slices.Contains(versions, version) {
-			versions = append(versions, version)
-		}
+		versions = append(versions, cmp.Or(version(r.Nodes[name]), Unknown))
 	}
 
 	slices.Sort(versions)
 
-	return strings.Join(versions, ", ")
+	return strings.Join(slices.Compact(versions), ", ")
 }

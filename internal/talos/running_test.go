@@ -43,7 +43,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestUpdatedKeepsWhatASilentNodeSaidBefore(t *testing.T) {
+func TestUpdatedKeepsVersionsOfSilentNodes(t *testing.T) {
 	t.Parallel()
 
 	then := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

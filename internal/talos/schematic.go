@@ -1,4 +1,4 @@
-// Package talos holds what the program knows about Talos Linux: schematics, image names, supported versions and
+// Package talos contains the program's knowledge of Talos Linux: schematics, image names, supported versions and
 // machine-configuration patches.
 package talos
 
@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// officialExtensions is the name space of Talos' own system extensions.
+// officialExtensions is the namespace of Talos' own system extensions.
 const officialExtensions = "siderolabs/"
 
-// Schematic is what the Image Factory bakes into an image and its installer. The zero value is plain Talos.
+// Schematic is the customization of an image and its installer by the Image Factory. The zero value is plain Talos.
 type Schematic struct {
 	// Extensions are official system extensions: siderolabs/qemu-guest-agent, or without siderolabs/.
 	Extensions []string
@@ -31,7 +31,7 @@ type MetaValue struct {
 	Value string `yaml:"value"`
 }
 
-// schematicFile has the Factory's field order, which the id depends on.
+// schematicFile has the Factory's field order, on which the id depends.
 type schematicFile struct {
 	Customization struct {
 		KernelArgs       []string    `yaml:"extraKernelArgs,omitempty"`
@@ -42,9 +42,8 @@ type schematicFile struct {
 	} `yaml:"customization"`
 }
 
-// YAML returns the schematic as the Image Factory stores it. The Factory keeps the order it was given, so that the same
-// extensions in another order would be another image; extensions and META values are therefore sorted and repeated
-// extensions left out.
+// YAML returns the schematic as the Image Factory stores it. The Factory keeps the given order, so the same extensions
+// in another order would be another image: extensions and META values are sorted, and duplicate extensions removed.
 func (s Schematic) YAML() string {
 	var file schematicFile
 
@@ -54,7 +53,7 @@ func (s Schematic) YAML() string {
 	)
 	file.Customization.SystemExtensions.Official = canonicalExtensions(s.Extensions)
 
-	// The same encoder as the Factory's: quoting and folding of long values are part of the id.
+	// The Factory uses the same encoder: the id depends on how long values are quoted and folded.
 	data, err := yaml.Marshal(file)
 	if err != nil {
 		panic(fmt.Sprintf("strings and numbers always encode: %v", err))

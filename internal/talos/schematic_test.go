@@ -83,7 +83,7 @@ func TestSchematicYAML(t *testing.T) {
 	}
 }
 
-func TestSchematicLeavesItsListsAlone(t *testing.T) {
+func TestSchematicDoesNotChangeItsLists(t *testing.T) {
 	t.Parallel()
 
 	schematic := Schematic{Extensions: []string{"b", "a"}, META: []MetaValue{{Key: 2}, {Key: 1}}}

@@ -13,9 +13,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// machineSecrets is the output of this name of the provider's resource Secrets; certificates and keys are PEM in
-// base64.
-type machineSecrets struct {
+// providerMachineSecrets is the output machineSecrets of the provider's resource Secrets; certificates and keys are
+// base64-encoded PEM.
+type providerMachineSecrets struct {
 	Certs struct {
 		Etcd, K8s, K8sAggregator, K8sServiceaccount, OS certificate
 	} `json:"certs"`
@@ -38,26 +38,26 @@ type certificate struct {
 	Key  string `json:"key"`
 }
 
-// errExported tells nothing of what was read.
-var errExported = errors.New("they are not machine secrets as `talos-proxmox secrets export` or `talosctl gen secrets` writes them")
+// errNotExportedSecrets does not quote the input.
+var errNotExportedSecrets = errors.New("they are not machine secrets as `talos-proxmox secrets export` or `talosctl gen secrets` writes them")
 
-// errSecrets tells nothing of what was read.
-var errSecrets = errors.New(
+// errNotProviderSecrets does not quote the input.
+var errNotProviderSecrets = errors.New(
 	"the machine secrets are not what Talos' provider writes: bring the stack up once, then repeat",
 )
 
-// SecretsBundle returns the machine secrets of a cluster as `talosctl gen secrets` writes them (secrets.yaml), which
-// `talosctl gen config --with-secrets` and an import of the provider's resource read. The values are the output
-// machineSecrets of that resource, in plain. Its errors tell nothing of them.
+// SecretsBundle converts the output machineSecrets of the provider's resource, decrypted, into the secrets.yaml that
+// `talosctl gen secrets` writes, and that `talosctl gen config --with-secrets` and an import of the resource read.
+// Errors do not quote the values.
 func SecretsBundle(values map[string]any) ([]byte, error) {
 	content, err := json.Marshal(values)
 	if err != nil {
-		return nil, errSecrets
+		return nil, errNotProviderSecrets
 	}
 
-	var s machineSecrets
+	var s providerMachineSecrets
 	if err := json.Unmarshal(content, &s); err != nil {
-		return nil, errSecrets
+		return nil, errNotProviderSecrets
 	}
 
 	failed := false
@@ -84,45 +84,45 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 		},
 	}
 	if failed || bundle.Validate(nil) != nil {
-		return nil, errSecrets
+		return nil, errNotProviderSecrets
 	}
 
 	text, err := yaml.Marshal(bundle)
 	if err != nil {
-		return nil, fmt.Errorf("unable to write the machine secrets: %w", errSecrets)
+		return nil, fmt.Errorf("unable to write the machine secrets: %w", errNotProviderSecrets)
 	}
 
 	return text, nil
 }
 
-// ProviderSecrets is the inverse of [SecretsBundle]: the outputs machineSecrets and clientConfiguration of Talos'
-// provider for machine secrets that were exported, with a new client certificate. Its errors tell nothing of them.
+// ProviderSecrets is the inverse of [SecretsBundle]: it returns the outputs machineSecrets and clientConfiguration of
+// the Talos provider for exported secrets, with a new client certificate. Errors do not quote the secrets.
 func ProviderSecrets(exported []byte, now time.Time) (machine, client map[string]any, err error) {
 	var bundle secrets.Bundle
 	if err := yaml.Unmarshal(exported, &bundle); err != nil {
-		return nil, nil, errExported
+		return nil, nil, errNotExportedSecrets
 	}
 
 	bundle.Clock = secrets.NewFixedClock(now)
 	if bundle.Cluster == nil || bundle.Secrets == nil || bundle.TrustdInfo == nil || bundle.Certs == nil ||
 		bundle.Validate(nil) != nil {
-		return nil, nil, errExported
+		return nil, nil, errNotExportedSecrets
 	}
 
-	made, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
+	issued, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
 	if err != nil {
-		return nil, nil, errExported
+		return nil, nil, errNotExportedSecrets
 	}
 
 	encode := base64.StdEncoding.EncodeToString
 
-	return providerSecrets(&bundle), map[string]any{
-		"caCertificate": encode(bundle.Certs.OS.Crt), "clientCertificate": encode(made.Crt), "clientKey": encode(made.Key),
+	return machineSecretsOutput(&bundle), map[string]any{
+		"caCertificate": encode(bundle.Certs.OS.Crt), "clientCertificate": encode(issued.Crt), "clientKey": encode(issued.Key),
 	}, nil
 }
 
-// providerSecrets is what Talos' provider has of a bundle in its output machineSecrets.
-func providerSecrets(b *secrets.Bundle) map[string]any {
+// machineSecretsOutput returns a bundle as the output machineSecrets of the Talos provider.
+func machineSecretsOutput(b *secrets.Bundle) map[string]any {
 	encode := base64.StdEncoding.EncodeToString
 	pair := func(c *x509.PEMEncodedCertificateAndKey) map[string]any {
 		return map[string]any{"cert": encode(c.Crt), "key": encode(c.Key)}
@@ -143,7 +143,7 @@ func providerSecrets(b *secrets.Bundle) map[string]any {
 		"trustdinfo": map[string]any{"token": b.TrustdInfo.Token},
 	}
 
-	if old := b.Secrets.AESCBCEncryptionSecret; old != "" { // of contracts before 1.3
+	if old := b.Secrets.AESCBCEncryptionSecret; old != "" { // version contracts before 1.3
 		values["secrets"].(map[string]any)["aescbcEncryptionSecret"] = old
 	}
 

@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// provided is what Talos' provider has of a bundle in its output machineSecrets.
-func provided(t *testing.T, b *secrets.Bundle) map[string]any {
+// providerOutput returns a bundle as the output machineSecrets of the Talos provider.
+func providerOutput(t *testing.T, b *secrets.Bundle) map[string]any {
 	t.Helper()
 
 	text, err := yaml.Marshal(b)
@@ -39,7 +39,7 @@ func TestSecretsBundleIsWhatTalosctlReads(t *testing.T) {
 	made, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
 	require.NoError(t, err)
 
-	text, err := talos.SecretsBundle(provided(t, made))
+	text, err := talos.SecretsBundle(providerOutput(t, made))
 	require.NoError(t, err)
 
 	var read secrets.Bundle
@@ -48,7 +48,7 @@ func TestSecretsBundleIsWhatTalosctlReads(t *testing.T) {
 	assert.Equal(t, made, &read)
 }
 
-func TestSecretsBundleTellsNothingOfWhatItCannotUse(t *testing.T) {
+func TestSecretsBundleErrorsQuoteNothing(t *testing.T) {
 	t.Parallel()
 
 	made, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
@@ -66,7 +66,7 @@ func TestSecretsBundleTellsNothingOfWhatItCannotUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			values := provided(t, made)
+			values := providerOutput(t, made)
 			change(values)
 			_, err := talos.SecretsBundle(values)
 			require.ErrorContains(t, err, "the machine secrets are not what Talos' provider writes")
@@ -75,7 +75,7 @@ func TestSecretsBundleTellsNothingOfWhatItCannotUse(t *testing.T) {
 	}
 }
 
-func TestProviderSecretsTellsNothingOfWhatItCannotUse(t *testing.T) {
+func TestProviderSecretsErrorsQuoteNothing(t *testing.T) {
 	t.Parallel()
 
 	for name, text := range map[string]string{"nothing": "", "a text": "a secret", "half of it": "cluster: {id: a secret}"} {

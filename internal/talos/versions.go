@@ -15,8 +15,8 @@ const (
 	RoleWorker       = "worker"
 )
 
-// Check says whether a Talos version is supported and runs a Kubernetes version; both are full versions with their v.
-// The error says what to do.
+// Check returns an error unless a Talos version is supported and runs a Kubernetes version; both are full versions with
+// their v.
 func Check(talos, kubernetes string) error {
 	release, err := ReleaseOf(talos)
 	if err != nil {
@@ -28,31 +28,31 @@ func Check(talos, kubernetes string) error {
 		return err
 	}
 
-	if wanted.within(release) {
+	if wanted.runsOn(release) {
 		return nil
 	}
 
 	return fmt.Errorf("version %s of Kubernetes does not run on Talos %s: choose a version from %s to %s%s",
-		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, runnersOf(wanted))
+		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, alternativesFor(wanted))
 }
 
-// ReleaseOf returns the release of a full version of Talos. The error of one that is not supported says what to do.
+// ReleaseOf returns the release of a full, supported version of Talos.
 func ReleaseOf(talos string) (Release, error) {
 	parsed, err := parseVersion("Talos", talos)
 	if err != nil {
 		return Release{}, err
 	}
 
-	all := supported()
+	all := supportedReleases()
 	choice := fmt.Sprintf("choose a version from %s to %s", all[0].Talos, all[len(all)-1].Talos)
 
-	release, known := find(parsed)
+	release, known := findRelease(parsed)
 	switch {
 	case known && release.Support == Supported:
 		return release, nil
 	case known && release.Support == Ended:
 		return Release{}, fmt.Errorf("version %s of Talos is not supported any more: %s; the last version of this program "+
-			"that takes it, and upgrades from it, is %s", talos, choice, LastWithEnded)
+			"that supports it, and upgrades from it, is %s", talos, choice, LastWithEnded)
 	case known || minorVersion(all[len(all)-1].Talos).before(parsed):
 		return Release{}, fmt.Errorf("version %s of Talos is not supported yet: %s", talos, choice)
 	default:
@@ -60,15 +60,15 @@ func ReleaseOf(talos string) (Release, error) {
 	}
 }
 
-// DefaultKubernetes returns the Kubernetes version for a supported Talos version.
+// DefaultKubernetes returns the default Kubernetes version of a supported Talos version.
 func DefaultKubernetes(talos string) (string, bool) {
 	release, err := ReleaseOf(talos)
 
 	return release.DefaultKubernetes, err == nil
 }
 
-// Contracts returns the version contracts that clusters may have, oldest first: those of supported releases, and of
-// ended ones that a cluster has begun with.
+// Contracts returns the version contracts that clusters may have, oldest first: those of supported releases and of
+// ended ones, with which older clusters were created.
 func Contracts() []string {
 	var list []string
 
@@ -81,11 +81,10 @@ func Contracts() []string {
 	return list
 }
 
-// EndsOfLife returns, in words, from when Talos and Kubernetes of a cluster get no fixes, both in full; nothing of what
-// gets them without a known end, and of what is not known.
+// EndsOfLife returns when the given full versions of Talos and Kubernetes reach their end of life, as far as known.
 func EndsOfLife(talos, kubernetes string) (ends []EndOfLife) {
 	if parsed, err := parseVersion("Talos", talos); err == nil {
-		if release, _ := find(parsed); release.EndOfLife != "" {
+		if release, _ := findRelease(parsed); release.EndOfLife != "" {
 			ends = append(ends, EndOfLife{"Talos " + talos, release.EndOfLife})
 		}
 	}
@@ -101,17 +100,17 @@ func EndsOfLife(talos, kubernetes string) (ends []EndOfLife) {
 	return ends
 }
 
-// EndOfLife is the day from which something gets no fixes: 2026-09-04.
+// EndOfLife is the day from which a version receives no fixes (2026-09-04).
 type EndOfLife struct{ Of, Day string }
 
-// String says it for people.
+// String describes it for users.
 func (e EndOfLife) String() string { return e.Of + " gets fixes until " + e.Day }
 
-// Over says whether it gets none any more.
+// Over reports whether the day has come.
 func (e EndOfLife) Over(now time.Time) bool { return now.UTC().Format(time.DateOnly) >= e.Day }
 
-// Minimum returns the smallest machine Talos runs on in a role, after Talos' system requirements.
-func Minimum(role string) (cores, memoryMiB, diskGiB int) {
+// MinimumSize returns the smallest machine for a role, from Talos' system requirements.
+func MinimumSize(role string) (cores, memoryMiB, diskGiB int) {
 	if role == RoleControlPlane {
 		return 2, 2048, 10
 	}
@@ -121,10 +120,10 @@ func Minimum(role string) (cores, memoryMiB, diskGiB int) {
 
 type version struct{ major, minor int }
 
-var versionForm = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})\.\d{1,4}(-[0-9A-Za-z.-]+)?$`)
+var versionPattern = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})\.\d{1,4}(-[0-9A-Za-z.-]+)?$`)
 
 func parseVersion(of, text string) (version, error) {
-	match := versionForm.FindStringSubmatch(text)
+	match := versionPattern.FindStringSubmatch(text)
 	if match == nil {
 		return version{}, fmt.Errorf("%q is not a version of %s: write it in full, such as %s", text, of, exampleVersion(of))
 	}
@@ -136,7 +135,7 @@ func parseVersion(of, text string) (version, error) {
 }
 
 func exampleVersion(of string) string {
-	all := supported()
+	all := supportedReleases()
 	if of == "Kubernetes" {
 		return all[len(all)-1].DefaultKubernetes
 	}
@@ -150,11 +149,11 @@ func (v version) before(other version) bool {
 	return v.major < other.major || v.major == other.major && v.minor < other.minor
 }
 
-func (v version) within(r Release) bool {
+func (v version) runsOn(r Release) bool {
 	return !v.before(minorVersion(r.OldestKubernetes)) && !minorVersion(r.NewestKubernetes).before(v)
 }
 
-// minorVersion reads the table's own versions, which a test keeps well formed.
+// minorVersion parses versions of the table of releases, which a test validates.
 func minorVersion(text string) version {
 	var v version
 
@@ -163,7 +162,7 @@ func minorVersion(text string) version {
 	return v
 }
 
-func find(talos version) (Release, bool) {
+func findRelease(talos version) (Release, bool) {
 	for _, release := range Releases() {
 		if release.Talos == talos.minorString() {
 			return release, true
@@ -173,39 +172,39 @@ func find(talos version) (Release, bool) {
 	return Release{}, false
 }
 
-var contractForm = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})(\.|$)`)
+var contractPattern = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})(\.|$)`)
 
-// ofContract returns the release whose contract a configuration or secrets were generated for: v1.12, or a full
-// version. A contract that is older than all releases, as imported secrets have, is as the oldest one's.
-func ofContract(contract string) (Release, error) {
-	parts := contractForm.FindStringSubmatch(contract)
+// releaseOfContract returns the release of a version contract: v1.12, or a full version. Contracts older than all
+// releases, which imported secrets may have, are treated as the oldest one.
+func releaseOfContract(contract string) (Release, error) {
+	parts := contractPattern.FindStringSubmatch(contract)
 	if parts == nil {
-		return Release{}, fmt.Errorf("contract: %q is none: use one of %s", contract, strings.Join(Contracts(), ", "))
+		return Release{}, fmt.Errorf("contract: %q is not a version contract: use one of %s", contract, strings.Join(Contracts(), ", "))
 	}
 
-	stated := minorVersion(parts[0])
+	minor := minorVersion(parts[0])
 
-	if release, known := find(stated); known {
+	if release, known := findRelease(minor); known {
 		return release, nil
 	}
 
-	if oldest := Releases()[0]; stated.before(minorVersion(oldest.Talos)) {
+	if oldest := Releases()[0]; minor.before(minorVersion(oldest.Talos)) {
 		return oldest, nil
 	}
 
-	return Release{}, fmt.Errorf("contract: %q is of no release that is known: use one of %s", contract,
+	return Release{}, fmt.Errorf("contract: %q belongs to no known release: use one of %s", contract,
 		strings.Join(Contracts(), ", "))
 }
 
-func supported() []Release {
+func supportedReleases() []Release {
 	return slices.DeleteFunc(Releases(), func(r Release) bool { return r.Support != Supported })
 }
 
-func runnersOf(kubernetes version) string {
+func alternativesFor(kubernetes version) string {
 	var names []string
 
-	for _, release := range supported() {
-		if kubernetes.within(release) {
+	for _, release := range supportedReleases() {
+		if kubernetes.runsOn(release) {
 			names = append(names, release.Talos)
 		}
 	}

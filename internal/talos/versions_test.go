@@ -22,13 +22,13 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ talos, kubernetes, want string }{
-		"the newest pair":              {"v1.14.4", "v1.37.2", ""},
-		"the oldest pair":              {"v1.12.0", "v1.30.14", ""},
-		"patches that nobody knew yet": {"v1.14.99", "v1.37.99", ""},
-		"a release candidate":          {"v1.14.0-rc.1", "v1.37.0-rc.0", ""},
+		"the newest pair":        {"v1.14.4", "v1.37.2", ""},
+		"the oldest pair":        {"v1.12.0", "v1.30.14", ""},
+		"unknown patch versions": {"v1.14.99", "v1.37.99", ""},
+		"a release candidate":    {"v1.14.0-rc.1", "v1.37.0-rc.0", ""},
 		"Talos that has ended": {
 			"v1.11.6", "v1.34.0", "version v1.11.6 of Talos is not supported any more: choose a version from v1.12 to v1.14; " +
-				"the last version of this program that takes it, and upgrades from it, is " + LastWithEnded,
+				"the last version of this program that supports it, and upgrades from it, is " + LastWithEnded,
 		},
 		"Talos too old": {
 			"v1.10.9", "v1.33.0", "version v1.10.9 of Talos is not supported: choose a version from v1.12 to v1.14",
@@ -47,7 +47,7 @@ func TestCheck(t *testing.T) {
 			"v1.14.0", "v1.30.2", "version v1.30.2 of Kubernetes does not run on Talos v1.14.0: choose a version from v1.32 to " +
 				"v1.37, or Talos v1.12",
 		},
-		"Kubernetes of no one": {
+		"Kubernetes that no Talos runs": {
 			"v1.14.4", "v1.38.0",
 			"version v1.38.0 of Kubernetes does not run on Talos v1.14.4: choose a version from v1.32 to v1.37",
 		},
@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestContracts: no contract is newer than 1.13, whose configurations the Talos provider's machinery can make.
+// TestContracts: no contract is newer than 1.13, the newest that the machinery of the Talos provider can generate.
 func TestContracts(t *testing.T) {
 	t.Parallel()
 
@@ -107,23 +107,23 @@ func TestEndsOfLife(t *testing.T) {
 func TestMinimum(t *testing.T) {
 	t.Parallel()
 
-	cores, memory, disk := Minimum(RoleControlPlane)
+	cores, memory, disk := MinimumSize(RoleControlPlane)
 	assert.Equal(t, []int{2, 2048, 10}, []int{cores, memory, disk})
-	cores, memory, disk = Minimum(RoleWorker)
+	cores, memory, disk = MinimumSize(RoleWorker)
 	assert.Equal(t, []int{1, 1024, 10}, []int{cores, memory, disk})
 }
 
 func TestTableIsWellFormed(t *testing.T) {
 	t.Parallel()
 
-	for _, release := range supported() {
+	for _, release := range supportedReleases() {
 		require.NoError(t, Check(release.Newest, release.DefaultKubernetes))
 		assert.Equal(t, release.OldestKubernetes, minorVersion(release.OldestKubernetes).minorString())
 		assert.Equal(t, release.NewestKubernetes, minorVersion(release.NewestKubernetes).minorString())
 		assert.Contains(t, Contracts(), release.Contract)
 		assert.Contains(t, Generations(), release.NVIDIA.Oldest)
 
-		for minor := minorVersion(release.OldestKubernetes); minor.within(release); minor.minor++ {
+		for minor := minorVersion(release.OldestKubernetes); minor.runsOn(release); minor.minor++ {
 			assert.True(t, slices.ContainsFunc(KubernetesReleases(), func(k KubernetesRelease) bool {
 				return k.Kubernetes == minor.minorString()
 			}), "Kubernetes %s has no row", minor.minorString())
@@ -131,11 +131,11 @@ func TestTableIsWellFormed(t *testing.T) {
 	}
 }
 
-// TestTableAgreesWithTalos: pkg/machinery/compatibility says what each release of Talos runs.
+// TestTableAgreesWithTalos compares the table with pkg/machinery/compatibility.
 func TestTableAgreesWithTalos(t *testing.T) {
 	t.Parallel()
 
-	for _, release := range supported() {
+	for _, release := range supportedReleases() {
 		target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: release.Newest})
 		require.NoError(t, err)
 
@@ -152,11 +152,11 @@ func TestTableAgreesWithTalos(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreTalosOwn: the pinned machinery is of the newest supported release and knows every kind of the table.
+// TestDocumentsAreTalosOwn: the pinned machinery, of the newest supported release, knows every kind in the table.
 func TestDocumentsAreTalosOwn(t *testing.T) {
 	t.Parallel()
 
-	for _, release := range supported() {
+	for _, release := range supportedReleases() {
 		for added := range strings.FieldsSeq(release.Documents) {
 			kind, name, _ := strings.Cut(added, "/")
 			text := "apiVersion: v1alpha1\nkind: " + kind + "\n"
@@ -173,7 +173,7 @@ func TestDocumentsAreTalosOwn(t *testing.T) {
 	}
 }
 
-// TestProvider: the SDK decides which plugin runs, and with it whose documents can be read.
+// TestProvider: the SDK determines the plugin, and with it which documents can be read.
 func TestProvider(t *testing.T) {
 	t.Parallel()
 
@@ -221,7 +221,7 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-// combination is a pair of versions and the test that shows it.
+// combination is a set of versions and the test that covers it.
 type combination struct{ What, Versions, File, Test string }
 
 func combinations() []combination {
@@ -267,7 +267,7 @@ func combinations() []combination {
 	}
 }
 
-// TestCombinationsAreTested: the page names tests that exist.
+// TestCombinationsAreTested: the tests that the page names exist.
 func TestCombinationsAreTested(t *testing.T) {
 	t.Parallel()
 
@@ -278,7 +278,7 @@ func TestCombinationsAreTested(t *testing.T) {
 	}
 }
 
-// TestDocumentationShowsTheTable keeps docs/compatibility.md as the releases are.
+// TestDocumentationShowsTheTable renders docs/compatibility.md from the table of releases.
 func TestDocumentationShowsTheTable(t *testing.T) {
 	t.Parallel()
 
@@ -291,13 +291,13 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 
 	for _, role := range []string{RoleControlPlane, RoleWorker} {
 		s := size{Role: role}
-		s.Cores, s.MemoryMiB, s.DiskGiB = Minimum(role)
+		s.Cores, s.MemoryMiB, s.DiskGiB = MinimumSize(role)
 		sizes = append(sizes, s)
 	}
 
 	goldentest.Rendered(t, "../../docs/compatibility.md", "testdata/compatibility.md.tmpl", map[string]any{
 		"Releases":  Releases(),
-		"Supported": supported(),
+		"Supported": supportedReleases(),
 		"Announced": slices.DeleteFunc(slices.Clone(Releases()), func(r Release) bool { return r.Support != Announced }),
 		"Provider":  Provider, "LastWithEnded": LastWithEnded,
 		"Kubernetes": KubernetesReleases(), "Generations": Generations(), "Combinations": combinations(), "Sizes": sizes,

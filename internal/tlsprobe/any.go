@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// Any waits until any of these addresses takes connections of the Talos API, and no longer than the time.
+// Any waits until any of these addresses accepts connections to the Talos API, and reports whether one does in time.
 func Any(ctx context.Context, addresses []netip.Addr, within time.Duration) bool {
-	return anyOf(ctx, addresses, talosPort, within)
+	return waitForAny(ctx, addresses, talosPort, within)
 }
 
-func anyOf(ctx context.Context, addresses []netip.Addr, port uint16, within time.Duration) bool {
+func waitForAny(ctx context.Context, addresses []netip.Addr, port uint16, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 
 	for {
-		if connects(ctx, addresses, port) {
+		if anyConnects(ctx, addresses, port) {
 			return true
 		}
 
 		select {
-		case <-time.After(pause):
+		case <-time.After(retryInterval):
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// connects asks all at once.
-func connects(ctx context.Context, addresses []netip.Addr, port uint16) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// anyConnects tries all addresses in parallel.
+func anyConnects(ctx context.Context, addresses []netip.Addr, port uint16) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 
 	found := make(chan bool, len(addresses))

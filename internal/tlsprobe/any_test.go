@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnyIsContentWithOne(t *testing.T) {
+func TestAny(t *testing.T) {
 	t.Parallel()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -19,8 +19,8 @@ func TestAnyIsContentWithOne(t *testing.T) {
 	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	all := []netip.Addr{netip.MustParseAddr("127.9.9.9"), netip.MustParseAddr("127.0.0.1")}
 
-	assert.True(t, anyOf(t.Context(), all, port, time.Minute))
-	assert.False(t, anyOf(t.Context(), all[:1], port, 2*pause))
+	assert.True(t, waitForAny(t.Context(), all, port, time.Minute))
+	assert.False(t, waitForAny(t.Context(), all[:1], port, 2*retryInterval))
 	require.NoError(t, listener.Close())
-	assert.False(t, Any(t.Context(), all[:1], 2*pause))
+	assert.False(t, Any(t.Context(), all[:1], 2*retryInterval))
 }

@@ -10,17 +10,15 @@ import (
 )
 
 const (
-	// pause is between two looks.
-	pause = 250 * time.Millisecond
-	// reminder is between two lines about a machine that does not answer yet.
-	reminder = 15 * time.Second
+	retryInterval    = 250 * time.Millisecond
+	progressInterval = 15 * time.Second
 )
 
-// Maintenance is the variable that names machines which may answer in maintenance mode, each with the fingerprint that
-// its console shows, separated by commas: one-general-2=rMWhs9V9Y30sbs9W5KNCgVRReKGrfvV0FwMtqEX4OW8=.
+// Maintenance is the environment variable with machines that may answer in maintenance mode, each with the fingerprint
+// that its console shows, comma-separated: one-general-2=rMWhs9V9Y30sbs9W5KNCgVRReKGrfvV0FwMtqEX4OW8=.
 const Maintenance = "TALOS_PROXMOX_MAINTENANCE"
 
-// Announced is the fingerprint that the value of [Maintenance] says of a machine; empty = it says none.
+// Announced returns the fingerprint of a machine in the value of [Maintenance]; empty = the machine is not in it.
 func Announced(value, machine string) string {
 	for entry := range strings.SplitSeq(value, ",") {
 		if name, fingerprint, _ := strings.Cut(strings.TrimSpace(entry), "="); name == machine {
@@ -31,7 +29,7 @@ func Announced(value, machine string) string {
 	return ""
 }
 
-// Machine is what someone has to know who looks why a machine does not answer.
+// Machine is a machine with what users need to know to find out why it does not answer.
 type Machine struct {
 	Name, Host string // Host is the Proxmox host
 	VMID       int
@@ -44,21 +42,20 @@ type Machine struct {
 	Gateway    netip.Addr
 }
 
-// Await looks at a machine again and again until it is ready. It is quiet while all is well, says what it waits for
-// when that takes a while, and ends within the time with an error that names what to look at; at once where somebody
-// answers of whom nothing says that it is the machine.
+// Await probes a machine until it is ready, and reports progress if that takes a while. It returns an error with advice
+// after the timeout, and immediately if the answer is unproven.
 func Await(
-	ctx context.Context, m Machine, within time.Duration, look func(context.Context) Answer, say func(line string),
+	ctx context.Context, m Machine, timeout time.Duration, probe func(context.Context) Answer, progress func(line string),
 ) error {
-	limited, cancel := context.WithTimeout(ctx, within)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	begin := time.Now()
-	next := reminder
-	last := Answer{Text: "not asked yet"}
+	start := time.Now()
+	next := progressInterval
+	last := Answer{Text: "not probed yet"}
 
 	for {
-		answer := look(limited)
+		answer := probe(limited)
 		if answer.Ready {
 			return nil
 		}
@@ -69,26 +66,26 @@ func Await(
 				m.identification(answer),
 			)
 		}
-		// A look that the limit cut off says nothing.
+		// A probe that the timeout cut off says nothing.
 		if limited.Err() == nil {
 			last = answer
 		}
 
-		if waited := time.Since(begin); waited >= next && limited.Err() == nil {
-			say(fmt.Sprintf("waiting for %s to answer, %s so far; last: %s; its console in Proxmox shows what it does",
+		if waited := time.Since(start); waited >= next && limited.Err() == nil {
+			progress(fmt.Sprintf("waiting for %s to answer, %s so far; last: %s; its console in Proxmox shows what it does",
 				m, waited.Truncate(time.Second), last.Text))
 
-			next += reminder
+			next += progressInterval
 		}
 
 		select {
-		case <-time.After(pause):
+		case <-time.After(retryInterval):
 		case <-limited.Done():
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted while waiting for %s to answer (last: %s): pulumi up resumes here", m, last.Text)
 			}
 
-			return fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, within, last.Text, m.remedy())
+			return fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, timeout, last.Text, m.remedy())
 		}
 	}
 }
@@ -97,19 +94,19 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%s (VM %d on %s) on %s", m.Name, m.VMID, m.Host, netip.AddrPortFrom(m.Address, talosPort))
 }
 
-// identification says how to tell the machine from somebody else who has its address.
+// identification describes how to tell the machine from another one with its address.
 func (m Machine) identification(answer Answer) string {
 	return strings.Join([]string{
 		fmt.Sprintf("look at the console of VM %d in Proxmox:", m.VMID),
-		"  it runs as a node, or is off: somebody else answers on its address; find out who (the MAC that the router or `ip " +
+		"  it runs as a node, or is off: another machine answers on its address; find out which (the MAC that the router or `ip " +
 			"neigh` has for it), and take it off the network",
-		"  it is in maintenance mode (it was reset): make it again with `pulumi up --replace '**::" + m.Name + "-vm'`, or, where " +
-			"its console says this very fingerprint after \"server certificate issued\",",
+		"  it is in maintenance mode (it was reset): recreate it with `pulumi up --replace '**::" + m.Name + "-vm'`, or, if its " +
+			"console shows exactly this fingerprint after \"server certificate issued\",",
 		fmt.Sprintf("  %s='%s=%s' pulumi up --replace '**::%[2]s-configuration'", Maintenance, m.Name, answer.Fingerprint),
 	}, "\n")
 }
 
-// remedy says where to look, in the order of what the console shows.
+// remedy describes what to check, by what the console shows.
 func (m Machine) remedy() string {
 	network := "bridge " + m.Bridge
 	if m.VLAN != 0 {

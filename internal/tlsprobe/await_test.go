@@ -24,7 +24,7 @@ func worker() Machine {
 	}
 }
 
-func TestAwaitIsQuietWhileAllIsWell(t *testing.T) {
+func TestAwaitReportsNoProgressAtFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -36,7 +36,7 @@ func TestAwaitIsQuietWhileAllIsWell(t *testing.T) {
 	})
 }
 
-func TestAwaitSaysWhatItWaitsFor(t *testing.T) {
+func TestAwaitReportsProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -58,7 +58,7 @@ func TestAwaitSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-func TestAwaitEndsWithWhatToDo(t *testing.T) {
+func TestAwaitFailsWithAdvice(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -69,7 +69,7 @@ func TestAwaitEndsWithWhatToDo(t *testing.T) {
 			func(*Machine) {}, "check bridge vmbr0, gateway 10.0.0.1, and that no other machine has 10.0.0.31\n",
 		},
 		"a VLAN": {func(m *Machine) { m.VLAN = 20 }, "check bridge vmbr0, VLAN 20, gateway 10.0.0.1"},
-		"an address of the router": {
+		"an address by DHCP": {
 			func(m *Machine) { m.DHCP = true },
 			"check bridge vmbr0, and that the router reserves 10.0.0.31 for 02:00:00:00:00:31\n",
 		},
@@ -77,29 +77,29 @@ func TestAwaitEndsWithWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				begin, said := time.Now(), 0
+				begin, lines := time.Now(), 0
 				m := worker()
 				test.change(&m)
 				err := Await(t.Context(), m, 10*time.Minute, func(ctx context.Context) Answer {
-					// As a look at an address that swallows packets.
+					// As a probe of an address that drops packets.
 					select {
 					case <-ctx.Done():
 						return Answer{Text: "cut off"}
-					case <-time.After(lookTimeout):
+					case <-time.After(probeTimeout):
 						return Answer{Text: "no answer"}
 					}
-				}, func(string) { said++ })
+				}, func(string) { lines++ })
 				require.ErrorContains(t, err, "one-general-2 (VM 3001 on pve2) on 10.0.0.31:50000 did not answer within 10m0s (last: no answer)\nlook at the console of VM 3001")
 				require.ErrorContains(t, err, test.want)
 				require.ErrorContains(t, err, "then run pulumi up again: it resumes with this machine")
 				assert.Equal(t, 10*time.Minute, time.Since(begin))
-				assert.Greater(t, said, 30)
+				assert.Greater(t, lines, 30)
 			})
 		})
 	}
 }
 
-func TestAwaitEndsAtOnceWhereNothingIsProven(t *testing.T) {
+func TestAwaitFailsImmediatelyIfTheAnswerIsUnproven(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -109,15 +109,15 @@ func TestAwaitEndsAtOnceWhereNothingIsProven(t *testing.T) {
 		require.EqualError(t, err, strings.Join([]string{
 			"one-general-2 (VM 3001 on pve2) on 10.0.0.31:50000 does not prove that it is this machine, and nothing is sent to it: it answers in maintenance mode",
 			"look at the console of VM 3001 in Proxmox:",
-			"  it runs as a node, or is off: somebody else answers on its address; find out who (the MAC that the router or `ip neigh` has for it), and take it off the network",
-			"  it is in maintenance mode (it was reset): make it again with `pulumi up --replace '**::one-general-2-vm'`, or, where its console says this very fingerprint after \"server certificate issued\",",
+			"  it runs as a node, or is off: another machine answers on its address; find out which (the MAC that the router or `ip neigh` has for it), and take it off the network",
+			"  it is in maintenance mode (it was reset): recreate it with `pulumi up --replace '**::one-general-2-vm'`, or, if its console shows exactly this fingerprint after \"server certificate issued\",",
 			"  TALOS_PROXMOX_MAINTENANCE='one-general-2=rMWh=' pulumi up --replace '**::one-general-2-configuration'",
 		}, "\n"))
 		assert.Zero(t, time.Since(begin))
 	})
 }
 
-func TestAwaitEndsAtAnInterrupt(t *testing.T) {
+func TestAwaitIsInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -1,5 +1,5 @@
-// Package tlsprobe finds out whether a Talos machine answers at its address, and as what, by nothing more than a TLS
-// handshake: a machine without configuration asks for no client certificate; a configured one does, and shows a
+// Package tlsprobe finds out whether a Talos machine answers at its address, and in which mode, with only a TLS
+// handshake: a machine in maintenance mode requests no client certificate; a configured one does, and presents a
 // certificate of its cluster's authority.
 package tlsprobe
 
@@ -24,69 +24,68 @@ import (
 
 const (
 	talosPort = 50000
-	// lookTimeout bounds one look; an address that no one has is silent for longer than the pause between two looks.
-	lookTimeout = 5 * time.Second
+	// probeTimeout limits one probe: an unused address is silent for longer than retryInterval.
+	probeTimeout = 5 * time.Second
 )
 
-// Expected is the machine that is to answer.
+// Expected is the machine that should answer.
 type Expected struct {
 	// Authority is the certificate of its cluster's Talos authority, as PEM.
 	Authority []byte
-	// Configured says that it was configured before, and is the same machine since: in maintenance mode it proves nothing.
+	// Configured reports whether it is a machine that was configured before: maintenance mode is then unproven.
 	Configured bool
-	// Fingerprint is that of its certificate in maintenance mode, as Talos writes it on the machine's console; empty = not
-	// known.
+	// Fingerprint is that of its certificate in maintenance mode, as the machine's console shows it; empty = unknown.
 	Fingerprint string
-	// MACs are those of its cards: in maintenance mode, no other one of this computer's own segment is the machine. Where
-	// there is a router in between, or nobody knows them, that proves nothing.
+	// MACs are those of its cards; an answer in maintenance mode from another MAC of the local network segment is
+	// unproven. Behind a router, or without MACs, nothing is checked.
 	MACs []string
 
-	neighbours string // the kernel's file of who is in the segment; empty = neighboursFile
+	arpTable string // empty = defaultARPTable
 }
 
-// neighboursFile has the MAC address that each IPv4 address of the segment was last seen with (source: proc(5)).
-const neighboursFile = "/proc/net/arp"
+// defaultARPTable has the last known MAC of each IPv4 address of the local network segment (source: proc(5)).
+const defaultARPTable = "/proc/net/arp"
 
-// Answer is what came of a look at a machine.
+// Answer is the result of a probe.
 type Answer struct {
-	// Text says what answered, or why nothing did.
+	// Text describes what answered, or why nothing did.
 	Text string
-	// Ready says that the machine takes a configuration: in maintenance mode from anyone, configured from the owner of its
-	// cluster's certificates.
+	// Ready reports whether the machine accepts a configuration: in maintenance mode from anyone, a configured one from
+	// clients of its cluster.
 	Ready bool
-	// Configured says that the machine has a configuration, of whatever cluster.
+	// Configured reports whether the machine has a configuration, of any cluster.
 	Configured bool
-	// Unproven says that it would take one, and that nothing says that it is the machine that is expected.
+	// Unproven reports whether it answers in maintenance mode without proof that it is the expected machine.
 	Unproven bool
-	// Fingerprint is that of the certificate that it shows in maintenance mode.
+	// Fingerprint is that of the certificate that it presents in maintenance mode.
 	Fingerprint string
 }
 
-// Look asks the Talos API at the address who it is.
+// Look probes the Talos API at an address.
 func Look(ctx context.Context, address netip.Addr, expected Expected) Answer {
 	return probe(ctx, netip.AddrPortFrom(address, talosPort), expected)
 }
 
 func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answer {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 
-	asked := false
+	certificateRequested := false
 
-	var shown []*x509.Certificate
+	var certificates []*x509.Certificate
 
 	dialer := tls.Dialer{Config: &tls.Config{
-		// A machine in maintenance mode signs its own certificate; nothing is sent, and what is shown is judged below.
+		// Certificates are self-signed in maintenance mode; nothing is sent, and the certificate is checked below.
 		InsecureSkipVerify: true, //nolint:gosec
 		MinVersion:         tls.VersionTLS12,
 		NextProtos:         []string{"h2"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			asked = true
+			certificateRequested = true
 
 			return &tls.Certificate{}, nil
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			shown = state.PeerCertificates
+			certificates = state.PeerCertificates
 
 			return nil
 		},
@@ -98,11 +97,11 @@ func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answe
 	}
 
 	switch {
-	case len(shown) == 0:
-		return Answer{Text: noAnswer(err)}
-	case !asked:
-		return expected.bound(expected.maintenance(shown[0]), address.Addr())
-	case signedBy(shown[0], expected.Authority, address.Addr()):
+	case len(certificates) == 0:
+		return Answer{Text: describeError(err)}
+	case !certificateRequested:
+		return expected.checkMAC(expected.checkFingerprint(certificates[0]), address.Addr())
+	case signedBy(certificates[0], expected.Authority, address.Addr()):
 		return Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
 	default:
 		return Answer{
@@ -111,9 +110,10 @@ func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answe
 	}
 }
 
-// maintenance judges who answers in maintenance mode, by the certificate that is shown.
-func (e Expected) maintenance(shown *x509.Certificate) Answer {
-	digest := sha256.Sum256(shown.RawSubjectPublicKeyInfo) // as Talos and `talosctl apply-config --cert-fingerprint` do
+// checkFingerprint returns the answer for a certificate in maintenance mode.
+func (e Expected) checkFingerprint(certificate *x509.Certificate) Answer {
+	// As Talos and `talosctl apply-config --cert-fingerprint` compute it.
+	digest := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	answer := Answer{Fingerprint: base64.StdEncoding.EncodeToString(digest[:])}
 	answer.Text = "it answers in maintenance mode, with the certificate " + answer.Fingerprint
 	answer.Unproven = e.Fingerprint != answer.Fingerprint && (e.Configured || e.Fingerprint != "")
@@ -122,9 +122,9 @@ func (e Expected) maintenance(shown *x509.Certificate) Answer {
 	return answer
 }
 
-// bound refuses who answers from a card that is none of the machine's, unless its console has its fingerprint.
-func (e Expected) bound(answer Answer, address netip.Addr) Answer {
-	mac := neighbour(cmp.Or(e.neighbours, neighboursFile), address)
+// checkMAC makes an answer from a foreign MAC unproven, unless the fingerprint on the console is known.
+func (e Expected) checkMAC(answer Answer, address netip.Addr) Answer {
+	mac := lookupMAC(cmp.Or(e.arpTable, defaultARPTable), address)
 	if mac == "" || len(e.MACs) == 0 || e.Fingerprint != "" ||
 		slices.ContainsFunc(e.MACs, func(own string) bool { return strings.EqualFold(own, mac) }) {
 		return answer
@@ -136,10 +136,10 @@ func (e Expected) bound(answer Answer, address netip.Addr) Answer {
 	return answer
 }
 
-// neighbour is the MAC address that an address of the segment has; empty = it is not of the segment, or not known.
-func neighbour(file string, address netip.Addr) string {
+// lookupMAC returns the MAC of an address in the ARP table; empty = unknown, or not in the local network segment.
+func lookupMAC(file string, address netip.Addr) string {
 	table, err := os.ReadFile(file) //nolint:gosec // the kernel's
-	if err != nil {                 // as on other systems than Linux
+	if err != nil {                 // not on Linux
 		return ""
 	}
 
@@ -158,7 +158,7 @@ func neighbour(file string, address netip.Addr) string {
 	return ""
 }
 
-func noAnswer(err error) string {
+func describeError(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):

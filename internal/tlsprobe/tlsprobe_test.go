@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// authority returns a certificate that it signed for an address, and its own.
-func authority(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certificate, []byte) {
+// newAuthority returns a certificate that a new authority issued for an address, and the authority's own.
+func newAuthority(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certificate, []byte) {
 	t.Helper()
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -56,7 +56,7 @@ func authority(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certific
 	)
 }
 
-// serve answers every connection and returns where.
+// serve answers every connection to the returned address.
 func serve(t *testing.T, answer func(net.Conn)) netip.AddrPort {
 	t.Helper()
 
@@ -78,8 +78,8 @@ func serve(t *testing.T, answer func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// talos answers as a machine does: configured, it asks for a client certificate.
-func talos(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) func(net.Conn) {
+// serveTLS answers like a machine: a configured one requests a client certificate.
+func serveTLS(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) func(net.Conn) {
 	return func(conn net.Conn) {
 		defer conn.Close() //nolint:errcheck
 
@@ -96,10 +96,10 @@ func talos(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) 
 
 func TestLook(t *testing.T) {
 	t.Parallel()
-	certificate, own := authority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
-	foreign, _ := authority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
-	others, ofOther := authority(t, "127.0.0.2", x509.ExtKeyUsageServerAuth)
-	clients, ofClient := authority(t, "127.0.0.1", x509.ExtKeyUsageClientAuth)
+	certificate, own := newAuthority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	foreign, _ := newAuthority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	others, ofOther := newAuthority(t, "127.0.0.2", x509.ExtKeyUsageServerAuth)
+	clients, ofClient := newAuthority(t, "127.0.0.1", x509.ExtKeyUsageClientAuth)
 
 	for name, test := range map[string]struct {
 		answer    func(net.Conn)
@@ -108,25 +108,25 @@ func TestLook(t *testing.T) {
 		ready     bool
 	}{
 		"maintenance mode": {
-			answer: talos(foreign, tls.NoClientCert, 0), want: "it answers in maintenance mode", ready: true,
+			answer: serveTLS(foreign, tls.NoClientCert, 0), want: "it answers in maintenance mode", ready: true,
 		},
 		"configured": {
-			answer: talos(certificate, tls.RequireAndVerifyClientCert, 0), want: "it answers with its cluster's certificate",
+			answer: serveTLS(certificate, tls.RequireAndVerifyClientCert, 0), want: "it answers with its cluster's certificate",
 			ready: true,
 		},
 		"configured, with an older TLS": {
-			answer: talos(certificate, tls.RequireAndVerifyClientCert, tls.VersionTLS12),
+			answer: serveTLS(certificate, tls.RequireAndVerifyClientCert, tls.VersionTLS12),
 			want:   "it answers with its cluster's certificate", ready: true,
 		},
 		"configured by another cluster": {
-			answer: talos(foreign, tls.RequireAndVerifyClientCert, 0), want: "with a certificate of another cluster",
+			answer: serveTLS(foreign, tls.RequireAndVerifyClientCert, 0), want: "with a certificate of another cluster",
 		},
 		"a certificate of another node": {
-			answer: talos(others, tls.RequireAndVerifyClientCert, 0), authority: ofOther,
+			answer: serveTLS(others, tls.RequireAndVerifyClientCert, 0), authority: ofOther,
 			want: "with a certificate of another cluster",
 		},
 		"a certificate of a client": {
-			answer: talos(clients, tls.RequireAndVerifyClientCert, 0), authority: ofClient,
+			answer: serveTLS(clients, tls.RequireAndVerifyClientCert, 0), authority: ofClient,
 			want: "with a certificate of another cluster",
 		},
 		"something else": {
@@ -149,17 +149,17 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestWhoAnswersFromAnotherCard in maintenance mode is not the machine, whatever it says of itself.
-func TestWhoAnswersFromAnotherCard(t *testing.T) {
+// TestAnswersFromForeignMACsAreUnproven in maintenance mode.
+func TestAnswersFromForeignMACsAreUnproven(t *testing.T) {
 	t.Parallel()
 
-	impostor, _ := authority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
-	address := serve(t, talos(impostor, tls.NoClientCert, 0))
+	impostor, _ := newAuthority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	address := serve(t, serveTLS(impostor, tls.NoClientCert, 0))
 	macs := []string{"02:00:00:00:00:0A", "02:00:00:00:00:0b"}
 
 	const head = "IP address       HW type     Flags       HW address            Mask     Device\n"
 
-	seen := func(ip, flags, mac string) string {
+	arp := func(ip, flags, mac string) string {
 		return head + "127.0.0.9        0x1         0x2         02:66:66:66:66:66     *        eth0\n" +
 			ip + "        0x1         " + flags + "         " + mac + "     *        eth0\n"
 	}
@@ -169,20 +169,20 @@ func TestWhoAnswersFromAnotherCard(t *testing.T) {
 		expected Expected
 		ready    bool
 	}{
-		"its own":                            {seen("127.0.0.1", "0x2", "02:00:00:00:00:0a"), Expected{MACs: macs}, true},
-		"another of its own":                 {seen("127.0.0.1", "0x6", "02:00:00:00:00:0b"), Expected{MACs: macs}, true},
-		"another one's":                      {seen("127.0.0.1", "0x2", "02:66:66:66:66:66"), Expected{MACs: macs}, false},
-		"not resolved":                       {seen("127.0.0.1", "0x0", "00:00:00:00:00:00"), Expected{MACs: macs}, true},
-		"behind a router":                    {head, Expected{MACs: macs}, true},
-		"a machine whose cards nobody knows": {seen("127.0.0.1", "0x2", "02:66:66:66:66:66"), Expected{}, true},
-		"a system without the table":         {"", Expected{MACs: macs}, true},
+		"its first card":             {arp("127.0.0.1", "0x2", "02:00:00:00:00:0a"), Expected{MACs: macs}, true},
+		"its second card":            {arp("127.0.0.1", "0x6", "02:00:00:00:00:0b"), Expected{MACs: macs}, true},
+		"a foreign card":             {arp("127.0.0.1", "0x2", "02:66:66:66:66:66"), Expected{MACs: macs}, false},
+		"not resolved":               {arp("127.0.0.1", "0x0", "00:00:00:00:00:00"), Expected{MACs: macs}, true},
+		"behind a router":            {head, Expected{MACs: macs}, true},
+		"unknown cards":              {arp("127.0.0.1", "0x2", "02:66:66:66:66:66"), Expected{}, true},
+		"a system without the table": {"", Expected{MACs: macs}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			test.expected.neighbours = filepath.Join(t.TempDir(), "arp")
+			test.expected.arpTable = filepath.Join(t.TempDir(), "arp")
 			if test.table != "" {
-				require.NoError(t, os.WriteFile(test.expected.neighbours, []byte(test.table), 0o600))
+				require.NoError(t, os.WriteFile(test.expected.arpTable, []byte(test.table), 0o600))
 			}
 
 			answer := probe(t.Context(), address, test.expected)
@@ -195,19 +195,19 @@ func TestWhoAnswersFromAnotherCard(t *testing.T) {
 
 			assert.Contains(t, answer.Text, ", from the MAC 02:66:66:66:66:66, and the machine has 02:00:00:00:00:0A, 02:00:00:00:00:0b")
 
-			// The console says that it is, as behind a router that answers for the segment (proxy ARP).
+			// The console proves it, as with a router that answers for the segment (proxy ARP).
 			test.expected.Fingerprint = answer.Fingerprint
 			assert.True(t, probe(t.Context(), address, test.expected).Ready)
 		})
 	}
 }
 
-// TestMaintenanceModeProvesNothing of a machine that was configured before.
-func TestMaintenanceModeProvesNothing(t *testing.T) {
+// TestMaintenanceModeIsUnproven for a machine that was configured before.
+func TestMaintenanceModeIsUnproven(t *testing.T) {
 	t.Parallel()
 
 	own := &x509.Certificate{RawSubjectPublicKeyInfo: []byte("a key")}
-	fingerprint := Expected{}.maintenance(own).Fingerprint
+	fingerprint := Expected{}.checkFingerprint(own).Fingerprint
 	// The digest is that of `printf 'a key' | openssl dgst -sha256 -binary | base64`.
 	assert.Equal(t, "j6Oqsvqpt54KA5jaW1q9B4AUJEKlvoC5pkYI1xjLH80=", fingerprint)
 
@@ -225,7 +225,7 @@ func TestMaintenanceModeProvesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			answer := test.expected.maintenance(own)
+			answer := test.expected.checkFingerprint(own)
 			assert.Equal(t, test.ready, answer.Ready)
 			assert.Equal(t, !test.ready, answer.Unproven)
 			assert.Contains(t, answer.Text, fingerprint)
@@ -244,7 +244,7 @@ func TestAnnounced(t *testing.T) {
 	assert.Empty(t, Announced("", "one-cp-1"))
 }
 
-func TestSilence(t *testing.T) {
+func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -265,6 +265,6 @@ func TestSilence(t *testing.T) {
 		{&net.OpError{Err: syscall.ETIMEDOUT}, "no answer"},
 		{errors.New("EOF"), "something that is not Talos answers (EOF)"},
 	} {
-		assert.Equal(t, test.want, noAnswer(test.err))
+		assert.Equal(t, test.want, describeError(test.err))
 	}
 }

@@ -1,14 +1,14 @@
-// Package tokens holds the type tokens and the names of the resources that the program registers, for those who read a
-// plan or a state. Both are stable for ever: a state finds its resources by them.
+// Package tokens defines type tokens and names of the resources that the program registers, for code that reads a plan
+// or a state. Both must never change: they identify resources in states.
 package tokens
 
-// Stack is the type of the resource that a stack is in its own state.
+// Stack is the type of the root resource of a stack.
 const Stack = "pulumi:pulumi:Stack"
 
-// Plugin is a published provider plugin, in the version of the SDK that the program uses.
+// Plugin is a published provider plugin, in the version of the program's SDK.
 type Plugin struct {
 	Name, Version string
-	// Server is where the plugin is downloaded from when it is not Pulumi's own.
+	// Server is the download URL of a plugin that Pulumi does not publish.
 	Server string
 }
 
@@ -42,7 +42,7 @@ const (
 	RemoteCommand = "command:remote:Command"
 )
 
-// Types of the program's own components that others than the components read. Nodes is how those of nodes begin.
+// Types of the program's own components that other packages use. Nodes is the prefix of the types of nodes.
 const (
 	Nodes = "talos-proxmox:node:"
 
@@ -53,10 +53,10 @@ const (
 	GoldenTemplate = "talos-proxmox:template:GoldenTemplate"
 )
 
-// OfMapping ends the name of the mapping of a component's name.
+// OfMapping is the suffix of the name of a PCI mapping.
 const OfMapping = "-mapping"
 
-// Endings of the names of what a machine or node has: its VM, its configuration, and the command by which it leaves its
+// Suffixes of resources of a machine or node: its VM, its configuration, and the command with which it leaves its
 // cluster.
 const (
 	OfVM            = "-vm"
@@ -64,8 +64,8 @@ const (
 	OfLeave         = "-leave"
 )
 
-// Endings of the names of what a cluster has: its secrets and kubeconfig, and the commands that begin it, look at it
-// last, install its CNI and bring Flux to it.
+// Suffixes of resources of a cluster: its secrets and kubeconfig, the bootstrap, the health gate, and the commands that
+// install its CNI and Flux.
 const (
 	OfSecrets    = "-secrets"
 	OfKubeconfig = "-kubeconfig"

@@ -10,17 +10,17 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Changed is a machine with what changes of it.
+// Changed is a running machine with its changes.
 type Changed struct {
-	Machine Machine // as it was
+	Machine Machine // before the changes
 	Changes []Change
-	// Pool is the path of the machine's pool in the stack file, where that is known.
+	// Pool is the path of the machine's pool in the stack file; empty = unknown.
 	Pool string
-	// At leads to a change's key in the stack file, where that is known.
+	// At returns the path of a change's key in the stack file; nil = unknown.
 	At func(key string) string
 }
 
-// Effect is the gravest of the changes.
+// Effect returns the most severe effect of the changes.
 func (c Changed) Effect() Effect {
 	effect := Nothing
 	for _, change := range c.Changes {
@@ -30,8 +30,8 @@ func (c Changed) Effect() Effect {
 	return effect
 }
 
-// Changes are what a plan changes of the machines that run, in the plan's order. The plan follows them where their
-// disks are attached once it is judged.
+// Changes returns the changes of running machines, in the plan's order. Call [Judge] first: it sets the interfaces of
+// attached disks in the plan.
 func Changes(plan *spec.Plan, machines []Machine) []Changed {
 	byName := map[string]Machine{}
 	for _, m := range machines {
@@ -47,26 +47,26 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 		}
 
 		if !m.HostPinned && len(m.GPUs) == 0 {
-			m.Host = old.Host // a calculated placement moves no machine
+			m.Host = old.Host // automatic placement moves no machine
 		}
 
 		all = append(all, Changed{
 			Machine: old,
 			Pool:    m.Path,
 			Changes: Compare(old, Wanted(m)),
-			At:      func(key string) string { return pathOf(m.VM, key) },
+			At:      func(key string) string { return keyPath(m.VM, key) },
 		})
 	}
 
 	return all
 }
 
-// refuse reports what is impossible, for the first machine of a pool.
-func (j *judgement) refuse(all []Changed) {
+// reportImpossible reports impossible changes, once per pool.
+func (j *checker) reportImpossible(all []Changed) {
 	for _, changed := range all {
-		ofDisk := func(p problem.Problem) bool { return strings.HasPrefix(p.Path, changed.Pool+".extraDisks[") }
-		if slices.ContainsFunc(j.problems, ofDisk) {
-			continue // a disk that is set elsewhere than it is seems to be taken out
+		isDiskProblem := func(p problem.Problem) bool { return strings.HasPrefix(p.Path, changed.Pool+".extraDisks[") }
+		if slices.ContainsFunc(j.problems, isDiskProblem) {
+			continue // a disk with another interface looks like a removed one
 		}
 
 		for _, change := range changed.Changes {
@@ -77,13 +77,12 @@ func (j *judgement) refuse(all []Changed) {
 	}
 }
 
-// Describe says in a line each what happens to machines, those with the same changes together, and which clusters have
-// no API meanwhile. What happens while a machine runs is not said: the plan shows it. Of clusters whose control planes
-// are not counted, it says nothing.
+// Describe returns a line for each group of machines with the same changes, and for each cluster whose API becomes
+// unavailable. It omits changes in place, which the preview shows, and clusters that controlPlanes does not count.
 func Describe(all []Changed, controlPlanes map[string]int) []string {
 	var lines, texts []string
 
-	together, away := map[string][]string{}, map[string][]Changed{}
+	machinesByText, affected := map[string][]string{}, map[string][]Changed{}
 
 	for _, c := range all {
 		effect := c.Effect()
@@ -92,28 +91,28 @@ func Describe(all []Changed, controlPlanes map[string]int) []string {
 		}
 
 		if c.Machine.ControlPlane && effect != Upgrade {
-			away[c.Machine.Cluster] = append(away[c.Machine.Cluster], c)
+			affected[c.Machine.Cluster] = append(affected[c.Machine.Cluster], c)
 		}
 
-		text := c.text()
-		if together[text] == nil {
+		text := c.description()
+		if machinesByText[text] == nil {
 			texts = append(texts, text)
 		}
 
-		together[text] = append(together[text], c.Machine.Name)
+		machinesByText[text] = append(machinesByText[text], c.Machine.Name)
 	}
 
 	for _, text := range texts {
-		one, many, _ := strings.Cut(text, "|")
-		if len(together[text]) > 1 {
-			one = many
+		singular, plural, _ := strings.Cut(text, "|")
+		if len(machinesByText[text]) > 1 {
+			singular = plural
 		}
 
-		lines = append(lines, Names(together[text])+" "+one)
+		lines = append(lines, Names(machinesByText[text])+" "+singular)
 	}
 
-	for _, cluster := range slices.Sorted(maps.Keys(away)) {
-		if line := awayLine(cluster, away[cluster], controlPlanes[cluster]); line != "" {
+	for _, cluster := range slices.Sorted(maps.Keys(affected)) {
+		if line := outageLine(cluster, affected[cluster], controlPlanes[cluster]); line != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -121,8 +120,8 @@ func Describe(all []Changed, controlPlanes map[string]int) []string {
 	return lines
 }
 
-// text is what happens, for one machine and for several.
-func (c Changed) text() string {
+// description returns the text for one machine and for several, separated by a vertical bar.
+func (c Changed) description() string {
 	effect := c.Effect()
 
 	var parts []string
@@ -152,32 +151,32 @@ func (c Changed) text() string {
 	return fmt.Sprintf("restarts: %[1]s|restart: %[1]s", what)
 }
 
-// awayLine says that a cluster's API is away; empty = enough of its control planes stay for etcd's majority. They
-// restart one after the other, so that a single one lacks it.
-func awayLine(cluster string, away []Changed, count int) string {
-	replaced := slices.ContainsFunc(away, func(c Changed) bool { return c.Effect() == Replace })
+// outageLine describes the outage of a cluster's API; empty = enough control planes stay for etcd's quorum. Control
+// planes restart one at a time, so only a single control plane has an outage.
+func outageLine(cluster string, affected []Changed, count int) string {
+	replaced := slices.ContainsFunc(affected, func(c Changed) bool { return c.Effect() == Replace })
 
 	switch {
-	case count == 0, replaced && count-len(away) > count/2:
+	case count == 0, replaced && count-len(affected) > count/2:
 		return ""
 	case replaced:
-		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: without a majority of those that are there, its etcd is lost", len(away), count, cluster)
+		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: its etcd is lost unless a majority of the existing ones stays", len(affected), count, cluster)
 	case count == 1:
 		return fmt.Sprintf(
-			"cluster %s has one control plane: its API is unavailable while %s restarts", cluster, away[0].Machine.Name,
+			"cluster %s has one control plane: its API is unavailable while %s restarts", cluster, affected[0].Machine.Name,
 		)
 	default:
 		return ""
 	}
 }
 
-// Names lists machines: those with consecutive numbers by the first and the last of them.
+// Names joins names of machines, and shortens consecutive numbers to the first and the last.
 func Names(names []string) string {
 	var parts []string
 
 	for i := 0; i < len(names); {
 		last := i
-		for last+1 < len(names) && follows(names[last], names[last+1]) {
+		for last+1 < len(names) && isNext(names[last], names[last+1]) {
 			last++
 		}
 
@@ -193,8 +192,8 @@ func Names(names []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// follows says whether a name is another one with the next number.
-func follows(name, next string) bool {
+// isNext reports whether next is name with the next number.
+func isNext(name, next string) bool {
 	i, j := strings.LastIndex(name, "-"), strings.LastIndex(next, "-")
 
 	var a, b int

@@ -17,8 +17,8 @@ const (
 	manyCPs = "controlPlane: {count: 3}"
 )
 
-// TestWhatAChangeDoes changes the stack file of machines that run.
-func TestWhatAChangeDoes(t *testing.T) {
+// TestEffectsOfChanges changes the stack file of running machines.
+func TestEffectsOfChanges(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -52,14 +52,14 @@ func TestWhatAChangeDoes(t *testing.T) {
 			after:    []string{"controlPlane: {count: 1}", "controlPlane: {count: 1, cores: 4}"},
 			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.cores)", apiAway},
 		},
-		"all control planes, by what a machine can have for itself": {
+		"all control planes, by a key that a machine can override": {
 			before: []string{"controlPlane: {count: 1}", manyCPs},
 			after:  []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
 			warnings: []string{
 				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
 			},
 		},
-		"all control planes, by what they share": {
+		"all control planes, by a key of the pool": {
 			before: []string{"controlPlane: {count: 1}", manyCPs},
 			after:  []string{manyCPs, "controlPlane: {count: 3, cpuType: x86-64-v2-AES}"},
 			warnings: []string{
@@ -79,7 +79,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 				apiAway,
 			},
 		},
-		"no name servers any more": {
+		"no more name servers": {
 			before: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, dns: [1.1.1.1]"}, after: []string{", dns: [1.1.1.1]", ""},
 		},
 		"other addresses": {
@@ -88,11 +88,11 @@ func TestWhatAChangeDoes(t *testing.T) {
 		},
 		"addresses by DHCP": {
 			after:    []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, addressing: dhcp"},
-			warnings: []string{all + "restart: another way to its address (clusters[0].network.addressing)", apiAway},
+			warnings: []string{all + "restart: another kind of addressing (clusters[0].network.addressing)", apiAway},
 		},
 		"another card": {
 			after:    []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "},
-			warnings: []string{some + "restart: a network card more (" + workers + ".extraNICs)"},
+			warnings: []string{some + "restart: a network card is added (" + workers + ".extraNICs)"},
 		},
 		"another VLAN of another card": {
 			before:   []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "},
@@ -121,11 +121,11 @@ func TestWhatAChangeDoes(t *testing.T) {
 		"an older Talos": {
 			after: []string{"version: v1.12.6", "version: v1.12.5"},
 			problems: []string{
-				"templates.talos.version: v1.12.5 cannot follow Talos v1.12.6, which one-cp-1 runs: it is older, and a downgrade has to be " +
-					"stated; set the version that runs, or talos.allowDowngrade: true of the cluster",
+				"templates.talos.version: v1.12.5 cannot follow Talos v1.12.6, which one-cp-1 runs: it is older, and downgrades must be " +
+					"allowed; set the running version, or talos.allowDowngrade: true of the cluster",
 			},
 		},
-		"an older Talos, as it is stated": {
+		"an older Talos, allowed": {
 			after:    []string{"version: v1.12.6", "version: v1.12.5", "kubernetesVersion", "talos: {allowDowngrade: true}\n      kubernetesVersion"},
 			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.12.5 (templates.talos.version)"},
 		},
@@ -137,7 +137,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			after:    []string{onePool, onePool + "firstVmid: 3100, "},
 			warnings: []string{some + "are replaced, with their data: another VMID (" + workers + ".firstVmid)"},
 		},
-		"what happens while machines run is not said": {
+		"changes in place are not reported": {
 			after: []string{
 				onePool, onePool + "diskGiB: 80, tags: [a], onBoot: false, startupOrder: 3, resourcePool: a, ", "{sizeGiB: 10}",
 				"{sizeGiB: 12}", "{sizeGiB: 20}", "{sizeGiB: 20}, {sizeGiB: 5}",
@@ -154,33 +154,33 @@ func TestWhatAChangeDoes(t *testing.T) {
 			after: []string{onePool, onePool + "diskGiB: 30, ", "{sizeGiB: 20}", "{sizeGiB: 15}"},
 			problems: []string{
 				workers +
-					".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 40",
+					".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and disks cannot shrink; use at least 40",
 				workers +
-					".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; use at least 20",
+					".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and disks cannot shrink; use at least 20",
 			},
 		},
 		"the system disk moves": {
 			after: []string{onePool, onePool + "datastore: local-zfs, "},
 			problems: []string{
 				workers +
-					`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; ` +
-					"set local-lvm, or recreate the machine: a worker where count goes down and up again",
+					`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run can move that with its EFI disk; ` +
+					"set local-lvm, or recreate the machine: for a worker, lower count and raise it again",
 			},
 		},
 		"the system disk's datastore is misspelt": {
 			after: []string{onePool, onePool + "datastore: local-lvn, "},
 			problems: []string{
 				workers + `.datastore: "local-lvn" is not local-lvm (did you mean that?), ` +
-					"where one-general-1 has its system disk, and no run moves that with its EFI disk; " +
-					"set local-lvm, or recreate the machine: a worker where count goes down and up again",
+					"where one-general-1 has its system disk, and no run can move that with its EFI disk; " +
+					"set local-lvm, or recreate the machine: for a worker, lower count and raise it again",
 			},
 		},
-		"a disk is taken out": {
+		"a disk is removed": {
 			after: []string{"{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10}"},
 			problems: []string{
 				workers +
-					".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; " +
-					"set it again, or recreate the machine without it: a worker where count goes down and up again",
+					".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be removed, and no run removes a disk from a machine; " +
+					"set it again, or recreate the machine: for a worker, lower count and raise it again",
 			},
 		},
 		"a linked clone moves": {
@@ -190,8 +190,8 @@ func TestWhatAChangeDoes(t *testing.T) {
 			after: []string{`"1": {host: pve2}`, `"1": {host: pve3}`},
 			problems: []string{
 				workers +
-					".nodes.1.host: pve3 is another host than pve2, where one-general-1 is a linked clone: its disk lives on its template's there, and Proxmox " +
-					"moves no such machine; set pve2, or take the machine out and put it back",
+					".nodes.1.host: pve3 is not pve2, where one-general-1 is a linked clone: its disk depends on the template's there, and Proxmox " +
+					"cannot migrate it; set pve2, or remove the machine and add it again",
 			},
 		},
 		"a machine with a GPU moves": {
@@ -208,12 +208,12 @@ func TestWhatAChangeDoes(t *testing.T) {
 			before := strings.NewReplacer(test.before...).Replace(stackFile)
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.NotEqual(t, before, after)
-			problems, warnings := vmdiff.Judge(planOf(t, after), made(planOf(t, before)), nil)
+			problems, warnings := vmdiff.Judge(planOf(t, after), machinesOf(planOf(t, before)), nil)
 
 			assert.Equal(t, strings.Join(test.problems, "\n"), problems.Error())
 			assert.Equal(t, test.warnings, warnings)
 
-			problems, warnings = vmdiff.Judge(planOf(t, before), made(planOf(t, before)), nil)
+			problems, warnings = vmdiff.Judge(planOf(t, before), machinesOf(planOf(t, before)), nil)
 			assert.Empty(t, problems, "nothing changes")
 			assert.Empty(t, warnings, "nothing changes")
 		})
@@ -234,8 +234,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestChangesThatMachinesDoNotFollow says what only new machines get.
-func TestChangesThatMachinesDoNotFollow(t *testing.T) {
+func TestUnfollowed(t *testing.T) {
 	t.Parallel()
 	before := planOf(t, stackFile)
 	after := planOf(
@@ -244,39 +243,38 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 			"kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0",
 		).Replace(stackFile),
 	)
-	assert.Empty(t, vmdiff.Unfollowed(before, vmdiff.Making(before), made(before)))
-	assert.Empty(t, vmdiff.Unfollowed(after, nil, made(before)), "an earlier version recorded nothing")
+	assert.Empty(t, vmdiff.Unfollowed(before, vmdiff.Making(before), machinesOf(before)))
+	assert.Empty(t, vmdiff.Unfollowed(after, nil, machinesOf(before)), "an earlier version recorded nothing")
 	assert.Empty(t, vmdiff.Unfollowed(after, vmdiff.Making(before), nil), "no machine runs")
 
 	assert.Equal(t, []string{
-		"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): " +
-			"only new ones are made so; a worker is recreated where count goes down and up again",
-	}, vmdiff.Unfollowed(after, vmdiff.Making(before), made(before)))
+		"clusters[0].clone: full → linked does not affect running machines (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2), " +
+			"only new ones; to recreate a worker, lower count and raise it again",
+	}, vmdiff.Unfollowed(after, vmdiff.Making(before), machinesOf(before)))
 }
 
-// TestClustersKeepTheirNetworks for their life.
 func TestClustersKeepTheirNetworks(t *testing.T) {
 	t.Parallel()
 	before := planOf(t, stackFile)
 	after := planOf(
 		t, strings.Replace(stackFile, "kubernetesVersion", "podCidr: 10.200.0.0/16\n      kubernetesVersion", 1),
 	)
-	problems, _ := vmdiff.Judge(after, made(before), vmdiff.Making(before))
+	problems, _ := vmdiff.Judge(after, machinesOf(before), vmdiff.Making(before))
 	require.Len(t, problems, 1)
 	assert.Equal(
 		t,
-		`clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was made with, which it has for its life: `+
-			"addresses out of it are in use; set 10.244.0.0/16",
+		`clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was created with, which cannot change: `+
+			"its addresses are in use; set 10.244.0.0/16",
 		problems[0].String(),
 	)
 
-	problems, _ = vmdiff.Judge(after, made(before), nil)
+	problems, _ = vmdiff.Judge(after, machinesOf(before), nil)
 	assert.Empty(t, problems, "an earlier version recorded nothing")
 	problems, _ = vmdiff.Judge(after, nil, vmdiff.Making(before))
 	assert.Empty(t, problems, "a cluster that is gone is recreated")
 }
 
-// TestNodesKeepTheirRegion in their provider ids; one that had none may get one, and a region may be taken out.
+// TestNodesKeepTheirRegion: a region can be added or removed, but not changed.
 func TestNodesKeepTheirRegion(t *testing.T) {
 	t.Parallel()
 
@@ -287,24 +285,24 @@ func TestNodesKeepTheirRegion(t *testing.T) {
 	}
 	before := in("home")
 
-	problems, _ := vmdiff.Judge(in("away"), made(before), vmdiff.Making(before))
+	problems, _ := vmdiff.Judge(in("away"), machinesOf(before), vmdiff.Making(before))
 	require.Len(t, problems, 1)
 	assert.Equal(
 		t,
-		`clusters[0].proxmox.region: "away" is not the region that the nodes of cluster one have in their provider ids, `+
-			"which they keep for their lives; set home",
+		`clusters[0].proxmox.region: "away" is not the region in the provider IDs of the nodes of cluster one, `+
+			"which cannot change; set home",
 		problems[0].String(),
 	)
 
 	none := planOf(t, stackFile)
-	problems, _ = vmdiff.Judge(before, made(none), vmdiff.Making(none))
+	problems, _ = vmdiff.Judge(before, machinesOf(none), vmdiff.Making(none))
 	assert.Empty(t, problems)
-	problems, _ = vmdiff.Judge(none, made(before), vmdiff.Making(before))
+	problems, _ = vmdiff.Judge(none, machinesOf(before), vmdiff.Making(before))
 	assert.Empty(t, problems)
 }
 
-// TestNoDiskComesWhereVolumesAre: the CSI plugin takes the first free place of scsi1 to scsi29 of a running machine.
-func TestNoDiskComesWhereVolumesAre(t *testing.T) {
+// TestNewDisksAvoidInterfacesOfVolumes: the CSI plugin uses the first free one of scsi1 to scsi29 of a running machine.
+func TestNewDisksAvoidInterfacesOfVolumes(t *testing.T) {
 	t.Parallel()
 
 	with := func(proxmox, disks string) *spec.Plan {
@@ -319,22 +317,21 @@ func TestNoDiskComesWhereVolumesAre(t *testing.T) {
 
 	before := with("", "{sizeGiB: 20}")
 
-	problems, _ := vmdiff.Judge(with("", more), made(before), vmdiff.Making(before))
-	assert.Empty(t, problems, "no one attaches volumes")
-	problems, _ = vmdiff.Judge(with(csi, more), made(before), vmdiff.Making(before))
+	problems, _ := vmdiff.Judge(with("", more), machinesOf(before), vmdiff.Making(before))
+	assert.Empty(t, problems, "nothing attaches volumes")
+	problems, _ = vmdiff.Judge(with(csi, more), machinesOf(before), vmdiff.Making(before))
 	require.Len(t, problems, 1)
 	assert.Equal(t, `clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where the Proxmox CSI plugin may have attached a `+
 		"volume to one-general-1 since: a disk there would take the volume's place; leave interface out, or choose one from "+
 		"virtio0 to virtio15", problems[0].String())
 
 	there := with("", more)
-	problems, _ = vmdiff.Judge(with(csi, more), made(there), vmdiff.Making(there))
-	assert.Empty(t, problems, "the plugin finds the place taken")
+	problems, _ = vmdiff.Judge(with(csi, more), machinesOf(there), vmdiff.Making(there))
+	assert.Empty(t, problems, "the plugin skips an occupied interface")
 }
 
-// TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own
-// only.
-func TestALinkedClonesVolumeKeepsItsSize(t *testing.T) {
+// TestSharedVolumesKeepTheirSize: the provider resizes only volumes that belong to the VM alone.
+func TestSharedVolumesKeepTheirSize(t *testing.T) {
 	t.Parallel()
 
 	for path, refused := range map[string]bool{
@@ -352,16 +349,16 @@ func TestALinkedClonesVolumeKeepsItsSize(t *testing.T) {
 	}
 }
 
-// TestAnotherSchematicIsAnUpgrade, where it is known what runs.
+// TestAnotherSchematicIsAnUpgrade if the running one is known.
 func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
 	t.Parallel()
 
-	for told, want := range map[string]vmdiff.Effect{
+	for running, want := range map[string]vmdiff.Effect{
 		"": vmdiff.Nothing, "376567": vmdiff.Upgrade, "ce4c98": vmdiff.Nothing,
 	} {
 		effect := vmdiff.Changed{
-			Changes: vmdiff.Compare(vmdiff.Machine{Schematic: told}, vmdiff.Machine{Schematic: "ce4c98"}),
+			Changes: vmdiff.Compare(vmdiff.Machine{Schematic: running}, vmdiff.Machine{Schematic: "ce4c98"}),
 		}
-		assert.Equal(t, want, effect.Effect(), told)
+		assert.Equal(t, want, effect.Effect(), running)
 	}
 }

@@ -7,29 +7,29 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// departures says which machines go and which leave their clusters, and reports control planes that nothing would have
-// leave. Where a whole cluster goes, nothing leaves it.
-func (j *judgement) departures() []string {
+// checkDepartures describes which plain machines are deleted and which nodes leave their clusters, and reports control
+// planes that could not leave. Nodes of a deleted cluster do not leave it.
+func (j *checker) checkDepartures() []string {
 	var lines []string
 
-	var gone []string
+	var deleted []string
 
 	for _, m := range j.machines {
 		if _, stays := j.planned[m.Name]; !stays && m.Cluster == "" {
-			gone = append(gone, m.Name)
+			deleted = append(deleted, m.Name)
 		}
 	}
 
-	switch len(gone) {
+	switch len(deleted) {
 	case 0:
 	case 1:
-		lines = append(lines, gone[0]+" is deleted, with its data")
+		lines = append(lines, deleted[0]+" is deleted, with its data")
 	default:
-		lines = append(lines, Names(gone)+" are deleted, with their data")
+		lines = append(lines, Names(deleted)+" are deleted, with their data")
 	}
 
 	for _, cluster := range j.plan.Clusters {
-		var workers, controlPlanes, bound []string
+		var workers, controlPlanes, unable []string
 
 		for _, m := range j.machines {
 			if _, stays := j.planned[m.Name]; stays || m.Cluster != cluster.Name {
@@ -38,7 +38,7 @@ func (j *judgement) departures() []string {
 
 			switch {
 			case m.ControlPlane && m.Bound:
-				bound = append(bound, m.Name)
+				unable = append(unable, m.Name)
 			case m.ControlPlane:
 				controlPlanes = append(controlPlanes, m.Name)
 			default:
@@ -46,18 +46,18 @@ func (j *judgement) departures() []string {
 			}
 		}
 
-		lines = append(lines, leaving(cluster.Name+" and its etcd", controlPlanes)...)
-		lines = append(lines, leaving(cluster.Name, workers)...)
+		lines = append(lines, leaveLines(cluster.Name+" and its etcd", controlPlanes)...)
+		lines = append(lines, leaveLines(cluster.Name, workers)...)
 
-		if len(bound) > 0 {
-			j.bound(cluster, bound)
+		if len(unable) > 0 {
+			j.reportUnableToLeave(cluster, unable)
 		}
 	}
 
 	return lines
 }
 
-func leaving(cluster string, names []string) []string {
+func leaveLines(cluster string, names []string) []string {
 	switch len(names) {
 	case 0:
 		return nil
@@ -69,14 +69,14 @@ func leaving(cluster string, names []string) []string {
 	}
 }
 
-// bound reports control planes that are in the state without the command by which they leave.
-func (j *judgement) bound(cluster spec.Cluster, names []string) {
+// reportUnableToLeave reports control planes without a leave command in the state.
+func (j *checker) reportUnableToLeave(cluster spec.Cluster, names []string) {
 	path := cluster.ControlPlanes[0].Path
 	count := len(cluster.ControlPlanes)
 
-	j.report(
-		path+".count", count, "takes out %s, and nothing would have them leave etcd: the last run was one of an "+
-			"earlier version of this program, or did not get to it; run `up` once with %d, then use %d",
+	j.reportf(
+		path+".count", count, "removes %s, and nothing would make them leave etcd: the last run used an earlier version of "+
+			"this program, or did not get that far; run `up` once with %d, then use %d",
 		strings.Join(names, ", "), count+len(names), count,
 	)
 }

@@ -24,23 +24,23 @@ func TestDepartures(t *testing.T) {
 		lines         []string
 		problem       string
 	}{
-		"nothing goes": {before: three, after: three},
+		"no machine": {before: three, after: three},
 		"control planes": {before: five, after: three, lines: []string{
 			"one-cp-4, one-cp-5 leave cluster one and its etcd, one after the other: they are drained, wiped, and deleted with their data",
 		}},
 		"a worker": {before: three, after: none, lines: []string{
 			"one-general-2 leaves cluster one: it is drained, wiped, and deleted with its data",
 		}},
-		"control planes that nothing has leave": {
+		"control planes without a leave command": {
 			before: five, after: three, bound: []string{"one-cp-5"},
-			problem: "clusters[0].controlPlane.count: 3 takes out one-cp-5, and nothing would have them leave etcd: the last run was one of an " +
-				"earlier version of this program, or did not get to it; run `up` once with 4, then use 3",
+			problem: "clusters[0].controlPlane.count: 3 removes one-cp-5, and nothing would make them leave etcd: the last run used an " +
+				"earlier version of this program, or did not get that far; run `up` once with 4, then use 3",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			machines := made(planOf(t, test.before))
+			machines := machinesOf(planOf(t, test.before))
 			for i, m := range machines {
 				machines[i].Bound = slices.Contains(test.bound, m.Name)
 			}

@@ -8,28 +8,27 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Field is a property of a VM that follows from one key of the stack file, and everything that is known of it but how
-// the key is planned (internal/spec) and the property registered (components). Disks, cards, devices, addresses and
-// tags have rules of their own: [Compare].
+// Field is a property of a VM that one key of the stack file determines. internal/spec plans the key, and components
+// registers the property. Disks, cards, devices, addresses and tags have their own rules, see [Compare].
 type Field struct {
 	// Property is the VM's, as its resource calls it: cpu.cores.
 	Property string
-	// Key is where the stack file sets it, below the pool, and Argument where a component does; see [Change].
+	// Key is its path in the stack file, relative to the pool, see [Change]; Argument is the component's argument.
 	Key, Argument string
 	Effect        Effect
-	// Proxmox is what Proxmox calls it, where the end of a run looks there for it: a number. Empty = it does not.
+	// Proxmox is the name of a number in the VM's configuration that the end of a run verifies; empty = not verified.
 	Proxmox string
-	// Another is a value that differs from the default, whose effect docs/changing.md shows.
+	// Another is a value other than the default, whose effect docs/changing.md shows.
 	Another any
 
-	what    string // what changes, with its values
+	format  string // of [Change.What], with both values
 	planned func(spec.VM) any
 	decode  func([]byte) (any, error)
 }
 
-// fieldOf is a row of the table.
-func fieldOf[T comparable](f Field, what string, planned func(spec.VM) T) Field {
-	f.what, f.planned = what, func(vm spec.VM) any { return planned(vm) }
+// newField adds a property's type, by functions that plan and decode its values.
+func newField[T comparable](f Field, what string, planned func(spec.VM) T) Field {
+	f.format, f.planned = what, func(vm spec.VM) any { return planned(vm) }
 	f.decode = func(text []byte) (any, error) {
 		var value T
 
@@ -41,34 +40,34 @@ func fieldOf[T comparable](f Field, what string, planned func(spec.VM) T) Field 
 	return f
 }
 
-// Fields are the table, what restarts a machine first. Source of the effects: terraform-provider-proxmox 0.69.1,
-// vmUpdate. The lab holds them against its stand-in's own table, and that one against the provider.
+// Fields lists the fields, those that restart a machine first. Source of the effects: terraform-provider-proxmox
+// 0.69.1, vmUpdate. The lab compares them with the table of its stand-in, and that with the provider.
 var Fields = []Field{
-	fieldOf(Field{Property: "cpu.cores", Key: "cores", Argument: "cores", Effect: Restart, Proxmox: "cores", Another: 4},
+	newField(Field{Property: "cpu.cores", Key: "cores", Argument: "cores", Effect: Restart, Proxmox: "cores", Another: 4},
 		"cores %v → %v", func(vm spec.VM) int { return vm.Cores }),
-	fieldOf(Field{Property: "cpu.type", Key: "cpuType", Argument: "cpuType", Effect: Restart, Another: "x86-64-v2-AES"},
+	newField(Field{Property: "cpu.type", Key: "cpuType", Argument: "cpuType", Effect: Restart, Another: "x86-64-v2-AES"},
 		"processor type %v → %v", func(vm spec.VM) string { return vm.CPUType }),
-	fieldOf(Field{
+	newField(Field{
 		Property: "cpu.units", Key: "cpuUnits", Argument: "cpuUnits", Effect: Restart, Proxmox: "cpuunits", Another: 200,
 	}, "CPU weight %v → %v", func(vm spec.VM) int { return vm.CPUUnits }),
-	fieldOf(Field{Property: "cpu.numa", Key: "numa", Argument: "numa", Effect: Restart, Another: true},
+	newField(Field{Property: "cpu.numa", Key: "numa", Argument: "numa", Effect: Restart, Another: true},
 		"NUMA %v → %v", func(vm spec.VM) bool { return vm.NUMA }),
-	fieldOf(Field{
+	newField(Field{
 		Property: "memory.dedicated", Key: "memoryMiB", Argument: "memory", Effect: Restart, Proxmox: "memory",
 		Another: 8192,
 	}, "memory %v → %v MiB", func(vm spec.VM) int { return vm.MemoryMiB }),
-	fieldOf(Field{Property: "agent.enabled", Key: "templates.extensions", Argument: "agent", Effect: Restart},
+	newField(Field{Property: "agent.enabled", Key: "templates.extensions", Argument: "agent", Effect: Restart},
 		"guest agent %v → %v", spec.VM.HasAgent),
-	fieldOf(Field{Property: "onBoot", Key: "onBoot", Argument: "onBoot", Effect: InPlace, Another: false},
+	newField(Field{Property: "onBoot", Key: "onBoot", Argument: "onBoot", Effect: InPlace, Another: false},
 		"start with the host %v → %v", func(vm spec.VM) bool { return vm.OnBoot }),
-	fieldOf(Field{Property: "startup.order", Key: "startupOrder", Argument: "startupOrder", Effect: InPlace, Another: 3},
+	newField(Field{Property: "startup.order", Key: "startupOrder", Argument: "startupOrder", Effect: InPlace, Another: 3},
 		"start-up order %v → %v", func(vm spec.VM) int { return vm.StartupOrder }),
-	fieldOf(Field{Property: "poolId", Key: "resourcePool", Argument: "pool", Effect: InPlace, Another: "a"},
+	newField(Field{Property: "poolId", Key: "resourcePool", Argument: "pool", Effect: InPlace, Another: "a"},
 		"resource pool %q → %q", func(vm spec.VM) string { return vm.ResourcePool }),
 }
 
-// read takes the field from a VM's resource; what is not stated there has its zero value.
-func (f Field) read(resource map[string]any) (any, error) {
+// valueIn returns the field's value in a VM's resource, or its zero value if missing.
+func (f Field) valueIn(resource map[string]any) (any, error) {
 	var value any = resource
 
 	for name := range strings.SplitSeq(f.Property, ".") {
@@ -84,18 +83,18 @@ func (f Field) read(resource map[string]any) (any, error) {
 	return f.decode(text)
 }
 
-// top is the property that the engine names where the field changes: cpu.
-func (f Field) top() string {
+// topLevel returns the property that the engine reports when the field changes: cpu.
+func (f Field) topLevel() string {
 	top, _, _ := strings.Cut(f.Property, ".")
 
 	return top
 }
 
-// fields compares those with an effect.
-func (c *comparison) fields(old, wanted Machine, effect Effect) {
+// compareFields compares the fields with this effect.
+func (c *comparison) compareFields(old, wanted Machine, effect Effect) {
 	for _, f := range Fields {
 		if was, is := old.Fields[f.Property], wanted.Fields[f.Property]; f.Effect == effect && was != is {
-			c.add(f.top(), f.Key, effect, fmt.Sprintf(f.what, was, is))
+			c.add(f.topLevel(), f.Key, effect, fmt.Sprintf(f.format, was, is))
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// judgement holds what the rules look things up in.
-type judgement struct {
+// checker contains the lookups of the checks, and collects problems.
+type checker struct {
 	plan      *spec.Plan
 	machines  []Machine
 	byName    map[string]Machine
@@ -20,12 +20,11 @@ type judgement struct {
 	problems  problem.List
 }
 
-// Judge returns what a plan asks of running machines and cannot be had, else what it does to them that a plan's reader
-// has to know, and has the plan follow them where their disks are attached. All creations and updates of a run come
-// before its deletions, so that what a machine has is free for another one in a later run only. Making is that of the
-// last run.
+// Judge returns the problems of applying a plan to running machines, or else warnings about its effects on them. It
+// sets the interfaces of their attached disks in the plan. All creations and updates of a run precede its deletions, so
+// what a machine occupies is available to another one only in a later run. Making is that of the last run.
 func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (problems problem.List, warnings []string) {
-	j := &judgement{
+	j := &checker{
 		plan: plan, machines: machines,
 		byName:    map[string]Machine{},
 		byVMID:    map[int]Machine{},
@@ -54,18 +53,18 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 
 	for _, path := range paths {
 		nodes := pools[path]
-		if !j.identities(path, nodes) && !j.placement(path, nodes) {
-			j.devices(path, nodes)
+		if !j.checkIdentities(path, nodes) && !j.checkPlacement(path, nodes) {
+			j.checkDevices(path, nodes)
 		}
 
-		j.disks(path, nodes)
+		j.checkDisks(path, nodes)
 	}
 
-	j.kept(making)
+	j.checkImmutable(making)
 
 	changes := Changes(plan, machines)
-	j.refuse(changes)
-	departures := j.departures()
+	j.reportImpossible(changes)
+	departures := j.checkDepartures()
 
 	if len(j.problems) > 0 {
 		return j.problems, nil
@@ -79,27 +78,27 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 	return nil, append(Describe(changes, controlPlanes), departures...)
 }
 
-// report adds what is wrong, the first of a path.
-func (j *judgement) report(path string, value any, format string, arguments ...any) {
+// reportf adds a problem, unless its path has one.
+func (j *checker) reportf(path string, value any, format string, arguments ...any) {
 	j.add(problem.New(path, value, format, arguments...))
 }
 
-func (j *judgement) add(p problem.Problem) {
+func (j *checker) add(p problem.Problem) {
 	if !slices.ContainsFunc(j.problems, func(earlier problem.Problem) bool { return earlier.Path == p.Path }) {
 		j.problems = append(j.problems, p)
 	}
 }
 
-// identities finds machines that would need the VMID or address of a running one, as after a change of a pool's or
-// cluster's name.
-func (j *judgement) identities(path string, nodes []spec.Node) bool {
+// checkIdentities reports machines that would need the VMID or address of a running one, for example after a pool or
+// cluster was renamed.
+func (j *checker) checkIdentities(path string, nodes []spec.Node) bool {
 	for _, n := range nodes {
 		what := fmt.Sprintf("VMID %d", n.VMID)
 
-		holder, held := j.byVMID[n.VMID]
-		if !held || holder.Name == n.Name {
+		holder, ok := j.byVMID[n.VMID]
+		if !ok || holder.Name == n.Name {
 			address := n.Address.Addr().String()
-			if holder, held = j.byAddress[address]; !held || holder.Name == n.Name {
+			if holder, ok = j.byAddress[address]; !ok || holder.Name == n.Name {
 				continue
 			}
 
@@ -107,7 +106,7 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 		}
 
 		if _, stays := j.planned[holder.Name]; stays {
-			j.report(path, nil, "%s would get the %s of %s, which has it until the end of the run; choose another one, or make the change in two runs", n.Name, what, holder.Name)
+			j.reportf(path, nil, "%s would get the %s of %s, which has it until the end of the run; choose another one, or make the change in two runs", n.Name, what, holder.Name)
 
 			return true
 		}
@@ -117,8 +116,8 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 			at, value = path[:strings.LastIndex(path, ".")]+".name", n.Cluster
 		}
 
-		j.report(at, value, "makes %s with the %s of %s, which runs. Running machines cannot be renamed: the names of their nodes and etcd "+
-			"members and their MAC addresses follow from it. Keep the name; or put new machines beside them, with firstVmid and firstAddress of their own, and "+
+		j.reportf(at, value, "creates %s with the %s of %s, which runs. Running machines cannot be renamed: the names of their nodes and etcd "+
+			"members and their MAC addresses depend on it. Keep the name; or add new machines with their own firstVmid and firstAddress, and "+
 			"remove the old ones in a later run", n.Name, what, holder.Name)
 
 		return true
@@ -127,16 +126,16 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 	return false
 }
 
-// placement finds machines with devices that the plan has on another host than they are on: they cannot migrate, and
-// would be recreated there.
-func (j *judgement) placement(path string, nodes []spec.Node) bool {
+// checkPlacement reports machines with devices that the plan places on another host: they cannot migrate, and would be
+// recreated there.
+func (j *checker) checkPlacement(path string, nodes []spec.Node) bool {
 	moved := ""
 
 	var pins []string
 
 	for _, n := range nodes {
 		m, runs := j.byName[n.Name]
-		if !runs || len(m.Devices) == 0 || n.HostPinned || !j.offers(m.Host, n) {
+		if !runs || len(m.Devices) == 0 || n.HostPinned || !j.hasGPUs(m.Host, n) {
 			continue
 		}
 
@@ -147,7 +146,7 @@ func (j *judgement) placement(path string, nodes []spec.Node) bool {
 	}
 
 	if moved != "" {
-		j.report(
+		j.reportf(
 			path+".nodes", nil, "%s. Set where the machines are, in addition to what is set there: nodes: {%s}", moved,
 			strings.Join(pins, ", "),
 		)
@@ -156,12 +155,12 @@ func (j *judgement) placement(path string, nodes []spec.Node) bool {
 	return moved != ""
 }
 
-// offers says whether a host still has GPUs for the machine.
-func (j *judgement) offers(host string, n spec.Node) bool {
-	return len(n.GPUs) > 0 && len(j.gpus(host, n.GPUs[0].Name)) >= len(n.GPUs)
+// hasGPUs reports whether a host in the plan has the machine's GPUs.
+func (j *checker) hasGPUs(host string, n spec.Node) bool {
+	return len(n.GPUs) > 0 && len(j.gpusOf(host, n.GPUs[0].Name)) >= len(n.GPUs)
 }
 
-func (j *judgement) gpus(host, name string) []spec.GPU {
+func (j *checker) gpusOf(host, name string) []spec.GPU {
 	var gpus []spec.GPU
 
 	for _, h := range j.plan.Hosts {
@@ -175,20 +174,20 @@ func (j *judgement) gpus(host, name string) []spec.GPU {
 	return gpus
 }
 
-// devices finds machines whose device another one has until the end of the run: they would not start.
-func (j *judgement) devices(path string, nodes []spec.Node) {
+// checkDevices reports machines whose device another one uses until the end of the run: they would not start.
+func (j *checker) checkDevices(path string, nodes []spec.Node) {
 	for _, n := range nodes {
-		holder, held := j.holder(n)
-		if !held {
+		holder, ok := j.deviceHolder(n)
+		if !ok {
 			continue
 		}
 
-		remedy := fmt.Sprintf("take it from %s in its own run first", holder.Name)
+		remedy := fmt.Sprintf("remove it from %s in a separate run first", holder.Name)
 		if _, stays := j.planned[holder.Name]; stays && n.GPUs[0].Raw {
 			remedy = "give a new GPU its own name, for its own pool"
 		}
 
-		j.report(
+		j.reportf(
 			path+".gpu", n.GPUs[0].Name, "of %s would go to %s, and %s has it until the end of the run; %s",
 			n.Host, n.Name, holder.Name, remedy,
 		)
@@ -197,9 +196,9 @@ func (j *judgement) devices(path string, nodes []spec.Node) {
 	}
 }
 
-// holder returns the machine that has what the node needs. Of a mapping, Proxmox takes any device that is free when the
-// machine starts.
-func (j *judgement) holder(n spec.Node) (Machine, bool) {
+// deviceHolder returns the machine that uses a device the node needs. Of a mapping, Proxmox takes any device that is
+// free when the machine starts.
+func (j *checker) deviceHolder(n spec.Node) (Machine, bool) {
 	for _, gpu := range n.GPUs {
 		if i := slices.IndexFunc(j.machines, func(m Machine) bool {
 			return gpu.Raw && m.Name != n.Name && m.Host == n.Host && slices.Contains(m.Devices, Device{PCI: gpu.PCI})
@@ -213,40 +212,40 @@ func (j *judgement) holder(n spec.Node) (Machine, bool) {
 	}
 
 	name := n.GPUs[0].Name
-	free := len(j.gpus(n.Host, name))
+	free := len(j.gpusOf(n.Host, name))
 
 	var leaving []Machine
 
 	for _, m := range j.machines {
-		if has := m.uses(n.Host, name); has > 0 {
+		if has := m.deviceCount(n.Host, name); has > 0 {
 			free -= has
 
-			if !wants(j.planned[m.Name], n.Host, name) {
+			if !plannedGPU(j.planned[m.Name], n.Host, name) {
 				leaving = append(leaving, m)
 			}
 		}
 	}
 
 	for _, other := range j.planned {
-		if wants(other, n.Host, name) {
-			free -= max(0, len(other.GPUs)-j.byName[other.Name].uses(n.Host, name))
+		if plannedGPU(other, n.Host, name) {
+			free -= max(0, len(other.GPUs)-j.byName[other.Name].deviceCount(n.Host, name))
 		}
 	}
 
-	if len(leaving) == 0 || free >= 0 || j.byName[n.Name].uses(n.Host, name) >= len(n.GPUs) {
+	if len(leaving) == 0 || free >= 0 || j.byName[n.Name].deviceCount(n.Host, name) >= len(n.GPUs) {
 		return Machine{}, false
 	}
 
 	return leaving[0], true
 }
 
-// wants says whether a node is to have GPUs of that name on the host.
-func wants(n spec.Node, host, name string) bool {
+// plannedGPU reports whether a node is planned with GPUs of that name on the host.
+func plannedGPU(n spec.Node, host, name string) bool {
 	return n.Host == host && len(n.GPUs) > 0 && n.GPUs[0].Name == name
 }
 
-// uses returns how many devices of a mapping the machine has on a host.
-func (m Machine) uses(host, mapping string) int {
+// deviceCount returns the number of devices of a mapping that the machine has on a host.
+func (m Machine) deviceCount(host, mapping string) int {
 	count := 0
 
 	for _, device := range m.Devices {
@@ -258,41 +257,41 @@ func (m Machine) uses(host, mapping string) int {
 	return count
 }
 
-// disks puts the disks of running machines where they are attached, whatever the plan would do with a new machine, and
-// finds stated interfaces that do not fit.
-func (j *judgement) disks(path string, nodes []spec.Node) {
+// checkDisks sets the interfaces of attached disks in the plan, whatever new machines get, and reports configured
+// interfaces that conflict.
+func (j *checker) checkDisks(path string, nodes []spec.Node) {
 	for _, n := range nodes {
 		m, runs := j.byName[n.Name]
 		if !runs {
 			continue
 		}
 
-		taken := map[string]int{}
+		byInterface := map[string]int{}
 
 		for i := range n.ExtraDisks {
 			d, at := &n.ExtraDisks[i], fmt.Sprintf("%s.extraDisks[%d].interface", path, i)
-			own := 1 + i
+			index := 1 + i
 
-			d.Added = own >= len(m.Disks)
+			d.Added = index >= len(m.Disks)
 			if !d.Added {
-				if d.InterfacePinned && d.Interface != m.Disks[own].Interface {
-					j.report(at, d.Interface,
+				if d.InterfacePinned && d.Interface != m.Disks[index].Interface {
+					j.reportf(at, d.Interface,
 						"is not where %s has the disk, and nothing re-attaches it; set %s, or leave it out",
-						n.Name, m.Disks[own].Interface)
+						n.Name, m.Disks[index].Interface)
 
 					return
 				}
 
-				d.Interface = m.Disks[own].Interface
+				d.Interface = m.Disks[index].Interface
 			}
 
-			if other, twice := taken[d.Interface]; twice {
-				j.report(at, d.Interface, "is where %s has extraDisks[%d]; choose another from virtio0 to virtio15", n.Name, other)
+			if other, duplicate := byInterface[d.Interface]; duplicate {
+				j.reportf(at, d.Interface, "is where %s has extraDisks[%d]; choose another from virtio0 to virtio15", n.Name, other)
 
 				return
 			}
 
-			taken[d.Interface], d.InterfacePinned = i, true
+			byInterface[d.Interface], d.InterfacePinned = i, true
 		}
 	}
 }

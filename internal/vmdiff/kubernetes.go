@@ -8,9 +8,9 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// KubernetesSteps reports clusters that cannot come to their versions from the Kubernetes that they run, of which runs
-// has the versions by cluster: Kubernetes goes one step at a time, and Talos, which is upgraded before it, has to run
-// the Kubernetes that runs. Machines are those that run. Of a cluster that has told no version, nothing is said.
+// KubernetesSteps reports clusters that cannot be upgraded from their running versions of Kubernetes (runs, by cluster)
+// to the planned ones: Kubernetes is upgraded one minor version at a time, and Talos, which is upgraded first, must
+// support the running Kubernetes. Clusters with unknown versions are skipped.
 func KubernetesSteps(
 	plan *spec.Plan, machines []Machine, runs map[string][]string,
 ) (problems problem.List) {
@@ -32,14 +32,14 @@ func KubernetesSteps(
 			}
 
 			for _, n := range cluster.Nodes() {
-				path, runs := pathOf(n.VM, "templates.version"), running[n.Name]
+				path, runs := keyPath(n.VM, "templates.version"), running[n.Name]
 				if runs == "" || runs == n.Template.Version || problems.Has(path) {
 					continue
 				}
 
 				if err := talos.Check(n.Template.Version, version); err != nil {
-					problems.Add(path, n.Template.Version, "does not run the Kubernetes that cluster %s runs, and Talos is upgraded "+
-						"before it: %s; upgrade Kubernetes first, in an up of its own", cluster.Name, err)
+					problems.Add(path, n.Template.Version, "does not support the Kubernetes that cluster %s runs, and Talos is upgraded "+
+						"first: %s; upgrade Kubernetes in a separate up before", cluster.Name, err)
 				}
 			}
 		}

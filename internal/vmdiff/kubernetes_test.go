@@ -38,18 +38,18 @@ func TestKubernetesSteps(t *testing.T) {
 				runs["one"] = strings.Split(test.runs, ",")
 			}
 
-			var said string
+			var got string
 			for _, p := range vmdiff.KubernetesSteps(plan, nil, runs) {
-				said += p.String()
+				got += p.String()
 			}
 
-			assert.Equal(t, test.want, said)
+			assert.Equal(t, test.want, got)
 		})
 	}
 }
 
-// Talos is upgraded before Kubernetes, so that the Kubernetes that runs has to run on the Talos that is planned.
-func TestTalosHasToRunTheKubernetesThatRuns(t *testing.T) {
+// TestPlannedTalosSupportsRunningKubernetes: Talos is upgraded before Kubernetes.
+func TestPlannedTalosSupportsRunningKubernetes(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -62,9 +62,9 @@ func TestTalosHasToRunTheKubernetesThatRuns(t *testing.T) {
 		"nothing is known":                    {talos: "v1.13.10", kubernetes: "v1.31.0"},
 		"one that runs the planned Kubernetes only": {
 			runs: "v1.30.4", talos: "v1.13.10", kubernetes: "v1.31.4",
-			want: `templates.talos.version: "v1.13.10" does not run the Kubernetes that cluster one runs, and Talos is upgraded before it: ` +
+			want: `templates.talos.version: "v1.13.10" does not support the Kubernetes that cluster one runs, and Talos is upgraded first: ` +
 				"version v1.30.4 of Kubernetes does not run on Talos v1.13.10: choose a version from v1.31 to v1.36, or Talos v1.12; " +
-				"upgrade Kubernetes first, in an up of its own",
+				"upgrade Kubernetes in a separate up before",
 		},
 		"the default of a Talos that follows": {
 			runs: "v1.34.2", talos: "v1.13.10",
@@ -75,7 +75,7 @@ func TestTalosHasToRunTheKubernetesThatRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			machines := made(planOf(t, stackFile))
+			machines := machinesOf(planOf(t, stackFile))
 			for i := range machines {
 				machines[i].Talos = "v1.12.6"
 			}

@@ -16,7 +16,7 @@ const (
 		"extraNICs: [{bridge: vmbr1}], extraDisks: [{sizeGiB: 10}]}"
 )
 
-// withMachines is the stack file with a pool of machines of no cluster.
+// withMachines returns the stack file with a pool of plain machines.
 func withMachines() string {
 	return strings.NewReplacer(
 		"{version: v1.12.6}}", "{version: v1.12.6}, "+debianTemplate+"}",
@@ -24,8 +24,8 @@ func withMachines() string {
 	).Replace(stackFile)
 }
 
-// TestChangesOfMachinesOfNoCluster changes the stack file of machines that run.
-func TestChangesOfMachinesOfNoCluster(t *testing.T) {
+// TestChangesOfPlainMachines changes the stack file of running machines.
+func TestChangesOfPlainMachines(t *testing.T) {
 	t.Parallel()
 
 	const both = "web-1, web-2 "
@@ -50,27 +50,27 @@ func TestChangesOfMachinesOfNoCluster(t *testing.T) {
 		"other name servers, with a password": {
 			after: []string{"dns: [1.1.1.1]", "dns: [8.8.8.8]"}, password: true,
 			problems: []string{"machines[0].network.dns: cannot be changed while cloud-init has a password for web-1, which the provider " +
-				"would set to ten asterisks (name servers 1.1.1.1 → 8.8.8.8); put it back, or recreate the machine: the last one of its pool " +
-				"where count goes down and up again"},
+				"would set to ten asterisks (name servers 1.1.1.1 → 8.8.8.8); restore the setting, or recreate the machine: for the last one of its pool, " +
+				"lower count and raise it again"},
 		},
 		"more memory, with a password": {
 			after: []string{"count: 2, firstAddress", "count: 2, memoryMiB: 8192, firstAddress"}, password: true,
 			warnings: []string{both + "restart: memory 4096 → 8192 MiB (machines[0].memoryMiB)"},
 		},
-		"a card less": {
+		"a card is removed": {
 			after: []string{"extraNICs: [{bridge: vmbr1}], extraDisks", "extraDisks"},
-			problems: []string{"machines[0].extraNICs: would take a network card out of web-1, whose address no run takes out of " +
-				"cloud-init; set it again, or recreate the machine: the last one of its pool where count goes down and up again"},
+			problems: []string{"machines[0].extraNICs: would remove a network card from web-1, whose address no run removes from " +
+				"cloud-init; set it again, or recreate the machine: for the last one of its pool, lower count and raise it again"},
 		},
-		"a disk more": {after: []string{"[{sizeGiB: 10}]}", "[{sizeGiB: 10}, {sizeGiB: 5}]}"}},
-		"one machine less": {
+		"a disk is added": {after: []string{"[{sizeGiB: 10}]}", "[{sizeGiB: 10}, {sizeGiB: 5}]}"}},
+		"a machine is removed": {
 			after: []string{"count: 2, firstAddress", "count: 1, firstAddress"}, warnings: []string{"web-2 is deleted, with its data"},
 		},
 		"another name": {
 			after: []string{"{name: web,", "{name: www,"},
-			problems: []string{`machines[0].name: "www" makes www-1 with the VMID 5000 of web-1, which runs. Running machines cannot be ` +
-				"renamed: the names of their nodes and etcd members and their MAC addresses follow from it. Keep the name; or put new " +
-				"machines beside them, with firstVmid and firstAddress of their own, and remove the old ones in a later run"},
+			problems: []string{`machines[0].name: "www" creates www-1 with the VMID 5000 of web-1, which runs. Running machines cannot be ` +
+				"renamed: the names of their nodes and etcd members and their MAC addresses depend on it. Keep the name; or add new " +
+				"machines with their own firstVmid and firstAddress, and remove the old ones in a later run"},
 		},
 		"another host for one": {
 			after: []string{"count: 2, firstAddress", `count: 2, nodes: {"1": {host: pve3}}, firstAddress`},
@@ -80,7 +80,7 @@ func TestChangesOfMachinesOfNoCluster(t *testing.T) {
 			t.Parallel()
 
 			before := planOf(t, withMachines())
-			runs := made(before)
+			runs := machinesOf(before)
 
 			for i := range runs {
 				runs[i].Password = test.password && runs[i].Cluster == ""
@@ -100,15 +100,15 @@ func TestChangesOfMachinesOfNoCluster(t *testing.T) {
 		`build: "1"`, `build: "2"`, "{name: web,", "{name: web, user: ops,",
 	).Replace(withMachines()))
 	assert.Equal(t, []string{
-		"machines[0].template: debian-13-1-debian → debian-13-2-debian does nothing to machines that run (web-1, web-2): only new ones " +
-			"are made so; the last one of a pool is recreated where count goes down and up again",
-		"machines[0].user: debian → ops does nothing to machines that run (web-1, web-2): only new ones are made so; the last one of a " +
-			"pool is recreated where count goes down and up again",
-	}, vmdiff.Unfollowed(after, vmdiff.Making(before), made(before)))
+		"machines[0].template: debian-13-1-debian → debian-13-2-debian does not affect running machines (web-1, web-2), only new ones" +
+			"; to recreate the last one of a pool, lower count and raise it again",
+		"machines[0].user: debian → ops does not affect running machines (web-1, web-2), only new ones; to recreate the last one of a " +
+			"pool, lower count and raise it again",
+	}, vmdiff.Unfollowed(after, vmdiff.Making(before), machinesOf(before)))
 }
 
-// TestAPasswordThatWasReadBack is known as one, whatever the state shows of it.
-func TestAPasswordThatWasReadBack(t *testing.T) {
+// TestReadRecognizesPasswords, however the state shows them.
+func TestReadRecognizesPasswords(t *testing.T) {
 	t.Parallel()
 
 	for shown, want := range map[any]bool{"": false, "**********": true, nil: true} {

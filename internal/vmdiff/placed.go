@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Placed is the plan with running machines on the hosts that they are on, and a line for each that a new machine of its
-// place would not be on: a calculated placement moves no machine.
+// Placed returns the plan with running machines on their current hosts, since automatic placement moves no machine, and
+// a line for each machine that would be placed on another host if it were new.
 func Placed(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []string) {
 	hosts := map[string]string{}
 	for _, m := range machines {
@@ -24,21 +24,21 @@ func Placed(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []str
 		c.ControlPlanes, c.Workers = slices.Clone(c.ControlPlanes), slices.Clone(c.Workers)
 		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
 			for j := range nodes {
-				stays = append(stays, stay(&nodes[j].VM, hosts, len(nodes[j].GPUs) > 0)...)
+				stays = append(stays, keepHost(&nodes[j].VM, hosts, len(nodes[j].GPUs) > 0)...)
 			}
 		}
 	}
 
 	changed.Machines = slices.Clone(plan.Machines)
 	for i := range changed.Machines {
-		stays = append(stays, stay(&changed.Machines[i].VM, hosts, false)...)
+		stays = append(stays, keepHost(&changed.Machines[i].VM, hosts, false)...)
 	}
 
 	return &changed, stays
 }
 
-// stay puts a running machine where it is, and says so where a new one would be elsewhere.
-func stay(n *spec.VM, hosts map[string]string, gpus bool) []string {
+// keepHost sets a running machine's current host, and describes it if a new machine would be placed elsewhere.
+func keepHost(n *spec.VM, hosts map[string]string, gpus bool) []string {
 	host, runs := hosts[n.Name]
 	if !runs || host == n.Host || n.HostPinned || gpus {
 		return nil

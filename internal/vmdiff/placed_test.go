@@ -10,8 +10,7 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// TestPlacedSaysWhereMachinesAre has machines that a new placement would not have where they run.
-func TestPlacedSaysWhereMachinesAre(t *testing.T) {
+func TestPlacedKeepsRunningMachinesOnTheirHosts(t *testing.T) {
 	t.Parallel()
 
 	node := func(name, host string, index int, change func(*spec.Node)) spec.Node {

@@ -7,7 +7,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// KeptCNIs refuses clusters whose CNI the last run installed and this one would leave to nobody.
+// KeptCNIs reports clusters whose CNI the last run installed and this plan no longer has.
 func KeptCNIs(plan *spec.Plan, installed func(cluster string) bool) (problems problem.List) {
 	for _, cluster := range plan.Clusters {
 		if !installed(cluster.Name) || cluster.CNI != nil || len(cluster.Nodes()) == 0 {
@@ -15,17 +15,17 @@ func KeptCNIs(plan *spec.Plan, installed func(cluster string) bool) (problems pr
 		}
 
 		problems.Add(clusterPath(cluster)+".cni.kind", "none",
-			"would leave Cilium, which brings the pods of cluster %s their network, to nobody; set cilium, "+
-				"which leaves it alone where Flux has it, or take it out yourself (docs/platform.md)", cluster.Name)
+			"would leave Cilium, the pod network of cluster %s, unmanaged; set cilium, which does not touch a release that "+
+				"Flux manages, or remove it yourself (docs/platform.md)", cluster.Name)
 	}
 
 	return problems
 }
 
-// LeftFlux warns of clusters that the last run brought Flux to and this one does not: it stays and keeps reconciling.
-func LeftFlux(plan *spec.Plan, brought func(cluster string) bool) (warnings []string) {
+// LeftFlux warns of clusters in which the last run installed Flux and this plan does not: Flux keeps reconciling.
+func LeftFlux(plan *spec.Plan, installed func(cluster string) bool) (warnings []string) {
 	for _, cluster := range plan.Clusters {
-		if !brought(cluster.Name) || cluster.GitOps != nil || len(cluster.Nodes()) == 0 {
+		if !installed(cluster.Name) || cluster.GitOps != nil || len(cluster.Nodes()) == 0 {
 			continue
 		}
 
@@ -36,12 +36,12 @@ func LeftFlux(plan *spec.Plan, brought func(cluster string) bool) (warnings []st
 	return warnings
 }
 
-// clusterPath leads to a cluster with nodes in the configuration: clusters[0].
+// clusterPath returns the path in the stack file of a cluster that has nodes: clusters[0].
 func clusterPath(cluster spec.Cluster) string { return cluster.Nodes()[0].Parent() }
 
-// KeepRoles has clusters keep the roles that an earlier run made for their accounts, by the names of the roles'
-// resources, where the stack file does not say otherwise: accounts whose roles change have none for a moment.
-func KeepRoles(plan *spec.Plan, made func(resource string) bool) {
+// KeepRoles makes clusters keep the roles that an earlier run created for their accounts (exists, by resource name),
+// unless the stack file sets them: an account whose role changes briefly has none.
+func KeepRoles(plan *spec.Plan, exists func(resource string) bool) {
 	for i := range plan.Clusters {
 		c := &plan.Clusters[i]
 		if c.Proxmox == nil || c.Proxmox.RolesStated {
@@ -49,7 +49,7 @@ func KeepRoles(plan *spec.Plan, made func(resource string) bool) {
 		}
 
 		for _, role := range []string{"-csi-machines", "-csi-storage", "-ccm-machines"} {
-			if made(c.Name + role) {
+			if exists(c.Name + role) {
 				c.Proxmox.ExistingRoles = false
 			}
 		}

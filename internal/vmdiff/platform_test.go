@@ -14,15 +14,14 @@ import (
 func one(cluster string) bool { return cluster == "one" }
 func none(string) bool        { return false }
 
-// TestACNIIsNotLeftToNobody where the last run installed it.
-func TestACNIIsNotLeftToNobody(t *testing.T) {
+func TestKeptCNIs(t *testing.T) {
 	t.Parallel()
 
 	plan := planOf(t, stackFile)
 	problems := vmdiff.KeptCNIs(plan, one)
 	require.Len(t, problems, 1)
-	assert.Contains(t, problems[0].String(), `clusters[0].cni.kind: "none" would leave Cilium, which brings the pods of `+
-		"cluster one their network, to nobody; set cilium")
+	assert.Contains(t, problems[0].String(), `clusters[0].cni.kind: "none" would leave Cilium, the pod network of `+
+		"cluster one, unmanaged; set cilium")
 
 	assert.Empty(t, vmdiff.KeptCNIs(plan, none))
 
@@ -30,8 +29,7 @@ func TestACNIIsNotLeftToNobody(t *testing.T) {
 	assert.Empty(t, vmdiff.KeptCNIs(plan, one))
 }
 
-// TestFluxThatStaysIsSaid where the last run brought it, and the plan has it no more.
-func TestFluxThatStaysIsSaid(t *testing.T) {
+func TestLeftFlux(t *testing.T) {
 	t.Parallel()
 
 	plan := planOf(t, stackFile)
@@ -46,30 +44,29 @@ func TestFluxThatStaysIsSaid(t *testing.T) {
 	assert.Empty(t, vmdiff.LeftFlux(plan, one))
 }
 
-// TestRolesOfAnEarlierRunStay: a stack from before 2026-11-25 sees no change, and a new one needs no right to make
-// roles.
-func TestRolesOfAnEarlierRunStay(t *testing.T) {
+// TestKeepRoles: stacks from before 2026-11-25 see no change, and new ones need no privilege to create roles.
+func TestKeepRoles(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		stated string
-		made   string
-		wants  bool // existing roles
+		configured string
+		created    string
+		wants      bool // existing roles
 	}{
-		"a new cluster":                            {"", "", true},
-		"roles of another cluster":                 {"", "other-csi-machines", true},
-		"roles that an earlier run made":           {"", "one-ccm-machines", false},
-		"the same, and others are wanted":          {", roles: existing", "one-ccm-machines", true},
-		"a new cluster that is to have its own":    {", roles: make", "", false},
-		"roles that stay as the stack file states": {", roles: make", "one-csi-storage", false},
+		"a new cluster":                       {"", "", true},
+		"roles of another cluster":            {"", "other-csi-machines", true},
+		"roles that an earlier run made":      {"", "one-ccm-machines", false},
+		"the same, and existing ones are set": {", roles: existing", "one-ccm-machines", true},
+		"a new cluster with its own roles":    {", roles: make", "", false},
+		"own roles that an earlier run made":  {", roles: make", "one-csi-storage", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			plan := planOf(t, strings.Replace(
-				stackFile, "- name: one\n", "- name: one\n      proxmox: {region: home, cloudController: {}"+test.stated+"}\n", 1,
+				stackFile, "- name: one\n", "- name: one\n      proxmox: {region: home, cloudController: {}"+test.configured+"}\n", 1,
 			))
-			vmdiff.KeepRoles(plan, func(role string) bool { return role == test.made })
+			vmdiff.KeepRoles(plan, func(role string) bool { return role == test.created })
 			assert.Equal(t, test.wants, plan.Clusters[0].Proxmox.ExistingRoles)
 		})
 	}

@@ -1,5 +1,5 @@
-// Package vmdiff knows the machines that a stack's last run left, and judges by them, before anything is registered,
-// what a plan makes of them: what the stack file alone cannot show, because a plan follows from the stack file alone.
+// Package vmdiff compares a plan with the machines in the stack's state, before any resource is registered: a plan
+// depends on the stack file alone and cannot know what runs.
 package vmdiff
 
 import (
@@ -12,12 +12,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Machine is a VM of the stack, as its last run left it or as it is wanted.
+// Machine is a VM of the stack, in the state or in the plan.
 type Machine struct {
 	Name, Host   string
-	Cluster      string // empty for a machine of no cluster
+	Cluster      string // empty = a plain machine
 	ControlPlane bool
-	// Bound says that it was configured, and that the state has no command by which its node leaves its cluster.
+	// Bound reports whether it is configured and the state has no leave command for its node.
 	Bound bool
 	VMID  int
 
@@ -30,10 +30,10 @@ type Machine struct {
 	Gateway string
 	DNS     []string
 
-	// SearchDomain is that of short names, and More how further cards of machines of no cluster get their addresses.
+	// SearchDomain and More, the addresses (or dhcp) of additional cards, are those of plain machines.
 	SearchDomain string
 	More         []string
-	// Password says that cloud-init has one for the user.
+	// Password reports whether cloud-init has a password for the user.
 	Password bool
 
 	Cards []Card
@@ -41,12 +41,13 @@ type Machine struct {
 	Disks   []Disk
 	Devices []Device
 	Linked  bool // a linked clone
-	// Talos and Schematic are what it said that it runs; empty = not known. AllowDowngrade lets a wanted Talos be older.
+	// Talos and Schematic are those that it runs or is planned to run; empty = unknown. AllowDowngrade permits an older
+	// planned Talos.
 	Talos, Schematic string
 	AllowDowngrade   bool
-	// TakesVolumes says that the Proxmox CSI plugin attaches volumes to it, at the first free place of scsi1 to scsi29.
+	// TakesVolumes reports whether the Proxmox CSI plugin attaches volumes to it, at the first free of scsi1 to scsi29.
 	TakesVolumes bool
-	ISO          bool // boots the ISO where its disk does not
+	ISO          bool // boots the ISO if its disk does not boot
 }
 
 // Card is a network card.
@@ -59,14 +60,14 @@ type Card struct {
 type Disk struct {
 	Interface, Datastore string
 	SizeGiB              int
-	Shared               bool // a linked clone's volume on its template's, as ZFS and folders have it
+	Shared               bool // a linked clone's volume that depends on its template's, as on ZFS and directories
 }
 
-// Device is a PCI device that the machine has, by its mapping or by its address.
+// Device is a PCI device of the machine, by mapping or by address.
 type Device struct{ Mapping, PCI string }
 
-// properties are those of a VM's resource that are judged beside [Fields].
-type properties struct {
+// vmProperties are the compared properties of a VM's resource besides [Fields].
+type vmProperties struct {
 	Name           string
 	VMID           int
 	NodeName       string
@@ -94,10 +95,10 @@ type properties struct {
 	}
 }
 
-// Read takes from a VM's resource what is judged, from its outputs or its inputs; nothing else of them is kept. With an
-// error, what can be read is in the machine all the same.
+// Read returns the machine of a VM's resource, from its outputs or inputs. If it returns an error, the machine still
+// has everything that could be read.
 func Read(resource map[string]any) (Machine, error) {
-	var vm properties
+	var vm vmProperties
 
 	text, err := json.Marshal(resource)
 	if err == nil {
@@ -114,9 +115,9 @@ func Read(resource map[string]any) (Machine, error) {
 		Linked: vm.Clone.Full != nil && !*vm.Clone.Full, ISO: len(vm.BootOrders) > 1,
 	}
 	for _, f := range Fields {
-		value, unread := f.read(resource)
-		if m.Fields[f.Property] = value; err == nil && unread != nil {
-			err = fmt.Errorf("unable to read %s of VM %d in the stack's state: %w", f.Property, vm.VMID, unread)
+		value, fieldErr := f.valueIn(resource)
+		if m.Fields[f.Property] = value; err == nil && fieldErr != nil {
+			err = fmt.Errorf("unable to read %s of VM %d in the stack's state: %w", f.Property, vm.VMID, fieldErr)
 		}
 	}
 
@@ -135,14 +136,14 @@ func Read(resource map[string]any) (Machine, error) {
 
 	for _, disk := range vm.Disks {
 		if disk.Interface == "" {
-			continue // was detached manually, and a refresh leaves this
+			continue // what a refresh leaves of a manually detached disk
 		}
 
 		m.Disks = append(m.Disks, Disk{
 			Interface: disk.Interface,
 			Datastore: disk.DatastoreID,
 			SizeGiB:   disk.Size,
-			Shared:    shared(disk.PathInDatastore, vm.VMID),
+			Shared:    isSharedVolume(disk.PathInDatastore, vm.VMID),
 		})
 	}
 
@@ -151,7 +152,7 @@ func Read(resource map[string]any) (Machine, error) {
 	}
 
 	m.SearchDomain = vm.Initialization.DNS.Domain
-	// One that is secret is null here, and one that was read back is asterisks.
+	// A secret one is null here, and one that was read back is asterisks.
 	m.Password = len(vm.Initialization.UserAccount.Password) > 0 && string(vm.Initialization.UserAccount.Password) != `""`
 
 	for i, config := range vm.Initialization.IPConfigs {
@@ -171,14 +172,14 @@ func Read(resource map[string]any) (Machine, error) {
 	return m, err
 }
 
-// shared says that a volume does not belong to the VM alone, as the provider judges by its name.
-func shared(path string, vmid int) bool {
+// isSharedVolume reports whether a volume does not belong to the VM alone, by its name, as the provider decides it.
+func isSharedVolume(path string, vmid int) bool {
 	own := fmt.Sprintf("vm-%d-", vmid)
 
 	return path != "" && !strings.HasPrefix(path, own) && !strings.HasPrefix(path, fmt.Sprintf("%d/%s", vmid, own))
 }
 
-// Wanted is a machine as a plan makes it.
+// Wanted returns a planned machine.
 func Wanted(planned spec.Member) Machine {
 	n, network := planned.Node, planned.Network
 	m := Machine{
@@ -225,14 +226,14 @@ func Wanted(planned spec.Member) Machine {
 	}
 
 	if planned.Machine != nil {
-		m.ofNoCluster(*planned.Machine)
+		m.addCloudInit(*planned.Machine)
 	}
 
 	return m
 }
 
-// ofNoCluster adds what cloud-init tells a machine of no cluster.
-func (m *Machine) ofNoCluster(planned spec.Machine) {
+// addCloudInit adds the cloud-init settings of a plain machine.
+func (m *Machine) addCloudInit(planned spec.Machine) {
 	m.SearchDomain, m.Password = planned.SearchDomain, planned.Password != ""
 
 	for _, card := range planned.ExtraNICs {

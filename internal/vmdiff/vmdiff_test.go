@@ -37,8 +37,8 @@ func planOf(t *testing.T, file string) *spec.Plan {
 	return plan
 }
 
-// made are the machines of a plan that was carried out.
-func made(plan *spec.Plan) []vmdiff.Machine {
+// machinesOf returns the machines of a plan after an up.
+func machinesOf(plan *spec.Plan) []vmdiff.Machine {
 	var machines []vmdiff.Machine
 
 	for _, m := range plan.Members() {
@@ -55,8 +55,8 @@ const newHost = `hosts:
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
-	const renamed = ", which runs. Running machines cannot be renamed: the names of their nodes and etcd members and their MAC addresses follow from it. " +
-		"Keep the name; or put new machines beside them, with firstVmid and firstAddress of their own, and remove the old ones in a later run"
+	const renamed = ", which runs. Running machines cannot be renamed: the names of their nodes and etcd members and their MAC addresses depend on it. " +
+		"Keep the name; or add new machines with their own firstVmid and firstAddress, and remove the old ones in a later run"
 
 	oneHost := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n",
 		"",
@@ -69,24 +69,24 @@ func TestJudge(t *testing.T) {
 
 	raw := strings.NewReplacer(`pci: "01:00", generation: ada`, `pci: "05:00", generation: ada, passthrough: raw`)
 	for name, test := range map[string]struct {
-		before *strings.Replacer // what ran before; nil = the stack file
-		after  []string          // the change of it: old, new, …
+		before *strings.Replacer // changes of the stack file for the last run; nil = none
+		after  []string          // further changes: old, new, …
 		want   []string
 	}{
 		"nothing changes": {},
 		"a pool is renamed": {
 			after: []string{"name: general", "name: batch"},
 			want: []string{
-				`clusters[0].workers[0].name: "batch" makes one-batch-1 with the VMID 3000 of one-general-1` + renamed,
+				`clusters[0].workers[0].name: "batch" creates one-batch-1 with the VMID 3000 of one-general-1` + renamed,
 			},
 		},
 		"a pool is renamed and its VMIDs are new, its addresses are not": {
 			after: []string{"name: general", "name: batch, firstVmid: 3100"},
 			want: []string{
-				`clusters[0].workers[0].name: "batch" makes one-batch-1 with the address 10.0.1.20 of one-general-1` + renamed,
+				`clusters[0].workers[0].name: "batch" creates one-batch-1 with the address 10.0.1.20 of one-general-1` + renamed,
 			},
 		},
-		"a pool makes room for another one": {
+		"a pool is replaced by another one": {
 			after: []string{"name: general", "name: batch, firstVmid: 3100, firstAddress: 10.0.1.60"},
 		},
 		"a pool is renamed, with addresses by DHCP": {
@@ -95,14 +95,14 @@ func TestJudge(t *testing.T) {
 		},
 		"a cluster is renamed": {
 			after: []string{"name: one", "name: two"},
-			want:  []string{`clusters[0].name: "two" makes two-cp-1 with the VMID 2000 of one-cp-1` + renamed},
+			want:  []string{`clusters[0].name: "two" creates two-cp-1 with the VMID 2000 of one-cp-1` + renamed},
 		},
 		"a control plane gets the address of a worker that leaves": {
 			after: []string{
 				"controlPlane: {count: 1}", "controlPlane: {count: 1, firstAddress: 10.0.1.20}", "name: general",
 				"name: batch, firstVmid: 3100, firstAddress: 10.0.1.60",
 			},
-			want: []string{`clusters[0].name: "one" makes one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed},
+			want: []string{`clusters[0].name: "one" creates one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed},
 		},
 		"machines exchange their VMIDs": {
 			after: []string{"count: 2, extraDisks", `count: 2, nodes: {"1": {vmid: 3001}, "2": {vmid: 3000}}, extraDisks`},
@@ -134,7 +134,7 @@ func TestJudge(t *testing.T) {
 			after: []string{"gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve3}, "2": {host: pve2}}`},
 			want: []string{
 				`clusters[0].gpuWorkers[0].gpu: "rtx4000" of pve3 would go to one-gpu-1, and one-gpu-2 has it until the end of the run; ` +
-					"take it from one-gpu-2 in its own run first",
+					"remove it from one-gpu-2 in a separate run first",
 			},
 		},
 		"the GPU of a host is gone": {
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 			after: []string{"name: gpu, gpu", "name: ai, firstVmid: 4100, firstAddress: 10.0.1.60, gpu"},
 			want: []string{
 				`clusters[0].gpuWorkers[0].gpu: "rtx4000" of pve2 would go to one-ai-1, and one-gpu-1 has it until the end of the run; ` +
-					"take it from one-gpu-1 in its own run first",
+					"remove it from one-gpu-1 in a separate run first",
 			},
 		},
 		"a pool takes the free GPU of a host while another pool leaves the other one": {
@@ -210,21 +210,20 @@ func TestJudge(t *testing.T) {
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.Equal(t, len(test.after) > 0, before != after)
 
-			var said []string
+			var got []string
 
-			problems, _ := vmdiff.Judge(planOf(t, after), made(planOf(t, before)), nil)
+			problems, _ := vmdiff.Judge(planOf(t, after), machinesOf(planOf(t, before)), nil)
 			for _, p := range problems {
-				said = append(said, p.String())
+				got = append(got, p.String())
 			}
 
-			assert.Equal(t, test.want, said)
+			assert.Equal(t, test.want, got)
 		})
 	}
 }
 
-// TestDisksStayWhereTheyAre: the disks of machines that an earlier version made are at scsiN, and those of new machines
-// are not.
-func TestDisksStayWhereTheyAre(t *testing.T) {
+// TestDisksKeepTheirInterfaces: earlier versions used scsiN, which new machines do not.
+func TestDisksKeepTheirInterfaces(t *testing.T) {
 	t.Parallel()
 	before := planOf(
 		t,
@@ -233,7 +232,7 @@ func TestDisksStayWhereTheyAre(t *testing.T) {
 		).Replace(stackFile),
 	)
 	after := planOf(t, stackFile)
-	problems, warnings := vmdiff.Judge(after, made(before), nil)
+	problems, warnings := vmdiff.Judge(after, machinesOf(before), nil)
 	require.Empty(t, problems)
 	require.Empty(t, warnings)
 

@@ -1,5 +1,5 @@
-// Package vmlookup says what is known of a node's VM once a run has done with it. Who asks Proxmox is the program's:
-// it is no argument of a component, but a value of the context that components are made with.
+// Package vmlookup passes what a run knows about its machines to components, in the context with which they are created
+// instead of in their arguments: the program decides how to query Proxmox.
 package vmlookup
 
 import (
@@ -8,56 +8,57 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// VM is a node's VM, on the host that its resource says it is on.
+// VM is a node's VM, on the host in its resource.
 type VM struct {
 	Name, Host string
 	VMID       int
-	// Silent says that its machine does not answer and its cluster lives without it: it may be off.
+	// Silent reports whether the machine does not answer and its cluster works without it: it may be off.
 	Silent bool
-	// InTurn makes a change that restarts the machine once its cluster can do without it, and drains its node before.
-	// Nil = it is of no cluster.
+	// InTurn runs a change that restarts the machine, once its cluster tolerates that and its node is drained. Nil = a
+	// machine without a cluster.
 	InTurn func(restart func() error) error
 }
 
-// Seen is what is known of a VM.
+// Seen is the state of a VM.
 type Seen struct {
-	// Generation says which machine the VM is: another one after it was recreated, restored or rolled back, whose
-	// configuration is then applied again; empty = not known.
+	// Generation identifies the machine: it changes when the VM is recreated, restored or rolled back, and the
+	// configuration is then applied again; empty = unknown.
 	Generation string
-	// Updates counts the runs that updated the VM, Remade those that found another machine than before.
+	// Updates counts the runs that updated the VM, Remade those that found another generation.
 	Updates, Remade int
-	// Configured says that it is still the machine that its cluster was healthy with, which has a configuration.
+	// Configured reports whether it is still the machine with which its cluster was last healthy, so it has a
+	// configuration.
 	Configured bool
 }
 
-// Func looks at a VM. The error is how it differs from what is planned.
+// Func looks up a VM. It returns an error if the VM differs from the plan.
 type Func func(ctx context.Context, vm VM) (Seen, error)
 
-// Run is what the program knows of its run; without it, as in programs of others, nothing is known.
+// Run is what the program knows about its run. The zero value, as in other programs, knows nothing.
 type Run struct {
-	// Look looks at the nodes' VMs.
+	// Look looks up the nodes' VMs.
 	Look Func
-	// Ran says whether a machine of this name ran before this run, and Begun whether a cluster was bootstrapped.
+	// Ran reports whether a machine existed before this run, and Begun whether a cluster was bootstrapped.
 	Ran, Begun func(name string) bool
-	// Calls are the commands of talosops that the last run left, by the names of resources.
+	// Calls returns the command of talosops in the state, by the name of its resource.
 	Calls func(name string) Call
-	// StackID is the id of the stack, which the markers of what it makes have.
+	// StackID is the id of the stack, which markers contain.
 	StackID string
 }
 
-type key struct{}
+type contextKey struct{}
 
-// With returns a context that knows of the run.
-func With(ctx *pulumi.Context, run Run) *pulumi.Context { return ctx.WithValue(key{}, run) }
+// With returns a context with the run.
+func With(ctx *pulumi.Context, run Run) *pulumi.Context { return ctx.WithValue(contextKey{}, run) }
 
-// Of is what the context knows.
+// Of returns the run of a context.
 func Of(ctx *pulumi.Context) Run {
-	run, _ := ctx.Value(key{}).(Run)
+	run, _ := ctx.Value(contextKey{}).(Run)
 
 	return run
 }
 
-// LookAt looks at a node's VM.
+// LookAt looks up a node's VM.
 func (r Run) LookAt(ctx context.Context, vm VM) (Seen, error) {
 	if r.Look == nil {
 		return Seen{}, nil
@@ -66,21 +67,21 @@ func (r Run) LookAt(ctx context.Context, vm VM) (Seen, error) {
 	return r.Look(ctx, vm)
 }
 
-// HasRun says whether a machine ran before this run; where nobody knows, none did.
+// HasRun reports whether a machine existed before this run; false if unknown.
 func (r Run) HasRun(name string) bool { return r.Ran != nil && r.Ran(name) }
 
-// HasBegun says whether a cluster was bootstrapped before this run, and whether that is known.
+// HasBegun reports whether a cluster was bootstrapped before this run, and whether that is known.
 func (r Run) HasBegun(cluster string) (begun, known bool) {
 	return r.Begun != nil && r.Begun(cluster), r.Begun != nil
 }
 
-// Call is a command of talosops as the last run left it.
+// Call is a command of talosops in the state.
 type Call struct {
 	Request string // its standard input, a secret
-	Follows string // what had it run again
+	Follows string // the input that makes it run again
 }
 
-// CallOf returns the command of this name that the last run left; where nobody knows, there was none.
+// CallOf returns the command of this name in the state, or the zero value.
 func (r Run) CallOf(name string) Call {
 	if r.Calls == nil {
 		return Call{}

@@ -49,8 +49,8 @@ func stackChanges(network string) []stackChange {
 		{
 			name: "linked clones", from: "clone: full", to: "clone: linked", noGate: true,
 			warnings: []string{
-				"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2): only new ones are made so; " +
-					"a worker is recreated where count goes down and up again",
+				"clusters[0].clone: full → linked does not affect running machines (one-cp-1, one-general-1, one-general-2), only new ones; " +
+					"to recreate a worker, lower count and raise it again",
 			},
 		},
 		{
@@ -58,7 +58,7 @@ func stackChanges(network string) []stackChange {
 			from:     "clone: linked",
 			to:       "clone: full",
 			noGate:   true,
-			warnings: []string{"clusters[0].clone: linked → full does nothing"},
+			warnings: []string{"clusters[0].clone: linked → full does not affect running machines"},
 		},
 		{
 			name:     "memory",
@@ -104,7 +104,7 @@ func stackChanges(network string) []stackChange {
 		},
 		{
 			name: "another card", from: "extraNICs: []", to: "extraNICs: [{bridge: vmbr0}]",
-			warnings: []string{both + "a network card more (" + pool + ".extraNICs)"}, machines: workers(proxmoxve.Restart),
+			warnings: []string{both + "a network card is added (" + pool + ".extraNICs)"}, machines: workers(proxmoxve.Restart),
 		},
 		{
 			name: "MTU", from: "mtu: 0", to: "mtu: 1400",
@@ -258,18 +258,18 @@ func TestImpossibleDiskChangesAreRefused(t *testing.T) {
 	for file, refusals := range map[string][]string{
 		worse: {
 			pool +
-				".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 20",
+				".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and disks cannot shrink; use at least 20",
 			pool +
-				".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and no disk shrinks; use at least 10",
+				".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and disks cannot shrink; use at least 10",
 		},
 		strings.Replace(file, "extraDisks:", "datastore: local-zfs\n          extraDisks:", 1): {
 			pool +
-				`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; set local-lvm`,
+				`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run can move that with its EFI disk; set local-lvm`,
 		},
 		strings.Replace(file, "datastore: local-lvm", "datastore: local-lvn", 1): {
 			`templates.talos.datastore: "local-lvn" is not local-lvm (did you mean that?), where one-cp-1 has its system disk`,
 		},
-		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; "},
+		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be removed, and no run removes a disk from a machine; "},
 	} {
 		output := w.failedPreview(file)
 

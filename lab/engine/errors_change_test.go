@@ -58,7 +58,7 @@ func TestErrorsOfChanges(t *testing.T) {
 				return func() { setWorkerYAML(`nodes: {"1": {memoryMiB: 3072}}`)(s) }
 			},
 			change: func(*stack) {}, subject: firstWorker,
-			message: "25 is less than the 30 GiB that {name} has at scsi0", advice: "no disk shrinks; use at least 30",
+			message: "25 is less than the 30 GiB that {name} has at scsi0", advice: "disks cannot shrink; use at least 30",
 		},
 		{
 			name: "protected", change: removeWorker, subject: removedWorker,

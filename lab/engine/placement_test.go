@@ -57,7 +57,7 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 
 	// A pool cannot be renamed: other machines would need the VMIDs of these.
 	assert.Contains(t, w.failedUp(strings.Replace(pinned, "name: gpu,", "name: ai,", 1)),
-		`clusters[0].gpuWorkers[0].name: "ai" makes one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
+		`clusters[0].gpuWorkers[0].name: "ai" creates one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
 }
 
 // TestFailedFirstUpIsComparedWithItsMachines: a first up that fails leaves machines without outputs.
@@ -80,7 +80,7 @@ func TestFailedFirstUpIsComparedWithItsMachines(t *testing.T) {
 
 	renamed := strings.Replace(s, "name: general", "name: batch", 1)
 
-	const refused = `clusters[0].workers[0].name: "batch" makes one-batch-1 with the VMID 3000 of one-general-1, which runs. Running machines cannot be renamed`
+	const refused = `clusters[0].workers[0].name: "batch" creates one-batch-1 with the VMID 3000 of one-general-1, which runs. Running machines cannot be renamed`
 
 	_, err = w.preview(renamed)
 	require.Error(t, err)

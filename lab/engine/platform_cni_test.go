@@ -172,7 +172,7 @@ func TestPlatformCNI(t *testing.T) {
 		"a value of another type": {
 			c.stack("values", map[string]any{"debug": map[string]any{"enabled": "yes"}}), "got string, want boolean",
 		},
-		"no CNI any more": {c.file, "would leave Cilium, which brings the pods of cluster one their network, to nobody"},
+		"no CNI any more": {c.file, "would leave Cilium, the pod network of cluster one, unmanaged"},
 	} {
 		assert.Contains(t, w.failedUp(fault.stack), fault.message, name)
 	}

@@ -259,7 +259,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	texts["clusters[0].patches[0]"] = "machine:\n  sysctls: [marker-wrong-a4f1xq7wkz\n"
 	_, err = w.preview(s)
 	require.ErrorContains(
-		t, err, "clusters[0].patches[0]: is not a patch for Talos, and why is not said of an encrypted one",
+		t, err, "clusters[0].patches[0]: is not a patch for Talos, and the reason is not shown for an encrypted one",
 	)
 
 	places["error"], places["events of up"], places["output"] = err.Error(), w.events.String(), w.output()
