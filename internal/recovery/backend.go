@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// metadataFolder is where a file backend keeps states and locks, relative to its URL.
-const metadataFolder = ".pulumi"
+// metaFolder is where a file backend keeps states and locks, relative to its URL.
+const metaFolder = ".pulumi"
 
 // repairBackend repairs a file backend: a state that was half-written when the run was killed is restored from its
 // backup. Other backends write objects atomically.
@@ -39,7 +39,7 @@ func (r *recovery) repairBackend(ctx context.Context) error {
 		r.printf("Stack %s is locked by %s.", r.Stack, lock)
 	}
 
-	return r.repairState(filepath.Join(folder, metadataFolder, "stacks", r.name, r.stackName()+".json"))
+	return r.repairState(filepath.Join(folder, metaFolder, "stacks", r.name, r.stackName()+".json"))
 }
 
 // fileBackend returns the folder of a file backend's URL; false for any other backend.
@@ -64,7 +64,7 @@ func fileBackend(url, project string) (string, bool) {
 // locks describes the stack's locks: who took each, where and when.
 func (r *recovery) locks(folder string) []string {
 	//nolint:errcheck // the pattern is valid
-	files, _ := filepath.Glob(filepath.Join(folder, metadataFolder, "locks", "organization", r.name, r.stackName(), "*.json"))
+	files, _ := filepath.Glob(filepath.Join(folder, metaFolder, "locks", "organization", r.name, r.stackName(), "*.json"))
 
 	var locks []string
 

@@ -181,8 +181,8 @@ func TestRunSparesMachinesThatMayBeInUse(t *testing.T) {
 	}
 }
 
-// TestRunRefusesAMachineOfAClusterThatTheStateDoesNotHave: the machine belongs to a running cluster whose state was lost
-// or is in another backend; confirming its name does not help.
+// TestRunRefusesAMachineOfAClusterThatTheStateDoesNotHave: it belongs to a running cluster whose state was lost or is in
+// another backend; confirming its name does not help.
 func TestRunRefusesAMachineOfAClusterThatTheStateDoesNotHave(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)

@@ -108,9 +108,10 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	m.description = strings.TrimSpace(string(config["description"]))
 	m.Template, m.protected = vm.Number("template"), vm.Number("protection") == 1
 	m.disks = diskVolumes(vm)
-	m.partlyDeleted = m.lock == "destroyed" && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
-		return key != "lock" && key != "digest"
+	settings := slices.DeleteFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
+		return key == "lock" || key == "digest"
 	})
+	m.partlyDeleted = m.lock == "destroyed" && len(settings) == 0
 
 	// meta is creation-qemu=10.1.2,ctime=1790000000
 	ctime, _ := vm.Option("meta", "ctime")

@@ -169,11 +169,13 @@ func (r *recovery) readState(ctx context.Context) error {
 		if p.Type == apitype.OperationTypeCreating {
 			if c, ok := parseCreation(p.Resource); ok && !r.knownVMIDs[strconv.Itoa(c.vmid)] {
 				o.reported = true
+
 				r.creations = append(r.creations, c)
 			}
 
 			if c, ok := parseEntry(p.Resource); ok && !entries[c.String()] {
 				o.reported = true
+
 				r.entries = append(r.entries, c)
 			}
 
