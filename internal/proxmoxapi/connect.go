@@ -157,8 +157,8 @@ func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, r
 }
 
-// Refused returns the status with which Proxmox refused; 0 for any other error.
-func Refused(err error) int {
+// StatusCode returns the status with which Proxmox refused; 0 for any other error.
+func StatusCode(err error) int {
 	if r := new(refusal); errors.As(err, &r) {
 		return r.code
 	}

@@ -181,7 +181,7 @@ func TestRunSparesMachinesThatMayBeInUse(t *testing.T) {
 	}
 }
 
-// TestRunRefusesAMachineOfAClusterThatTheStateDoesNotHave: it belongs to a running cluster whose state was lost or is in
+// TestRunRefusesAMachineOfAClusterThatTheStateDoesNotHave: its cluster runs, and the state was lost or is in
 // another backend; confirming its name does not help.
 func TestRunRefusesAMachineOfAClusterThatTheStateDoesNotHave(t *testing.T) {
 	t.Parallel()
