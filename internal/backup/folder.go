@@ -73,7 +73,7 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 	}
 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return File{}, fmt.Errorf("unable to make the folder of backups: %w", err)
+		return File{}, fmt.Errorf("unable to create the folder of backups: %w", err)
 	}
 
 	path := filepath.Join(folder, f.prefix(kind)+now.UTC().Format(timestamp)+extension)

@@ -109,7 +109,7 @@ func picture(root string) ([]byte, error) {
 func write(files []file) error {
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o750); err != nil {
-			return fmt.Errorf("unable to make the folder of %s: %w; check its permissions", f.path, err)
+			return fmt.Errorf("unable to create the folder of %s: %w; check its permissions", f.path, err)
 		}
 		// The files are documentation in the repository, for everyone to read.
 		if err := os.WriteFile(f.path, f.content, 0o644); err != nil { //nolint:gosec // as said

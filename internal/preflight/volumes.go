@@ -49,8 +49,9 @@ func (r *reader) readVolumes(ctx context.Context) {
 
 					for _, v := range volumes {
 						number, err := v.VMID.Int64()
-						if vmid := int(number); err == nil && !ownVMIDs[vmid] && !slices.Contains(r.site.ForeignVolumes[datastore], vmid) {
-							r.site.ForeignVolumes[datastore] = append(r.site.ForeignVolumes[datastore], vmid)
+						vmid := int(number)
+						if foreign := r.site.ForeignVolumes[datastore]; err == nil && !ownVMIDs[vmid] && !slices.Contains(foreign, vmid) {
+							r.site.ForeignVolumes[datastore] = append(foreign, vmid)
 						}
 					}
 				})
