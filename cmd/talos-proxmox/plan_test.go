@@ -228,7 +228,7 @@ func TestTheLabsStack(t *testing.T) {
 	for _, verb := range []string{"check", "facts", "recover"} {
 		_, err := output(verb, "lab", "--project", folder)
 		require.ErrorContains(
-			t, err, "stack lab runs on the embedded lab, which has not had it yet: make up brings it up", "this lab writes no file",
+			t, err, "stack lab runs on the embedded lab and does not exist yet: make up brings it up", "this lab writes no file",
 		)
 	}
 

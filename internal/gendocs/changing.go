@@ -200,7 +200,7 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 // changeCell returns the cell of a key, with the computed effects of its changes.
 func (b baseline) changeCell(s section, key, old string) (string, error) {
 	changes := checkedChanges[s.of+"."+key]
-	if i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == key }); i >= 0 && s.hasMachineKeys() {
+	if i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == key }); i >= 0 && s.ofMachine() {
 		changes = []change{{to: vmdiff.Fields[i].Another}}
 	}
 
@@ -250,8 +250,8 @@ func setVerdict(verdict, note string) string {
 	return verdict + ": " + note
 }
 
-// hasMachineKeys reports whether the keys of a section are those of machines or their pools.
-func (s section) hasMachineKeys() bool { return s.of == pool || s.of == "NodeConfig" }
+// ofMachine reports whether the keys of a section are those of machines or their pools.
+func (s section) ofMachine() bool { return s.of == pool || s.of == "NodeConfig" }
 
 // baseline is a deployed stack, whose keys are changed one by one.
 type baseline struct {

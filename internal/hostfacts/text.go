@@ -55,7 +55,9 @@ func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
 	}
 
 	if facts.ZFS.Loaded {
-		fmt.Fprintf(&out, "  ZFS cache   at most %s now, %s wanted\n", arcLimit(facts.ZFS.ARCMax), arcLimit(facts.ZFS.ARCWanted))
+		fmt.Fprintf(
+			&out, "  ZFS cache   at most %s now, %s wanted\n", arcLimit(facts.ZFS.ARCMax), arcLimit(facts.ZFS.ARCWanted),
+		)
 	}
 
 	section := func(title string, lines []string) {

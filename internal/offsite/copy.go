@@ -55,11 +55,11 @@ func (b *Bucket) Put(ctx context.Context, file string, now time.Time) (string, e
 	}
 
 	digest, key := base64.StdEncoding.EncodeToString(sum.Sum(nil)), b.key(filepath.Base(file))
-	until := now.UTC().AddDate(0, 0, b.settings.RetentionDays).Truncate(time.Second)
+	until := now.UTC().AddDate(0, 0, b.cfg.RetentionDays).Truncate(time.Second)
 
-	sent, err := b.client.PutObject(ctx, b.settings.Bucket, key, in, size, minio.PutObjectOptions{
+	sent, err := b.client.PutObject(ctx, b.cfg.Bucket, key, in, size, minio.PutObjectOptions{
 		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
-		Mode: minio.RetentionMode(b.settings.RetentionMode), RetainUntilDate: until,
+		Mode: minio.RetentionMode(b.cfg.RetentionMode), RetainUntilDate: until,
 		UserMetadata: map[string]string{"X-Amz-Checksum-Sha256": digest}, // S3's own names are sent as headers
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *Bucket) Put(ctx context.Context, file string, now time.Time) (string, e
 
 // verify compares size, digest and retention on the server. If the server has no digest, it downloads the copy.
 func (b *Bucket) verify(ctx context.Context, key, version string, size int64, digest string, until time.Time) error {
-	has, err := b.client.StatObject(ctx, b.settings.Bucket, key, minio.StatObjectOptions{VersionID: version, Checksum: true})
+	has, err := b.client.StatObject(ctx, b.cfg.Bucket, key, minio.StatObjectOptions{VersionID: version, Checksum: true})
 	if err != nil {
 		return b.wrap("read the metadata of a copy", "s3:GetObject and s3:GetObjectVersion", err)
 	}
@@ -99,16 +99,16 @@ func (b *Bucket) verify(ctx context.Context, key, version string, size int64, di
 	mode := has.Metadata.Get("X-Amz-Object-Lock-Mode")
 
 	kept, err := time.Parse(time.RFC3339, has.Metadata.Get("X-Amz-Object-Lock-Retain-Until-Date"))
-	if err != nil || mode != b.settings.RetentionMode || kept.Before(until) {
+	if err != nil || mode != b.cfg.RetentionMode || kept.Before(until) {
 		return fmt.Errorf("the server does not say that it keeps it until %s in mode %s: give the credentials the right "+
-			"s3:GetObjectRetention, or check the server's object lock, then take another", until.Format(time.RFC3339), b.settings.RetentionMode)
+			"s3:GetObjectRetention, or check the server's object lock, then take another", until.Format(time.RFC3339), b.cfg.RetentionMode)
 	}
 
 	return nil
 }
 
 func (b *Bucket) read(ctx context.Context, key, version string, to io.Writer) error {
-	object, err := b.client.GetObject(ctx, b.settings.Bucket, key, minio.GetObjectOptions{VersionID: version})
+	object, err := b.client.GetObject(ctx, b.cfg.Bucket, key, minio.GetObjectOptions{VersionID: version})
 	if err == nil {
 		_, err = io.Copy(to, object)
 		err = errors.Join(err, object.Close())
@@ -127,20 +127,20 @@ func (b *Bucket) Fetch(ctx context.Context, address, folder string) (string, err
 		return "", b.configErr
 	}
 
-	from, err := url.Parse(address)
-	if err != nil || !strings.HasPrefix(address, Scheme) || from.Host != b.settings.Bucket || strings.HasSuffix(from.Path, "/") {
+	u, err := url.Parse(address)
+	if err != nil || !strings.HasPrefix(address, Scheme) || u.Host != b.cfg.Bucket || strings.HasSuffix(u.Path, "/") {
 		return "", fmt.Errorf("%q is not a copy in bucket %s of backup.s3: write it as talos-proxmox backup etcd printed it, "+
-			"s3://%s/…", address, b.settings.Bucket, b.settings.Bucket)
+			"s3://%s/…", address, b.cfg.Bucket, b.cfg.Bucket)
 	}
 
-	file := filepath.Join(folder, path.Base(from.Path))
+	file := filepath.Join(folder, path.Base(u.Path))
 
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in the caller's folder
 	if err != nil {
 		return "", fmt.Errorf("unable to fetch %s: %w", address, err)
 	}
 
-	err = b.read(ctx, strings.TrimPrefix(from.Path, "/"), from.Query().Get("versionId"), out)
+	err = b.read(ctx, strings.TrimPrefix(u.Path, "/"), u.Query().Get("versionId"), out)
 	if err = errors.Join(err, out.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(file))
 	}

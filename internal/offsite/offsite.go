@@ -25,20 +25,20 @@ const maxAttempts = 4
 // Bucket stores copies.
 type Bucket struct {
 	client    *minio.Client
-	settings  spec.S3
+	cfg       spec.S3
 	configErr error // why there is no client
 }
 
 // Connect creates a client without a request; an invalid configuration is the error of later calls. The credentials are
-// those of the settings, or else of the environment variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// those of cfg, or else of the environment variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
 // AWS_SESSION_TOKEN. A nil transport is the library's own, which trusts the system's authorities, or those of
 // SSL_CERT_FILE.
-func Connect(settings spec.S3, transport http.RoundTripper) *Bucket {
-	b := &Bucket{settings: settings}
+func Connect(cfg spec.S3, transport http.RoundTripper) *Bucket {
+	b := &Bucket{cfg: cfg}
 
 	keys := credentials.NewEnvAWS()
-	if settings.AccessKey != "" {
-		keys = credentials.NewStaticV4(settings.AccessKey, settings.SecretKey, "")
+	if cfg.AccessKey != "" {
+		keys = credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, "")
 	}
 
 	if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" || value.SecretAccessKey == "" {
@@ -48,10 +48,10 @@ func Connect(settings spec.S3, transport http.RoundTripper) *Bucket {
 		return b
 	}
 
-	endpoint, err := url.Parse(settings.Endpoint)
+	endpoint, err := url.Parse(cfg.Endpoint)
 	if err == nil {
 		b.client, err = minio.New(endpoint.Host, &minio.Options{
-			Creds: keys, Secure: endpoint.Scheme == "https", Region: settings.Region, Transport: transport, MaxRetries: maxAttempts,
+			Creds: keys, Secure: endpoint.Scheme == "https", Region: cfg.Region, Transport: transport, MaxRetries: maxAttempts,
 		})
 	}
 
@@ -64,13 +64,13 @@ func Connect(settings spec.S3, transport http.RoundTripper) *Bucket {
 
 // checkLock refuses a bucket without object lock, where stolen credentials could delete every copy.
 func (b *Bucket) checkLock(ctx context.Context) error {
-	state, _, _, _, err := b.client.GetObjectLockConfig(ctx, b.settings.Bucket)
+	state, _, _, _, err := b.client.GetObjectLockConfig(ctx, b.cfg.Bucket)
 
 	switch code := minio.ToErrorResponse(err).Code; {
 	case code == "ObjectLockConfigurationNotFoundError" || err == nil && state != "Enabled":
 		return fmt.Errorf("bucket %s has no object lock, so that its copies could be deleted: create another one with it (aws s3api "+
 			"create-bucket --object-lock-enabled-for-bucket), or set it on this one where the server can (aws s3api "+
-			"put-bucket-versioning, then put-object-lock-configuration)", b.settings.Bucket)
+			"put-bucket-versioning, then put-object-lock-configuration)", b.cfg.Bucket)
 	case err != nil:
 		return b.wrap("read the object lock configuration", "s3:GetBucketObjectLockConfiguration", err)
 	default:
@@ -99,7 +99,7 @@ func (b *Bucket) MayDelete(ctx context.Context) Deletion {
 		return DeletionUnknown
 	}
 
-	err := b.client.RemoveObject(ctx, b.settings.Bucket, b.key(probeName), minio.RemoveObjectOptions{VersionID: "null"})
+	err := b.client.RemoveObject(ctx, b.cfg.Bucket, b.key(probeName), minio.RemoveObjectOptions{VersionID: "null"})
 
 	switch code := minio.ToErrorResponse(err).Code; {
 	case err == nil, code == minio.NoSuchKey, code == minio.NoSuchVersion:
@@ -120,7 +120,7 @@ func (b *Bucket) Newest(ctx context.Context, name string) (address string, creat
 
 	folder := backup.Folder{Name: name}
 
-	for object := range b.client.ListObjectsIter(ctx, b.settings.Bucket, minio.ListObjectsOptions{
+	for object := range b.client.ListObjectsIter(ctx, b.cfg.Bucket, minio.ListObjectsOptions{
 		Prefix: b.key(name + "-"), Recursive: true,
 	}) {
 		if object.Err != nil {
@@ -137,18 +137,18 @@ func (b *Bucket) Newest(ctx context.Context, name string) (address string, creat
 
 // key returns the object key of a file.
 func (b *Bucket) key(file string) string {
-	if b.settings.Prefix == "" {
+	if b.cfg.Prefix == "" {
 		return file
 	}
 
-	return b.settings.Prefix + "/" + file
+	return b.cfg.Prefix + "/" + file
 }
 
 // Scheme is the scheme of addresses of copies: s3://bucket/key, with ?versionId= for a version.
 const Scheme = "s3://"
 
 func (b *Bucket) address(key, version string) string {
-	text := Scheme + path.Join(b.settings.Bucket, key)
+	text := Scheme + path.Join(b.cfg.Bucket, key)
 	if version != "" {
 		text += "?versionId=" + url.QueryEscape(version)
 	}
@@ -159,9 +159,9 @@ func (b *Bucket) address(key, version string) string {
 // wrap wraps an error with what failed; if it was denied, also with the missing permission.
 func (b *Bucket) wrap(what, right string, err error) error {
 	if minio.ToErrorResponse(err).Code == minio.AccessDenied {
-		return fmt.Errorf("unable to %s in bucket %s of %s: %w: give its credentials the right %s", what, b.settings.Bucket, b.settings.Endpoint,
+		return fmt.Errorf("unable to %s in bucket %s of %s: %w: give its credentials the right %s", what, b.cfg.Bucket, b.cfg.Endpoint,
 			err, right)
 	}
 
-	return fmt.Errorf("unable to %s in bucket %s of %s: %w", what, b.settings.Bucket, b.settings.Endpoint, err)
+	return fmt.Errorf("unable to %s in bucket %s of %s: %w", what, b.cfg.Bucket, b.cfg.Endpoint, err)
 }

@@ -61,8 +61,8 @@ func input(name, key string, value any) edit {
 	})
 }
 
-// setLeaveCommands gives the state exactly these nodes' commands for leaving their cluster.
-func setLeaveCommands(nodes ...string) edit {
+// leaving gives the state exactly these nodes' commands for leaving their cluster.
+func leaving(nodes ...string) edit {
 	return func(p *planguard.Preview) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool { return strings.HasSuffix(s.Name(), "-leave") })
 
@@ -134,30 +134,30 @@ func TestJudge(t *testing.T) {
 		unused   []string
 	}{
 		"two control planes go that nothing has leave": {
-			preview: "fewer-control-planes", edits: []edit{setLeaveCommands()}, findings: both,
+			preview: "fewer-control-planes", edits: []edit{leaving()}, findings: both,
 		},
 		"two control planes go whose VMIDs are blinded": {
 			preview: "fewer-control-planes", findings: both,
-			edits: []edit{setLeaveCommands(), input("one-cp-2-vm", "vmId", "[secret]"), input("one-cp-3-vm", "vmId", "[secret]")},
+			edits: []edit{leaving(), input("one-cp-2-vm", "vmId", "[secret]"), input("one-cp-3-vm", "vmId", "[secret]")},
 		},
-		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{setLeaveCommands("one-cp-2", "one-cp-3")}},
+		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{leaving("one-cp-2", "one-cp-3")}},
 		"the cluster goes with them": {
 			preview: "fewer-control-planes",
-			edits:   []edit{setLeaveCommands("one-cp-2", "one-cp-3"), operation("one-secrets", planguard.Delete)},
+			edits:   []edit{leaving("one-cp-2", "one-cp-3"), operation("one-secrets", planguard.Delete)},
 			findings: []string{
 				"delete one-cp-2-vm: " + isControlPlane, "delete one-cp-3-vm: " + isControlPlane,
 				"delete one-secrets: the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more",
 			},
 		},
 		"a refresh does not find two machines": {
-			preview: "fewer-control-planes", edits: []edit{setGone("one-general-1-vm", "one-general-2-vm"), setLeaveCommands("one-cp-2", "one-cp-3")},
+			preview: "fewer-control-planes", edits: []edit{setGone("one-general-1-vm", "one-general-2-vm"), leaving("one-cp-2", "one-cp-3")},
 			findings: []string{
 				"create one-general-1-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
 				"create one-general-2-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
 			},
 		},
 		"a refresh does not find one machine": {
-			preview: "fewer-control-planes", edits: []edit{setGone("one-general-1-vm"), setLeaveCommands("one-cp-2", "one-cp-3")},
+			preview: "fewer-control-planes", edits: []edit{setGone("one-general-1-vm"), leaving("one-cp-2", "one-cp-3")},
 		},
 		"a refresh finds no machine, and all are named": {
 			preview: "more-cores", edits: []edit{setGone("one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
@@ -169,31 +169,31 @@ func TestJudge(t *testing.T) {
 		},
 		"one control plane goes": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{setLeaveCommands(), operation("one-cp-3-vm", planguard.Same)},
+			edits:    []edit{leaving(), operation("one-cp-3-vm", planguard.Same)},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane is replaced while another changes": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				setLeaveCommands("one-cp-2"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update),
+				leaving("one-cp-2"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update),
 			},
 		},
 		"a control plane is replaced that nothing has leave": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{setLeaveCommands(), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update)},
+			edits:    []edit{leaving(), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update)},
 			findings: []string{"replace one-cp-2-vm: " + member},
 		},
 		"two control planes are replaced": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				setLeaveCommands("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Replace),
+				leaving("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Replace),
 			},
 			findings: []string{"replace one-cp-2-vm: " + two, "replace one-cp-3-vm: " + two},
 		},
 		"a control plane is replaced while all others go": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				setLeaveCommands("one-cp-1", "one-cp-2", "one-cp-3"), operation("one-cp-1-vm", planguard.Replace),
+				leaving("one-cp-1", "one-cp-2", "one-cp-3"), operation("one-cp-1-vm", planguard.Replace),
 			},
 			findings: []string{
 				"replace one-cp-1-vm: " + isControlPlane + ", and no other one stays: `up` would end with an error; add control planes first",
@@ -201,7 +201,7 @@ func TestJudge(t *testing.T) {
 		},
 		"whether another control plane stays is unknown": {
 			preview: "fewer-control-planes",
-			edits:   []edit{setLeaveCommands("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), hideSames},
+			edits:   []edit{leaving("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), hideSames},
 			findings: []string{
 				"replace one-cp-2-vm: " + isControlPlane + "; whether another one stays is unknown: preview with --show-sames",
 			},
@@ -236,19 +236,19 @@ func TestJudge(t *testing.T) {
 		},
 		"a control plane that is read or refreshed is not touched": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{setLeaveCommands(), operation("one-cp-1-vm", planguard.Refresh), operation("one-cp-3-vm", planguard.Read)},
+			edits:    []edit{leaving(), operation("one-cp-1-vm", planguard.Refresh), operation("one-cp-3-vm", planguard.Read)},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane that is new is not touched": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				setLeaveCommands(), step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
+				leaving(), step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
 			},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"control planes of two clusters": {
 			preview: "fewer-control-planes",
-			edits:   []edit{setLeaveCommands(), input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
+			edits:   []edit{leaving(), input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
 			findings: []string{
 				"delete one-cp-2-vm: " + member,
 				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd" + noLeaveCommand,
@@ -312,7 +312,7 @@ func TestJudge(t *testing.T) {
 		"a template goes with its clones, but for one": {
 			preview: "template",
 			edits: []edit{
-				setLeaveCommands(), operation("one-general-1-vm", planguard.Delete), operation("one-cp-1-vm", planguard.Delete),
+				leaving(), operation("one-general-1-vm", planguard.Delete), operation("one-cp-1-vm", planguard.Delete),
 				operation("talos-pve2-build", planguard.Same),
 				operation("talos-pve1-build", planguard.Delete),
 			},
@@ -379,7 +379,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"what is approved is left out": {
-			preview: "fewer-control-planes", edits: []edit{setLeaveCommands()}, approved: []string{"one-cp-2-vm"}, findings: both[1:],
+			preview: "fewer-control-planes", edits: []edit{leaving()}, approved: []string{"one-cp-2-vm"}, findings: both[1:],
 		},
 		"a machine is approved by its node": {
 			preview:  "fewer-control-planes",

@@ -49,6 +49,7 @@ func (r *reader) readVolumes(ctx context.Context) {
 
 					for _, v := range volumes {
 						number, err := v.VMID.Int64()
+
 						vmid := int(number)
 						if foreign := r.site.ForeignVolumes[datastore]; err == nil && !ownVMIDs[vmid] && !slices.Contains(foreign, vmid) {
 							r.site.ForeignVolumes[datastore] = append(foreign, vmid)
