@@ -30,7 +30,9 @@ type Cases struct {
 func OfCases(t *testing.T) *Cases {
 	t.Helper()
 
-	c := &Cases{path: filepath.Join("testdata", t.Name()+".txt"), sections: map[string]string{}, results: map[string]string{}}
+	c := &Cases{
+		path: filepath.Join("testdata", t.Name()+".txt"), sections: map[string]string{}, results: map[string]string{},
+	}
 
 	text, err := os.ReadFile(c.path)
 	require.True(t, err == nil || *update, "go test -update in the package's folder writes %s", c.path)

@@ -242,7 +242,8 @@ func TestJudge(t *testing.T) {
 		"a control plane that is new is not touched": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				leaving(), step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
+				leaving(),
+				step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
 			},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},

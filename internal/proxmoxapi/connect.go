@@ -46,7 +46,8 @@ func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*
 		return nil, errors.New("proxmoxve:endpoint is not of the form https://host:8006/")
 	}
 
-	options := []proxmox.Option{proxmox.WithHTTPClient(&http.Client{Transport: errorTransport{insecureTransport(value, transport)}})}
+	httpClient := &http.Client{Transport: errorTransport{insecureTransport(value, transport)}}
+	options := []proxmox.Option{proxmox.WithHTTPClient(httpClient)}
 
 	token, ticket := value("apiToken"), value("authTicket")
 
@@ -68,7 +69,7 @@ func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*
 	client := proxmox.NewClient("https://"+endpoint.Host+"/api2/json", options...)
 	if token == "" && ticket == "" {
 		if err := client.CreateSession(ctx); err != nil {
-			return nil, fmt.Errorf("unable to log in to Proxmox: %w", WithoutRequest(err))
+			return nil, fmt.Errorf("unable to log in to Proxmox: %w", Cause(err))
 		}
 	}
 
@@ -165,8 +166,8 @@ func StatusCode(err error) int {
 	return 0
 }
 
-// WithoutRequest unwraps an error response of Proxmox from the error about its request.
-func WithoutRequest(err error) error {
+// Cause unwraps an error response of Proxmox from the error about its request.
+func Cause(err error) error {
 	if r := new(apiError); errors.As(err, &r) {
 		return r
 	}

@@ -70,7 +70,7 @@ func (g *Machines) Get(ctx context.Context, path string, into any) error {
 	defer func() { <-g.slots }()
 
 	return g.do(ctx, func(ctx context.Context, client *proxmox.Client) error {
-		return WithoutRequest(client.Get(ctx, path, into))
+		return Cause(client.Get(ctx, path, into))
 	})
 }
 
@@ -228,7 +228,7 @@ func (g *Machines) isStopped(ctx context.Context, client *proxmox.Client, host s
 	if err := client.Get(
 		ctx, fmt.Sprintf("/nodes/%s/qemu/%d/status/current", url.PathEscape(host), vmid), &now,
 	); err != nil {
-		return false, fmt.Errorf("unable to read the status of VM %d on host %s: %w", vmid, host, WithoutRequest(err))
+		return false, fmt.Errorf("unable to read the status of VM %d on host %s: %w", vmid, host, Cause(err))
 	}
 
 	return now.Status == "stopped", nil
@@ -238,7 +238,7 @@ func (g *Machines) isStopped(ctx context.Context, client *proxmox.Client, host s
 func readMachine(ctx context.Context, client *proxmox.Client, host string, vmid int) (Machine, error) {
 	m := Machine{Host: host}
 	if err := client.Get(ctx, configPath(host, vmid)+"?current=1", &m.Config); err != nil {
-		return m, fmt.Errorf("unable to read VM %d on host %s: %w", vmid, host, WithoutRequest(err))
+		return m, fmt.Errorf("unable to read VM %d on host %s: %w", vmid, host, Cause(err))
 	}
 
 	return m, nil
@@ -265,7 +265,7 @@ func (g *Machines) Restart(ctx context.Context, host string, vmid int) error {
 
 	var id proxmox.UPID
 	if err := client.Post(ctx, path, map[string]any{"timeout": shutdownTimeout.Seconds()}, &id); err != nil {
-		return WithoutRequest(err)
+		return Cause(err)
 	}
 
 	return WaitForTask(ctx, client, id, time.Second)
@@ -285,7 +285,7 @@ type Listed struct {
 func List(ctx context.Context, client *proxmox.Client) ([]Listed, error) {
 	var all []Listed
 	if err := client.Get(ctx, "/cluster/resources?type=vm", &all); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", WithoutRequest(err))
+		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
 	}
 
 	return all, nil

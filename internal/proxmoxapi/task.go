@@ -29,7 +29,7 @@ func WaitForTask(ctx context.Context, client *proxmox.Client, id proxmox.UPID, p
 
 	for {
 		if err := task.Ping(ctx); err != nil {
-			return WithoutRequest(err)
+			return Cause(err)
 		}
 
 		if task.IsCompleted {

@@ -99,7 +99,7 @@ func (r *recovery) existingEntries(ctx context.Context) (map[string]string, erro
 		}
 
 		if err := list(ctx, found); err != nil {
-			return nil, fmt.Errorf("unable to list Proxmox's %ss: %w", kind, proxmoxapi.WithoutRequest(err))
+			return nil, fmt.Errorf("unable to list Proxmox's %ss: %w", kind, proxmoxapi.Cause(err))
 		}
 	}
 
@@ -211,7 +211,7 @@ func (r *recovery) removeEntries(ctx context.Context) error {
 
 		if r.foreignEntryReason(e, remark) == "" {
 			if err := r.api.Delete(ctx, e.path(), nil); err != nil {
-				problems = append(problems, fmt.Errorf("unable to remove %s: %w", e, proxmoxapi.WithoutRequest(err)))
+				problems = append(problems, fmt.Errorf("unable to remove %s: %w", e, proxmoxapi.Cause(err)))
 
 				continue
 			}

@@ -100,7 +100,7 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 			return nil
 		}
 
-		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.WithoutRequest(err))
+		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Cause(err))
 	}
 
 	vm := proxmoxapi.Machine{Config: config}
@@ -162,7 +162,7 @@ func (a *api) lastClone(ctx context.Context, identity, host string, from, to int
 		fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, maxCloneTasks),
 		&list,
 	); err != nil {
-		return time.Time{}, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.WithoutRequest(err))
+		return time.Time{}, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Cause(err))
 	}
 
 	for _, t := range list { // newest first
@@ -177,7 +177,7 @@ func (a *api) lastClone(ctx context.Context, identity, host string, from, to int
 		if err := a.Get(
 			ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log,
 		); err != nil {
-			return time.Time{}, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.WithoutRequest(err))
+			return time.Time{}, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Cause(err))
 		}
 
 		for _, line := range log {
@@ -203,7 +203,7 @@ func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
 		End  int64  `json:"endtime"`
 	}
 	if err := a.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
-		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.WithoutRequest(err))
+		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Cause(err))
 	}
 
 	var running []task
@@ -224,7 +224,7 @@ func (a *api) path(m machine, rest string) string {
 func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 	var id proxmox.UPID
 	if err := a.Post(ctx, a.path(m, "/status/stop"), nil, &id); err != nil {
-		return proxmoxapi.WithoutRequest(err)
+		return proxmoxapi.Cause(err)
 	}
 
 	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
@@ -236,13 +236,13 @@ func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
 	if m.protected {
 		if err := a.Put(ctx, a.path(m, "/config"), map[string]any{"protection": 0}, nil); err != nil {
-			return proxmoxapi.WithoutRequest(err)
+			return proxmoxapi.Cause(err)
 		}
 	}
 
 	var id proxmox.UPID
 	if err := a.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
-		return proxmoxapi.WithoutRequest(err)
+		return proxmoxapi.Cause(err)
 	}
 
 	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
@@ -256,7 +256,7 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 		Name string `json:"storage"`
 	}
 	if err := a.Get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
-		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.WithoutRequest(err))
+		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.Cause(err))
 	}
 
 	var volumes []string
@@ -268,7 +268,7 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 		if err := a.Get(
 			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
 		); err != nil {
-			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.WithoutRequest(err))
+			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.Cause(err))
 		}
 
 		for _, volume := range content {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// releaseTables are the files that may name releases, or versions of modules that look like one.
-var releaseTables = []string{"internal/talos/releases.go", "internal/cilium/charts.go", "talosops/gitopscheck/schemas.go"}
+// tableFiles are the files that may name releases, or versions of modules that look like one.
+var tableFiles = []string{"internal/talos/releases.go", "internal/cilium/charts.go", "talosops/gitopscheck/schemas.go"}
 
 // exampleFiles have versions only as examples, or for generating secrets: they are compared with nothing.
 var exampleFiles = []string{
@@ -37,7 +37,7 @@ func TestOnlyTheTablesKnowReleases(t *testing.T) {
 	t.Parallel()
 
 	for _, name := range files(t, ".go") {
-		if strings.HasSuffix(name, "_test.go") || slices.Contains(releaseTables, name) || slices.Contains(exampleFiles, name) ||
+		if strings.HasSuffix(name, "_test.go") || slices.Contains(tableFiles, name) || slices.Contains(exampleFiles, name) ||
 			strings.HasSuffix(path.Dir(name), "test") { // a package that only tests use
 			continue
 		}
@@ -46,7 +46,7 @@ func TestOnlyTheTablesKnowReleases(t *testing.T) {
 		file, err := parser.ParseFile(set, filepath.Join(root, name), nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 
-		assert.Empty(t, releasesIn(set, file), "%s: ask the release (%s)", name, releaseTables[0])
+		assert.Empty(t, releasesIn(set, file), "%s: ask the release (%s)", name, tableFiles[0])
 	}
 }
 
