@@ -18,7 +18,7 @@ import (
 type Program struct {
 	Name     string
 	Provides string // for messages
-	Make     string
+	Make     string // the command that builds it
 }
 
 // Find looks for the program beside this one, in the project's .bin and on PATH.
