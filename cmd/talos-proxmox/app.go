@@ -17,24 +17,24 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// app is what the commands share.
+// app is shared by the commands.
 type app struct{ cli.Project }
 
-// Programs that commands call, beside the Pulumi CLI and talosops.
+// Programs that commands run, in addition to the Pulumi CLI and talosops.
 var (
-	labProgram  = cli.Program{Name: "lab", Has: "the embedded lab", Make: "make tools"}
+	labProgram  = cli.Program{Name: "lab", Provides: "the embedded lab", Make: "make tools"}
 	gitopsCheck = cli.Program{
-		Name: "gitopscheck", Has: "the libraries of Flux and of the API server", Make: "make stack-tools",
+		Name: "gitopscheck", Provides: "the libraries of Flux and of the API server", Make: "make stack-tools",
 	}
 	secretsImport = cli.Program{
-		Name: "secretsimport", Has: "the SOPS library", Make: "make build-secretsimport",
+		Name: "secretsimport", Provides: "the SOPS library", Make: "make build-secretsimport",
 	}
-	policyPack = cli.Program{Name: "pulumi-analyzer-policy-go", Has: "the policies", Make: "make stack-tools"}
+	policyPack = cli.Program{Name: "pulumi-analyzer-policy-go", Provides: "the policies", Make: "make stack-tools"}
 )
 
-// deployed reads the configuration of a stack that was brought up.
-func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error) {
-	s, err := a.connected(cmd, name)
+// readDeployed reads a deployed stack.
+func (a *app) readDeployed(cmd *cobra.Command, name string) (stacks.Deployed, error) {
+	s, err := a.connect(cmd, name)
 	if err != nil {
 		return stacks.Deployed{}, err
 	}
@@ -44,17 +44,17 @@ func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error)
 		return stacks.Deployed{}, err
 	}
 
-	deployed, err := stacks.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
-	if err == nil && deployed.Plan.Backup.S3 != nil {
-		deployed.OffSite = offsite.Connect(*deployed.Plan.Backup.S3, nil)
+	readDeployed, err := stacks.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
+	if err == nil && readDeployed.Plan.Backup.S3 != nil {
+		readDeployed.OffSite = offsite.Connect(*readDeployed.Plan.Backup.S3, nil)
 	}
 
-	return deployed, err
+	return readDeployed, err
 }
 
-// connected is a stack whose Proxmox can be reached. The embedded lab writes the file of its stack, with its addresses,
-// and the authorities to trust.
-func (a *app) connected(cmd *cobra.Command, name string) (cli.Stack, error) {
+// connect returns a stack whose Proxmox can be reached. For the embedded lab, it has the lab write the stack file with
+// its addresses, and trusts its certificate authority.
+func (a *app) connect(cmd *cobra.Command, name string) (cli.Stack, error) {
 	if !a.OnLab(name) {
 		return a.Stack(name)
 	}
@@ -68,7 +68,7 @@ func (a *app) connected(cmd *cobra.Command, name string) (cli.Stack, error) {
 		return s, err
 	}
 
-	// The CLI and its plugins have it from this process.
+	// The CLI and its plugins inherit it.
 	if err := os.Setenv("SSL_CERT_FILE", filepath.Join(s.Folder, "trust.pem")); err != nil {
 		return s, fmt.Errorf("unable to trust the lab's authority: %w", err)
 	}
@@ -79,7 +79,7 @@ func (a *app) connected(cmd *cobra.Command, name string) (cli.Stack, error) {
 // pulumiOf runs the Pulumi CLI for a stack.
 func pulumiOf(s cli.Stack) recovery.Pulumi { return recovery.CLI(s.Pulumi, s.Folder, s.Environment...) }
 
-// run runs one of the project's programs in the project's folder, for a person.
+// run runs one of the project's programs in the project's folder.
 func (a *app) run(cmd *cobra.Command, program cli.Program, args ...string) error {
 	path, err := program.Find(a.Folder)
 	if err != nil {
@@ -89,8 +89,8 @@ func (a *app) run(cmd *cobra.Command, program cli.Program, args ...string) error
 	return cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, args...)
 }
 
-// startLab starts the embedded lab, and returns its program. That it runs already goes to the standard output, which is
-// this command's.
+// startLab starts the embedded lab and returns its program. The output is discarded: a lab that runs already would
+// report that on this command's standard output.
 func (a *app) startLab(cmd *cobra.Command) (string, error) {
 	path, err := labProgram.Find(a.Folder)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *app) startLab(cmd *cobra.Command) (string, error) {
 	return path, cli.Run(cmd.Context(), a.Folder, nil, io.Discard, cmd.ErrOrStderr(), path, "start")
 }
 
-// lab has the embedded lab do something.
+// lab runs a command of the embedded lab.
 func (a *app) lab(cmd *cobra.Command, args ...string) error {
 	path, err := a.startLab(cmd)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *app) lab(cmd *cobra.Command, args ...string) error {
 	return cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, args...)
 }
 
-// plan plans a stack from its file alone.
+// plan plans a stack from its stack file alone.
 func (a *app) plan(
 	name string, from func(string, []byte) (*spec.Plan, error),
 ) (*spec.Plan, error) {
@@ -128,12 +128,12 @@ func (a *app) plan(
 	return plan, nil
 }
 
-// planPath is where plans of a stack are kept.
+// planPath returns the file of a stack's stored plan.
 func (a *app) planPath(stack string) string {
 	return filepath.Join(a.Folder, ".plan", cli.ShortName(stack)+".json")
 }
 
-// completion completes the name of a stack, then names of what its file plans.
+// completion completes the name of a stack, then names from its plan.
 func (a *app) completion(more func(*spec.Plan) []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -173,13 +173,13 @@ func hostNames(plan *spec.Plan) []string {
 	return names
 }
 
-// clusterFlag adds --cluster to a command about one cluster.
-func clusterFlag(cmd *cobra.Command, cluster *string) {
+// addClusterFlag adds --cluster to a command about one cluster.
+func addClusterFlag(cmd *cobra.Command, cluster *string) {
 	cmd.Flags().StringVar(cluster, "cluster", "", "the cluster (default: the only one of the stack)")
 }
 
-// only is the named cluster, or the only one of a plan; empty where there are more.
-func only(plan *spec.Plan, named string) string {
+// selectCluster returns the named cluster, or else the only one of a plan; empty if there are several.
+func selectCluster(plan *spec.Plan, named string) string {
 	if named == "" && len(plan.Clusters) == 1 {
 		return plan.Clusters[0].Name
 	}
@@ -187,19 +187,19 @@ func only(plan *spec.Plan, named string) string {
 	return named
 }
 
-// printLines prints what was done, a line each.
+// printLines prints lines to standard output.
 func printLines(cmd *cobra.Command, lines ...string) {
 	for _, line := range lines {
 		_, _ = fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
 }
 
-// keep does something with what cannot be made again of the clusters of a stack, and prints where it is.
-func (a *app) keep(
+// backupCommand returns the body of a command that backs up a stack's clusters and prints the lines it returns.
+func (a *app) backupCommand(
 	do func(context.Context, stacks.Backups, []string) ([]string, error),
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		deployed, err := a.deployed(cmd, args[0])
+		deployed, err := a.readDeployed(cmd, args[0])
 		if err != nil {
 			return err
 		}

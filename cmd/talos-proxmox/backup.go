@@ -30,7 +30,7 @@ still made, and the exit status is 1. The command changes neither configuration 
 		Example:           "  talos-proxmox backup etcd prod\n  talos-proxmox backup etcd prod home edge",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
-		RunE: a.keep(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
+		RunE: a.backupCommand(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
 			lines, err := b.Etcd(ctx, clusters...)
 			if bucket, ok := b.OffSite.(*offsite.Bucket); ok && err == nil {
 				warnOfDeletion(ctx, b.Progress, bucket)
@@ -41,15 +41,15 @@ still made, and the exit status is 1. The command changes neither configuration 
 	}
 }
 
-// warnOfDeletion says where the credentials that keep copies may delete them as well.
+// warnOfDeletion warns if the credentials that write copies may delete them as well.
 func warnOfDeletion(ctx context.Context, to io.Writer, bucket *offsite.Bucket) {
 	switch bucket.MayDelete(ctx) {
 	case offsite.DeletionAllowed:
-		_, _ = fmt.Fprintln(to, "warning: the credentials of backup.s3 may delete copies once nothing holds them any more: take the "+
-			"right s3:DeleteObjectVersion from them (docs/recovery.md, Off-site)")
+		_, _ = fmt.Fprintln(to, "warning: the credentials of backup.s3 may delete copies when their retention ends: revoke "+
+			"s3:DeleteObjectVersion (docs/recovery.md, Off-site)")
 	case offsite.DeletionUnknown:
-		_, _ = fmt.Fprintln(to, "warning: the server of backup.s3 does not say whether the credentials may delete copies: look at "+
-			"their rights (docs/recovery.md, Off-site)")
+		_, _ = fmt.Fprintln(to, "warning: the server of backup.s3 does not say whether the credentials may delete copies: check "+
+			"their permissions (docs/recovery.md, Off-site)")
 	case offsite.DeletionDenied:
 	}
 }
@@ -71,22 +71,22 @@ its name. pulumi stack import restores it.`,
 				return err
 			}
 
-			return keepState(cmd, s, folder)
+			return backupState(cmd, s, folder)
 		},
 	}
-	stateFolder(cmd, &folder)
+	addDirectoryFlag(cmd, &folder)
 
 	return cmd
 }
 
-func stateFolder(cmd *cobra.Command, folder *string) {
+func addDirectoryFlag(cmd *cobra.Command, folder *string) {
 	cmd.Flags().StringVar(
 		folder, "directory", "", "folder that the state is written to (default: ~/.pulumi-backups)",
 	)
 }
 
-// keepState writes a copy of a stack's state to a folder and prints its path.
-func keepState(cmd *cobra.Command, s cli.Stack, folder string) error {
+// backupState writes a copy of a stack's state to a folder and prints its path.
+func backupState(cmd *cobra.Command, s cli.Stack, folder string) error {
 	state, err := pulumiOf(s)(cmd.Context(), nil, "stack", "export", "--stack", s.Name)
 	if err != nil {
 		return fmt.Errorf("unable to export the state: %w", err)
@@ -102,7 +102,7 @@ func keepState(cmd *cobra.Command, s cli.Stack, folder string) error {
 	}
 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("unable to make the folder of backups: %w", err)
+		return fmt.Errorf("unable to create the folder of backups: %w", err)
 	}
 
 	path := filepath.Join(folder, cli.ShortName(s.Name)+"-"+time.Now().UTC().Format("20060102T150405Z")+".json")

@@ -23,7 +23,7 @@ It changes nothing, takes no lock of the state, and shows no secret.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.connected(cmd, args[0])
+			s, err := a.connect(cmd, args[0])
 			if err != nil {
 				return err
 			}

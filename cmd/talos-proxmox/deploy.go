@@ -39,12 +39,12 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 				return err
 			}
 
-			e, err := a.prepare(cmd, stack)
+			e, err := a.newEngine(cmd, stack)
 			if err != nil {
 				return err
 			}
 
-			if err := a.keepPlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true})); err != nil {
+			if err := a.storePlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true})); err != nil {
 				return err
 			}
 
@@ -53,11 +53,11 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 				return err
 			}
 
-			if err := r.judge(cmd, cli.Text, false); err != nil {
+			if err := r.report(cmd, cli.Text, false); err != nil {
 				return err
 			}
 
-			if err := keepState(cmd, e.Stack, folder); err != nil {
+			if err := backupState(cmd, e.Stack, folder); err != nil {
 				return err
 			}
 
@@ -65,13 +65,13 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 		},
 	}
 	approved.flags(cmd)
-	stateFolder(cmd, &folder)
+	addDirectoryFlag(cmd, &folder)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 
 	return cmd
 }
 
-// up brings the stack up.
+// up runs pulumi up.
 func (e engine) up(cmd *cobra.Command, yes bool) error {
 	flags := []string{"up", "--refresh"}
 	if yes {

@@ -52,13 +52,13 @@ only for stacks without protect.`,
 	cmd.Flags().BoolVar(&previews, "preview-prs", false, "preview pull requests")
 
 	for _, name := range []string{"repository", "pool"} {
-		_ = cmd.MarkFlagRequired(name) // the flag is there
+		_ = cmd.MarkFlagRequired(name) // the flag exists
 	}
 
 	return cmd
 }
 
-// protected says whether a stack's machines are protected; of a file that cannot be planned nobody knows.
+// protected reports whether a stack's machines are protected, or its file cannot be planned.
 func (a *app) protected(stack string) bool {
 	plan, err := a.plan(stack, stacks.PlanUnconnected)
 

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack: whoever opens one decides what its preview runs.
+// TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack: whoever opens a pull request decides what its preview
+// runs.
 func TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack(t *testing.T) {
 	t.Parallel()
 
@@ -29,7 +30,7 @@ func TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack(t *testing.T) {
 
 			cli := script(t, t.TempDir(), "pulumi", `echo "$@"`)
 			arguments := []string{
-				"deployments", "--project", delivered, "--pulumi", cli, "--repository", "me/fleet", "--pool", "home",
+				"deployments", "--project", sampleStacks, "--pulumi", cli, "--repository", "me/fleet", "--pool", "home",
 			}
 			out, err := output(append(arguments, test.arguments...)...)
 
@@ -43,7 +44,7 @@ func TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack(t *testing.T) {
 			require.NoError(t, err, out)
 			assert.Contains(t, out, test.runs)
 			assert.Contains(t, out, "--pre-run-command .bin/talos-proxmox guard "+test.arguments[0]+` --refresh --approve "$APPROVE"`,
-				"docs/pipelines.md: the variable lets something pass")
+				"docs/pipelines.md: the variable holds approvals")
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocumentedCommands: the commands that documents, workflows, units and messages name are there, with their flags.
+// TestDocumentedCommands: the commands in documents, workflows, units and messages exist, with their flags.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 
@@ -42,7 +42,7 @@ func TestDocumentedCommands(t *testing.T) {
 		require.NoError(t, err)
 
 		pattern := call
-		if filepath.Ext(name) == ".go" { // code quotes them in other ways as well
+		if filepath.Ext(name) == ".go" { // code has other uses of these words
 			pattern = inGo
 		}
 
@@ -64,7 +64,7 @@ func TestDocumentedCommands(t *testing.T) {
 	assert.Greater(t, count, 50)
 }
 
-// unknownFlags are those among words that a command does not have.
+// unknownFlags returns the flags among words that a command does not have.
 func unknownFlags[F any](flag func(string) *F, words []string) []string {
 	var unknown []string
 

@@ -50,7 +50,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return err
 			}
 
-			if err := appendLine(a.planPath(args[0]), map[string]any{"drift": differences}); err != nil {
+			if err := appendDocument(a.planPath(args[0]), map[string]any{"drift": differences}); err != nil {
 				return err
 			}
 
@@ -59,7 +59,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return err
 			}
 
-			err = r.judge(cmd, output, true)
+			err = r.report(cmd, output, true)
 			if err != nil && r.Finished {
 				return cli.WithStatus(stacks.StatusCare, err)
 			}
@@ -73,9 +73,9 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 	return cmd
 }
 
-// differences are those of the nodes of a stack.
+// differences returns how a stack's nodes differ from what is planned and was applied.
 func (a *app) differences(cmd *cobra.Command, stack string) ([]request.NodeDifference, error) {
-	deployed, err := a.deployed(cmd, stack)
+	deployed, err := a.readDeployed(cmd, stack)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,14 @@ func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) 
 
 	if len(differences) > 0 {
 		return cli.WithStatus(stacks.StatusCare, fmt.Errorf(
-			"nodes of stack %q are not what they should be: %d", stack, len(differences)))
+			"nodes of stack %q have drifted: %d", stack, len(differences)))
 	}
 
 	return nil
 }
 
-// appendLine adds a document to a file of JSON.
-func appendLine(path string, document any) error {
+// appendDocument appends a JSON document to a file.
+func appendDocument(path string, document any) error {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("unable to write the plan: %w", err)
@@ -125,7 +125,7 @@ func appendLine(path string, document any) error {
 	return nil
 }
 
-// changes are the steps that a stack which is as it should be does not have.
+// changes returns the steps that change a resource; without drift there are none.
 func (r review) changes() []planguard.Step {
 	var steps []planguard.Step
 
@@ -140,7 +140,7 @@ func (r review) changes() []planguard.Step {
 	return steps
 }
 
-// requireUnchanged prints what is not as it should be.
+// requireUnchanged prints drift, and returns an error if there is any.
 func (r review) requireUnchanged(w io.Writer) error {
 	count := 0
 
@@ -159,17 +159,17 @@ func (r review) requireUnchanged(w io.Writer) error {
 	}
 
 	if count > 0 {
-		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
+		return fmt.Errorf("stack %q has drifted; differences: %d", r.Stack, count)
 	}
 
 	_, _ = fmt.Fprintf(
-		w, "No drift in %d resources: machines, nodes and files of hosts are what the state and the stack file say.\n", len(r.Steps),
+		w, "No drift in %d resources: machines, nodes and files of hosts match the state and the stack file.\n", len(r.Steps),
 	)
 
 	return nil
 }
 
-// printNode prints how a node differs, and returns the number of lines.
+// printNode prints a node's differences and returns the number of lines.
 func printNode(w io.Writer, d request.NodeDifference) int {
 	lines := d.Lines()
 	for _, line := range lines {

@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/internal/cli"
 )
 
-// TestTheCLIsWordsAreExplained: what to do about what the CLI says stands in the error, where that is known.
-func TestTheCLIsWordsAreExplained(t *testing.T) {
+// TestEngineAddsHints for known errors of the CLI.
+func TestEngineAddsHints(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
@@ -24,11 +24,11 @@ func TestTheCLIsWordsAreExplained(t *testing.T) {
 
 	e := engine{Stack: cli.Stack{Name: "prod", Folder: folder}}
 
-	for said, want := range map[string]string{
+	for out, want := range map[string]string{
 		"error: PULUMI_ACCESS_TOKEN must be set for login": "see above; nobody is logged in: run `pulumi login`",
 		"error: something else":                            "see above",
 	} {
-		e.Pulumi = script(t, folder, "pulumi", "echo '"+said+"' >&2; exit 3")
+		e.Pulumi = script(t, folder, "pulumi", "echo '"+out+"' >&2; exit 3")
 		err := e.run(cmd, io.Discard, "preview")
 		require.ErrorContains(t, err, want)
 		assert.Equal(t, strings.Contains(want, ";"), strings.Contains(err.Error(), ";"), err)

@@ -24,7 +24,7 @@ host key is that of the stack file; without --private-key-file the SSH agent is 
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			plan, key, err := a.shells(cmd, args[0])
+			plan, key, err := a.hostAccess(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -54,10 +54,11 @@ host key is that of the stack file; without --private-key-file the SSH agent is 
 	return cmd
 }
 
-// shells is the plan of a stack's hosts, and the key of their shells where it is not the user's: the embedded lab's.
-func (a *app) shells(cmd *cobra.Command, stack string) (*spec.Plan, string, error) {
+// hostAccess returns the plan with a stack's hosts, and the embedded lab's private key for their shells; other stacks
+// use the user's key.
+func (a *app) hostAccess(cmd *cobra.Command, stack string) (*spec.Plan, string, error) {
 	if a.OnLab(stack) {
-		deployed, err := a.deployed(cmd, stack)
+		deployed, err := a.readDeployed(cmd, stack)
 
 		return deployed.Plan, deployed.PrivateKey, err
 	}

@@ -44,7 +44,7 @@ repository that does not answer within half a minute is reported as a problem.`,
 	return cmd
 }
 
-// checkGitOps judges a repository's tree, and a stack's plan by it; withCharts asks the network for charts.
+// checkGitOps checks a repository's GitOps tree, and a stack's plan against it; withCharts queries chart repositories.
 func (a *app) checkGitOps(cmd *cobra.Command, stack, repository string, withCharts bool) error {
 	repository, err := filepath.Abs(repository)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// sopsRules is what SOPS encrypts in a GitOps tree, and to whom.
+// sopsRules is the SOPS configuration of a GitOps tree.
 const sopsRules = `# Written by talos-proxmox gitops key: to whom sops encrypts the data of Secrets in *.sops.yaml.
 creation_rules:
   - path_regex: \.sops\.yaml$
@@ -58,15 +58,15 @@ A cluster's existing key and an existing .sops.yaml are not changed: both are er
 				return err
 			}
 
-			path, err := keyPath(plan, cluster)
+			path, err := agePath(plan, cluster)
 			if err != nil {
 				return err
 			}
 
-			return makeKey(cmd, s, path, filepath.Join(repository, "gitops", ".sops.yaml"), others)
+			return createKey(cmd, s, path, filepath.Join(repository, "gitops", ".sops.yaml"), others)
 		},
 	}
-	clusterFlag(cmd, &cluster)
+	addClusterFlag(cmd, &cluster)
 	cmd.Flags().StringVar(
 		&repository, "repository", "", "folder of the repository with gitops/ (default: the project)",
 	)
@@ -77,9 +77,9 @@ A cluster's existing key and an existing .sops.yaml are not changed: both are er
 	return cmd
 }
 
-// keyPath is the configuration key of a cluster's secret key, which it has to be without.
-func keyPath(plan *spec.Plan, named string) (string, error) {
-	name := only(plan, named)
+// agePath returns the configuration path for a cluster's private key, which must not be set yet.
+func agePath(plan *spec.Plan, named string) (string, error) {
+	name := selectCluster(plan, named)
 
 	for i, c := range plan.Clusters {
 		path := fmt.Sprintf("clusters[%d].gitops", i)
@@ -98,9 +98,8 @@ func keyPath(plan *spec.Plan, named string) (string, error) {
 	return "", fmt.Errorf("--cluster %q: name one of %s", name, strings.Join(clusterNames(plan), ", "))
 }
 
-// makeKey stores the secret key before the public one is written: a file that names a key which nobody has would lose
-// what is encrypted to it.
-func makeKey(cmd *cobra.Command, s cli.Stack, path, rules string, others []string) error {
+// createKey stores the private key before it writes the public one: what is encrypted to a key that nobody has is lost.
+func createKey(cmd *cobra.Command, s cli.Stack, path, rules string, others []string) error {
 	for _, other := range others {
 		if err := backup.CheckRecipient(other); err != nil {
 			return fmt.Errorf("--recipient: %w", err)
@@ -108,7 +107,7 @@ func makeKey(cmd *cobra.Command, s cli.Stack, path, rules string, others []strin
 	}
 
 	if _, err := os.Stat(rules); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s is there already, and not changed: move it away, run the same again, and add its keys to the new one; "+
+		return fmt.Errorf("%s exists already and is not changed: move it away, run the same again, and add its keys to the new one; "+
 			"`sops updatekeys` encrypts each file again", rules)
 	}
 
@@ -118,7 +117,7 @@ func makeKey(cmd *cobra.Command, s cli.Stack, path, rules string, others []strin
 
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
-		return fmt.Errorf("unable to make a key: %w", err)
+		return fmt.Errorf("unable to generate a key: %w", err)
 	}
 
 	_, err = pulumiOf(s)(

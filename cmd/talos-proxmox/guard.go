@@ -16,14 +16,14 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// review is a preview that was read, and what the guard says of it.
+// review is a preview with the guard's findings.
 type review struct {
 	*planguard.Preview
-	findings []planguard.Step // what is to be approved by its name
-	unused   []string         // approvals
+	findings []planguard.Step // steps that need approval
+	unused   []string         // approvals that match no step
 }
 
-// readReview reviews a file; - is standard input.
+// readReview reads a preview from a file and runs the guard; - is standard input.
 func readReview(path string, stdin io.Reader, approved []string) (review, error) {
 	if path != "-" {
 		file, err := os.Open(path)
@@ -50,7 +50,7 @@ func readReview(path string, stdin io.Reader, approved []string) (review, error)
 	return r, nil
 }
 
-// approval is what a person lets the plan do.
+// approval holds the flags that approve losses.
 type approval struct{ names, labels string }
 
 func (a *approval) flags(cmd *cobra.Command) {
@@ -75,7 +75,7 @@ func (a *approval) list() []string {
 	return slices.Compact(names)
 }
 
-// errFindings is how a guard that has something to say ends.
+// errFindings is the guard's error for a plan that it rejects.
 var errFindings = errors.New("plan rejected")
 
 func newGuard(a *app) *cobra.Command {
@@ -119,7 +119,7 @@ PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true, which includes policy results.`,
 				r.Stack = args[0]
 			}
 
-			return r.judge(cmd, output, false)
+			return r.report(cmd, output, false)
 		},
 	}
 	approved.flags(cmd)
@@ -130,7 +130,7 @@ PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true, which includes policy results.`,
 	return cmd
 }
 
-// guard prints what the plan would lose; it is approved where the verb is called again.
+// guard prints what the plan would lose. The error names the command, verb, that approves it.
 func (r review) guard(w io.Writer, verb string) error {
 	for _, name := range r.unused {
 		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
@@ -142,7 +142,7 @@ func (r review) guard(w io.Writer, verb string) error {
 
 	if !r.Finished {
 		return fmt.Errorf(
-			"the preview of stack %q did not come to its end, so it does not show everything: %w", r.Stack, errFindings,
+			"the preview of stack %q did not finish, so it is incomplete: %w", r.Stack, errFindings,
 		)
 	}
 
@@ -151,7 +151,7 @@ func (r review) guard(w io.Writer, verb string) error {
 	}
 
 	if len(r.findings) == 0 {
-		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be had again.\n", r.Stack, r.summary())
+		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be restored.\n", r.Stack, r.summary())
 
 		return nil
 	}
@@ -169,14 +169,14 @@ func (r review) guard(w io.Writer, verb string) error {
 	)
 }
 
-// summary counts the steps by operation: 2 create, 1 update.
+// summary counts the steps by operation: 2 to create, 1 to update.
 func (r review) summary() string {
 	var parts []string
 
 	for _, o := range []planguard.Operation{
 		planguard.Create, planguard.Import, planguard.Update, planguard.Replace, planguard.Delete,
 	} {
-		if n := len(r.with(o)); n > 0 {
+		if n := len(r.stepsWith(o)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, o))
 		}
 	}
@@ -188,7 +188,7 @@ func (r review) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-func (r review) with(o planguard.Operation) []planguard.Step {
+func (r review) stepsWith(o planguard.Operation) []planguard.Step {
 	var steps []planguard.Step
 
 	for _, s := range r.Steps {

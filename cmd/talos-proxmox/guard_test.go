@@ -19,8 +19,8 @@ import (
 	"talos-proxmox/internal/planguard"
 )
 
-// unpacked are previews that the real engine wrote (lab/engine/guard_test.go), laid below their stacks' names.
-func unpacked(t *testing.T, name string) string {
+// unpackPreview unpacks a preview of the real engine (written by lab/engine/guard_test.go) and returns its path.
+func unpackPreview(t *testing.T, name string) string {
 	t.Helper()
 
 	packed, err := os.Open(filepath.Join("..", "..", "internal", "planguard", "testdata", name+".json.gz"))
@@ -41,9 +41,10 @@ func unpacked(t *testing.T, name string) string {
 	return path
 }
 
+// output runs a command and returns its standard output.
 func output(args ...string) (string, error) {
 	root := newRoot()
-	root.SetIn(strings.NewReader("")) // somebody who can be asked
+	root.SetIn(strings.NewReader("")) // counts as a terminal
 
 	var out bytes.Buffer
 
@@ -88,7 +89,7 @@ func TestGuard(t *testing.T) {
 		"other labels do not": {
 			preview: "fewer-control-planes.events", labels: "one-cp-2-vm,one-cp-3-vm", fails: "--approve one-cp-2-vm,one-cp-3-vm",
 		},
-		"an approval that fits nothing is told": {
+		"an approval without a match is reported": {
 			preview: "fewer-control-planes.events",
 			approve: "one-cp-2,one-cp-3,one-cp-9",
 			says:    []string{"note: the plan does nothing to one-cp-9 that needs an approval"},
@@ -98,14 +99,14 @@ func TestGuard(t *testing.T) {
 			says:    []string{"note: one-cp-1 … one-cp-3 restart: cores 2 → 3"},
 		},
 		"a preview that failed does not pass": {
-			preview: "broken.events", fails: "did not come to its end", says: []string{"clusters[0].workers[0].memoryMiB: 100"},
+			preview: "broken.events", fails: "did not finish", says: []string{"clusters[0].workers[0].memoryMiB: 100"},
 		},
-		"nor does its digest": {preview: "broken.digest", fails: "did not come to its end"},
+		"nor does its digest": {preview: "broken.digest", fails: "did not finish"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			out, err := output("guard", "lab", "--plan", unpacked(t, test.preview), "--approve", test.approve, "--labels", test.labels)
+			out, err := output("guard", "lab", "--plan", unpackPreview(t, test.preview), "--approve", test.approve, "--labels", test.labels)
 			for _, text := range test.says {
 				assert.Contains(t, out, text)
 			}
@@ -122,7 +123,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
+func TestGuardRejectsInvalidPreviews(t *testing.T) {
 	t.Parallel()
 
 	for name, content := range map[string]string{
@@ -142,11 +143,11 @@ func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 		t, os.WriteFile(path, []byte(`{"sequence": 0, "timestamp": 1, "preludeEvent": {"config": {}}}`), 0o600),
 	)
 	_, err := output("guard", "prod", "--plan", path)
-	assert.ErrorContains(t, err, `the preview of stack "prod" did not come to its end`, "a stream that broke off")
+	assert.ErrorContains(t, err, `the preview of stack "prod" did not finish`, "a truncated stream")
 }
 
-// outputOfDrift is what drift says of a preview.
-func outputOfDrift(t *testing.T, path string) (string, error) {
+// runDrift returns drift's output for a preview.
+func runDrift(t *testing.T, path string) (string, error) {
 	t.Helper()
 
 	r, err := readReview(path, nil, nil)
@@ -156,41 +157,41 @@ func outputOfDrift(t *testing.T, path string) (string, error) {
 
 	cmd := newRoot()
 	cmd.SetOut(&out)
-	err = r.judge(cmd, cli.Text, true)
+	err = r.report(cmd, cli.Text, true)
 
 	return out.String(), err
 }
 
-// TestDrift reads a preview with refresh, its unchanged resources taken out, after `qm set 3000 --memory 12288` on a
-// lab's host.
+// TestDrift reads a preview with refresh, without unchanged resources, after `qm set 3000 --memory 12288` on a lab's
+// host.
 func TestDrift(t *testing.T) {
 	t.Parallel()
-	drift := unpacked(t, "drift.events")
+	drift := unpackPreview(t, "drift.events")
 	out, err := output("guard", "prod", "--plan", drift)
 	require.NoError(t, err, "drift of a worker's memory endangers nothing")
 	assert.Contains(t, out, "(1 to update)")
 
-	out, err = outputOfDrift(t, drift)
-	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 1`)
+	out, err = runDrift(t, drift)
+	require.ErrorContains(t, err, `stack "prod" has drifted; differences: 1`)
 	assert.Contains(t, out, "update prod-general-1-vm: memory")
 
-	var said strings.Builder
+	var text strings.Builder
 	require.NoError(t, review{Preview: &planguard.Preview{
 		Stack: "prod", Finished: true, Steps: []planguard.Step{{Operation: planguard.Same}, {Operation: planguard.Same}},
-	}}.requireUnchanged(&said))
-	assert.Equal(t, "No drift in 2 resources: machines, nodes and files of hosts are what the state and the stack file say.\n",
-		said.String())
+	}}.requireUnchanged(&text))
+	assert.Equal(t, "No drift in 2 resources: machines, nodes and files of hosts match the state and the stack file.\n",
+		text.String())
 }
 
-// TestGuardAsJSON has what text has, for programs.
+// TestGuardAsJSON contains what the text contains.
 func TestGuardAsJSON(t *testing.T) {
 	t.Parallel()
 
-	out, err := output("guard", "lab", "--plan", unpacked(t, "fewer-control-planes.events"), "--output", "json",
+	out, err := output("guard", "lab", "--plan", unpackPreview(t, "fewer-control-planes.events"), "--output", "json",
 		"--approve", "one-cp-2,nobody")
 	require.ErrorIs(t, err, errFindings)
 
-	var j judgement
+	var j guardResult
 	require.NoError(t, json.Unmarshal([]byte(out), &j), out)
 	assert.Equal(t, "lab", j.Stack)
 	assert.True(t, j.Finished)
@@ -203,11 +204,11 @@ func TestGuardAsJSON(t *testing.T) {
 	require.ErrorContains(t, err, `invalid argument "yaml" for "-o, --output" flag: is none of json, text`)
 }
 
-// TestDriftOfNodes reads what drift appends.
+// TestDriftOfNodes reads what drift appends to the plan.
 func TestDriftOfNodes(t *testing.T) {
 	t.Parallel()
 
-	preview := unpacked(t, "drift.events")
+	preview := unpackPreview(t, "drift.events")
 	file, err := os.OpenFile(preview, os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = file.WriteString(`{"diagnosticEvent": {"severity": "info", "message": ` +
@@ -225,15 +226,15 @@ func TestDriftOfNodes(t *testing.T) {
 		"node home-cp-2: cannot be compared: no answer\n",
 	}
 
-	out, err := outputOfDrift(t, preview)
-	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 4`)
+	out, err := runDrift(t, preview)
+	require.ErrorContains(t, err, `stack "prod" has drifted; differences: 4`)
 
 	for _, line := range lines {
 		assert.Contains(t, out, line)
 	}
 
 	_, err = output("guard", "prod", "--plan", preview)
-	require.NoError(t, err, "the guard judges the plan alone")
+	require.NoError(t, err, "the guard ignores drift")
 
 	out, err = output("review", preview)
 	require.NoError(t, err)
@@ -244,11 +245,11 @@ func TestDriftOfNodes(t *testing.T) {
 func TestComment(t *testing.T) {
 	t.Parallel()
 	out, err := output(
-		"review", unpacked(t, "fewer-control-planes.events"), unpacked(t, "broken.events"), "/nowhere.json",
+		"review", unpackPreview(t, "fewer-control-planes.events"), unpackPreview(t, "broken.events"), "/nowhere.json",
 	)
 	require.NoError(t, err)
 
-	assert.True(t, strings.HasPrefix(out, marker+"\n"))
+	assert.True(t, strings.HasPrefix(out, commentMarker+"\n"))
 
 	for _, text := range []string{
 		"## Plan of stack `lab`", "to delete**", "- delete **`one-cp-2-vm`**: it is a control plane of cluster one",
@@ -259,21 +260,20 @@ func TestComment(t *testing.T) {
 		assert.Contains(t, out, text)
 	}
 
-	approved, err := output("review", "--approve", "one-cp-2,one-cp-3", unpacked(t, "fewer-control-planes.digest"))
+	approved, err := output("review", "--approve", "one-cp-2,one-cp-3", unpackPreview(t, "fewer-control-planes.digest"))
 	require.NoError(t, err)
 	assert.Contains(t, approved, "✅ The guard accepts this plan.")
-	assert.Contains(t, approved, "Not known: this form of the preview does not tell")
+	assert.Contains(t, approved, "Unknown: this form of the preview does not include them")
 }
 
-// forge is a server with the comments of one pull request; pages says whether it pages them, as GitHub does, or gives
-// all at once, as Gitea does.
-type forge struct {
-	comments []found
+// fakeForge serves the comments of one pull request: in pages, as GitHub does, or all at once, as Gitea does.
+type fakeForge struct {
+	comments []comment
 	pages    bool
 	calls    []string
 }
 
-func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeForge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, r.Method+" "+r.URL.Path)
 	if r.Header.Get("Authorization") != "token secret" {
 		http.Error(w, `{"message":"Bad credentials"}`, http.StatusUnauthorized)
@@ -281,7 +281,7 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	var body found
+	var body comment
 
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	switch r.Method {
@@ -291,12 +291,12 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			var page int
 
 			_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
-			list = list[min(len(list), (page-1)*pageSize):min(len(list), page*pageSize)]
+			list = list[min(len(list), (page-1)*commentsPerPage):min(len(list), page*commentsPerPage)]
 		}
 
 		_ = json.NewEncoder(w).Encode(list)
 	case http.MethodPost:
-		f.comments = append(f.comments, comment(len(f.comments)+1, "github-actions[bot]", body.Body))
+		f.comments = append(f.comments, newComment(len(f.comments)+1, "github-actions[bot]", body.Body))
 
 		w.WriteHeader(http.StatusCreated)
 	case http.MethodPatch:
@@ -308,14 +308,14 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func comment(id int, author, body string) found {
-	c := found{ID: int64(id), Body: body}
+func newComment(id int, author, body string) comment {
+	c := comment{ID: int64(id), Body: body}
 	c.User.Login = author
 
 	return c
 }
 
-func TestNamesAreNoMarkdown(t *testing.T) {
+func TestNamesAreEscaped(t *testing.T) {
 	t.Parallel()
 
 	assert.Equal(t, "`a' ![x] (https://example.org) b`", code("a` ![x](https://example.org)\nb"))
@@ -323,50 +323,50 @@ func TestNamesAreNoMarkdown(t *testing.T) {
 	assert.Equal(t, "| a | b\\|c [x] (y) |\n|---|---|\n", table([][]string{{"a", "b|c [x](y)"}}))
 }
 
-func TestOneCommentIsKeptUpToDate(t *testing.T) {
+func TestPublishReplacesItsComment(t *testing.T) {
 	t.Parallel()
 
 	for name, pages := range map[string]bool{"a server that pages": true, "a server that gives all at once": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			f := &forge{pages: pages}
-			for i := range 2 * pageSize { // talk before it
-				f.comments = append(f.comments, comment(i+1, "someone", "talk that quotes "+marker))
+			f := &fakeForge{pages: pages}
+			for i := range 2 * commentsPerPage { // earlier comments
+				f.comments = append(f.comments, newComment(i+1, "someone", "talk that quotes "+commentMarker))
 			}
 
-			// Someone has copied the mark, so that what is written next is taken for the plan's.
-			f.comments[1].Body = marker + "\n✅ The guard accepts this plan."
+			// Someone copied the marker to fake the plan's comment.
+			f.comments[1].Body = commentMarker + "\n✅ The guard accepts this plan."
 
 			server := httptest.NewServer(f)
 			t.Cleanup(server.Close)
 			environment := map[string]string{
 				"GITHUB_API_URL": server.URL + "/api/v1", "GITHUB_REPOSITORY": "me/it", "GITHUB_TOKEN": "secret",
 			}
-			where, err := postOf(func(key string) string { return environment[key] }, 7)
+			commenter, err := newCommenter(func(key string) string { return environment[key] }, 7)
 			require.NoError(t, err)
 
-			require.NoError(t, where.put(t.Context(), marker+"\nfirst"))
-			require.Len(t, f.comments, 2*pageSize+1)
+			require.NoError(t, commenter.publish(t.Context(), commentMarker+"\nfirst"))
+			require.Len(t, f.comments, 2*commentsPerPage+1)
 			assert.Equal(t, "POST /api/v1/repos/me/it/issues/7/comments", f.calls[len(f.calls)-1])
-			require.NoError(t, where.put(t.Context(), marker+"\nsecond"))
-			require.Len(t, f.comments, 2*pageSize+1)
-			assert.Equal(t, marker+"\nsecond", f.comments[2*pageSize].Body)
-			assert.Equal(t, "talk that quotes "+marker, f.comments[0].Body)
-			assert.Equal(t, marker+"\n✅ The guard accepts this plan.", f.comments[1].Body)
+			require.NoError(t, commenter.publish(t.Context(), commentMarker+"\nsecond"))
+			require.Len(t, f.comments, 2*commentsPerPage+1)
+			assert.Equal(t, commentMarker+"\nsecond", f.comments[2*commentsPerPage].Body)
+			assert.Equal(t, "talk that quotes "+commentMarker, f.comments[0].Body)
+			assert.Equal(t, commentMarker+"\n✅ The guard accepts this plan.", f.comments[1].Body)
 
-			where.token = "wrong"
-			err = where.put(t.Context(), marker)
+			commenter.token = "wrong"
+			err = commenter.publish(t.Context(), commentMarker)
 			require.ErrorContains(t, err, "401 Unauthorized")
 			assert.NotContains(t, err.Error(), "wrong")
 		})
 	}
 }
 
-func TestWhatPostingNeeds(t *testing.T) {
+func TestNewCommenterRequiresEnvironment(t *testing.T) {
 	t.Parallel()
 
-	_, err := postOf(func(string) string { return "" }, 0)
+	_, err := newCommenter(func(string) string { return "" }, 0)
 	for _, text := range []string{"GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN", "--pull"} {
 		assert.ErrorContains(t, err, text)
 	}

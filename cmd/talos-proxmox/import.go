@@ -17,7 +17,7 @@ func newImport(a *app) *cobra.Command {
 was lost. A machine is imported if Proxmox has it with the VMID and the name that the stack file plans. SECRETS is a
 file with the machine secrets of a cluster, as talosctl gen secrets writes it; the machines of a cluster without one
 are left out. PCI mappings and accounts of the clusters' software that the stack itself made are added, too, except
-tokens, whose secrets Proxmox tells only once: the command prints how to remove them.
+tokens, whose secrets Proxmox shows only once: the command prints how to remove them.
 
 Only the state changes; the command can be repeated, and adds what the state lacks. The next pulumi up changes what
 differs from the stack file, which guard shows before, and restarts each machine once, one after another. Until then
@@ -39,26 +39,26 @@ Pulumi protects what was imported against deletion.`,
 				}
 			}
 
-			deployed, err := a.deployed(cmd, args[0])
+			deployed, err := a.readDeployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			cmd.PrintErrln("The provider reads each machine; one whose guest agent is switched on and does not answer is " +
-				"waited for, up to 15 minutes.")
+			cmd.PrintErrln("The provider reads each machine, and waits up to 15 minutes for a guest agent that is " +
+				"enabled and does not answer.")
 
-			names, byHand, err := deployed.Import(cmd.Context(), bundles, time.Now())
+			names, tokenCommands, err := deployed.Import(cmd.Context(), bundles, time.Now())
 			if err != nil {
 				return err
 			}
 
 			printLines(cmd, fmt.Sprintf("stack %s has %d more resources: %s", args[0], len(names), strings.Join(names, ", ")),
-				"what the next up changes on them: talos-proxmox guard "+args[0])
+				"to see what the next up changes on them: talos-proxmox guard "+args[0])
 
-			if len(byHand) > 0 {
-				printLines(cmd, "Proxmox tells the secret of a token once, so the next up makes these tokens again. Before it, "+
+			if len(tokenCommands) > 0 {
+				printLines(cmd, "Proxmox shows the secret of a token only once, so the next up creates these tokens again. Before that, "+
 					"remove them as root on a host; until it has ended, the clusters' software has no access:")
-				printLines(cmd, byHand...)
+				printLines(cmd, tokenCommands...)
 			}
 
 			return nil
@@ -66,7 +66,7 @@ Pulumi protects what was imported against deletion.`,
 	}
 }
 
-// byCluster reads arguments CLUSTER=FILE.
+// byCluster parses arguments of the form CLUSTER=FILE.
 func byCluster(args []string) (map[string]string, error) {
 	files := map[string]string{}
 

@@ -1,4 +1,5 @@
-// Command talos-proxmox asks, judges, recovers and keeps stacks: what people and pipelines do beside `pulumi up`.
+// Command talos-proxmox checks, reviews, deploys, recovers and backs up stacks: what people and pipelines do besides
+// `pulumi up`.
 package main
 
 import (
@@ -29,11 +30,11 @@ change anything.`,
 	}
 	a.Flags(root)
 	root.AddGroup(
-		&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "deploy", Title: "Deploy:"},
+		&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "deploy", Title: "Deploy:"},
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
-	root.AddCommand(group("look", newCheck(a), newFacts(a), newPermissions(a), newReport(a))...)
-	root.AddCommand(group("look", newStatus(a), newDrift(a), newGitOps(a))...)
+	root.AddCommand(group("inspect", newCheck(a), newFacts(a), newPermissions(a), newReport(a))...)
+	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a))...)
 	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
 	root.AddCommand(group("deploy", newDeployments(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a), newImport(a))...)
@@ -49,7 +50,7 @@ func group(id string, commands ...*cobra.Command) []*cobra.Command {
 	return commands
 }
 
-// parent is a command that only has others.
+// parent returns a command that only has subcommands.
 func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)

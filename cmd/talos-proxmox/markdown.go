@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// table writes rows as a Markdown table, the first of them its head.
+// table formats rows as a Markdown table; the first row is the header.
 func table(rows [][]string) string {
 	var b strings.Builder
 
@@ -22,12 +22,12 @@ func table(rows [][]string) string {
 	return b.String()
 }
 
-// code is a name as code; one that has backticks or line breaks cannot end it.
+// code formats a name as code, which backticks and line breaks in the name cannot end.
 func code(name string) string {
 	return "`" + strings.NewReplacer("`", "'", "\r", " ", "\n", " ", "](", "] (").Replace(name) + "`"
 }
 
-// escape keeps text from ending a table's cell, and from being taken for HTML, a link, an image or a mention.
+// escape escapes text for a table's cell, so that it is no HTML, link, image or mention.
 func escape(text string) string {
 	return strings.NewReplacer(
 		"\r", " ", "\n", " ", "](", "] (", "|", `\|`, "<", "&lt;", ">", "&gt;", "@", "&#64;",

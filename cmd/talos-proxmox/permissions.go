@@ -25,7 +25,7 @@ roles. The command itself queries and changes nothing.`,
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if release < permissions.OldestPVE || release > permissions.NewestPVE {
-				return fmt.Errorf("--proxmox %d: the roles are known of Proxmox VE %d and %d; give one of these", release,
+				return fmt.Errorf("--proxmox %d: the roles are defined for Proxmox VE %d and %d; give one of these", release,
 					permissions.OldestPVE, permissions.NewestPVE)
 			}
 

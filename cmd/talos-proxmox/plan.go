@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/internal/cli"
 )
 
-// planOptions are how a stack is planned.
+// planOptions are the flags of commands that plan.
 type planOptions struct{ refresh, onLab bool }
 
 func (o *planOptions) flags(cmd *cobra.Command) {
@@ -21,7 +21,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.onLab, "on-lab", false, "plan on the lab, whatever Proxmox the stack uses")
 }
 
-func (o *planOptions) append(flags []string) []string {
+func (o *planOptions) appendTo(flags []string) []string {
 	if o.refresh {
 		flags = append(flags, "--refresh")
 	}
@@ -56,66 +56,67 @@ stored.`,
 	return cmd
 }
 
-// writePlan keeps a preview of a stack. What was planned before is not what is judged next, and goes first.
+// writePlan previews a stack and stores the plan. It removes the previous plan first, so that a failure leaves no
+// outdated one.
 func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions) error {
 	if err := a.removePlan(stack); err != nil {
 		return err
 	}
 
-	run, err := a.preparePreview(cmd, stack, o)
+	preview, err := a.preparePreview(cmd, stack, o)
 	if err != nil {
 		return err
 	}
 
-	return a.keepPlan(cmd, stack, run)
+	return a.storePlan(cmd, stack, preview)
 }
 
 // removePlan removes the plan of an earlier run.
 func (a *app) removePlan(stack string) error {
 	if err := os.Remove(a.planPath(stack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("unable to remove the former plan: %w", err)
+		return fmt.Errorf("unable to remove the previous plan: %w", err)
 	}
 
 	return nil
 }
 
-// keepPlan writes what a preview says as JSON. Of one that fails before it says anything nothing is kept: its error is
-// all that there is.
-func (a *app) keepPlan(cmd *cobra.Command, stack string, run previewer) error {
+// storePlan writes a preview's output as JSON. A preview that fails without output stores nothing; only its error is
+// returned.
+func (a *app) storePlan(cmd *cobra.Command, stack string, preview previewer) error {
 	path := a.planPath(stack)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // no secret is in plans
-		return fmt.Errorf("unable to make the folder of plans: %w", err)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // plans contain no secrets
+		return fmt.Errorf("unable to create the folder of plans: %w", err)
 	}
 
 	file, err := os.Create(path) //nolint:gosec // in the project's folder
 	if err != nil {
 		return fmt.Errorf("unable to write the plan: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // a plan that was cut short is none to the guard
+	defer file.Close() //nolint:errcheck // the guard rejects a truncated plan
 
-	failed := run(file, true)
-	if failed == nil {
+	previewErr := preview(file, true)
+	if previewErr == nil {
 		return nil
 	}
 
 	if info, err := file.Stat(); err == nil && info.Size() == 0 {
-		return errors.Join(failed, os.Remove(path))
+		return errors.Join(previewErr, os.Remove(path))
 	}
 
-	// The exit status goes into the plan, as its events do not have it.
-	if err := appendLine(path, map[string]int{"exitStatus": cli.Status(cmd, failed)}); err != nil {
+	// The events do not contain the exit status, so it is appended.
+	if err := appendDocument(path, map[string]int{"exitStatus": cli.Status(cmd, previewErr)}); err != nil {
 		return err
 	}
 
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the preview failed; guard and review say why (%s)\n", failed)
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the preview failed; guard and review say why (%s)\n", previewErr)
 
 	return nil
 }
 
-// previewer previews a stack, for a person or as JSON.
+// previewer previews a stack, as text or JSON.
 type previewer func(to io.Writer, asJSON bool) error
 
-// preparePreview starts the lab, or judges what the engine does not, and returns what previews a stack.
+// preparePreview returns the previewer of a stack: on the lab, which it starts, or with the stack's engine.
 func (a *app) preparePreview(cmd *cobra.Command, stack string, o planOptions) (previewer, error) {
 	if o.onLab || a.OnLab(stack) {
 		lab, err := a.startLab(cmd)
@@ -124,16 +125,16 @@ func (a *app) preparePreview(cmd *cobra.Command, stack string, o planOptions) (p
 		}
 
 		return func(to io.Writer, asJSON bool) error {
-			flags := append([]string{"preview", "--stack", stack, "--policy"}, a.policyConfig("--policy-config", stack)...)
+			flags := append([]string{"preview", "--stack", stack, "--policy"}, a.policyConfig(stack, "--policy-config")...)
 			if asJSON {
 				flags = append(flags, "--json")
 			}
 
-			return cli.Run(cmd.Context(), a.Folder, nil, to, cmd.ErrOrStderr(), lab, o.append(flags)...)
+			return cli.Run(cmd.Context(), a.Folder, nil, to, cmd.ErrOrStderr(), lab, o.appendTo(flags)...)
 		}, nil
 	}
 
-	e, err := a.prepare(cmd, stack)
+	e, err := a.newEngine(cmd, stack)
 	if err != nil {
 		return nil, err
 	}
@@ -144,12 +145,12 @@ func (a *app) preparePreview(cmd *cobra.Command, stack string, o planOptions) (p
 // previewer previews the stack on its own Proxmox.
 func (e engine) previewer(cmd *cobra.Command, o planOptions) previewer {
 	return func(to io.Writer, asJSON bool) error {
-		flags := o.append([]string{"preview"})
+		flags := o.appendTo([]string{"preview"})
 		if asJSON {
 			flags = append(flags, "--non-interactive", "--json", "--show-sames")
 			e.Environment = append(e.Environment, "PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true")
 		} else {
-			flags = append(flags, "--suppress-outputs") // it ends with its consequences
+			flags = append(flags, "--suppress-outputs") // so that the changes stand at the end
 		}
 
 		return e.run(cmd, to, flags...)

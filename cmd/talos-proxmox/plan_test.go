@@ -12,25 +12,25 @@ import (
 	"talos-proxmox/internal/scripttest"
 )
 
-// script puts a program in bash into a folder.
-func script(t *testing.T, folder, name, text string) string {
+// script writes a bash program to a folder and returns its path.
+func script(t *testing.T, folder, name, body string) string {
 	t.Helper()
 
 	path := filepath.Join(folder, name)
-	scripttest.Program(t, path, "#!/bin/bash\n"+text+"\n")
+	scripttest.Program(t, path, "#!/bin/bash\n"+body+"\n")
 
 	return path
 }
 
-// fakeProject is one with the delivered stack prod, to which a GitOps path is added. Its programs note how they are
-// called; pulumi then does what the text says.
+// fakeProject creates a project with the sample stack prod and a GitOps path. Its programs log their calls; pulumi also
+// runs the given script.
 func fakeProject(t *testing.T, pulumi string) (folder string) {
 	t.Helper()
 
 	folder = t.TempDir()
 	bin, calls := filepath.Join(folder, ".bin"), filepath.Join(folder, "calls")
 
-	content, err := os.ReadFile(filepath.Join(delivered, "Pulumi.prod.yaml"))
+	content, err := os.ReadFile(filepath.Join(sampleStacks, "Pulumi.prod.yaml"))
 	require.NoError(t, err)
 
 	file := strings.Replace(string(content), "    - name: prod\n",
@@ -39,16 +39,17 @@ func fakeProject(t *testing.T, pulumi string) (folder string) {
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "policy"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "policy", "policy-config.prod.json"), []byte("{}"), 0o600))
 
-	note := `echo "${0##*/} $*" >> "` + calls + `"` + "\n"
+	logCall := `echo "${0##*/} $*" >> "` + calls + `"` + "\n"
 	for _, name := range []string{"gitopscheck", "pulumi-analyzer-policy-go", "talosops", "lab"} {
-		script(t, bin, name, note)
+		script(t, bin, name, logCall)
 	}
 
-	script(t, bin, "pulumi", note+pulumi)
+	script(t, bin, "pulumi", logCall+pulumi)
 
 	return folder
 }
 
+// calls returns the log of calls, without the folder.
 func calls(t *testing.T, folder string) string {
 	t.Helper()
 
@@ -58,11 +59,11 @@ func calls(t *testing.T, folder string) string {
 	return strings.ReplaceAll(string(text), folder, "")
 }
 
-// TestGuardPlansFirst: the guard judges what the engine says now, after the checks of what the engine does not know.
+// TestGuardPlansFirst: the guard runs the checks that the engine does not, then judges a new preview.
 func TestGuardPlansFirst(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `cat "`+unpacked(t, "drift.events")+
+	folder := fakeProject(t, `cat "`+unpackPreview(t, "drift.events")+
 		`"; [ "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" = true ] && [ -n "$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" ]`)
 	out, err := output("guard", "prod", "--project", folder, "--refresh")
 	require.NoError(t, err)
@@ -91,8 +92,7 @@ pulumi preview --refresh --non-interactive --json --show-sames --stack prod --pa
 	require.ErrorContains(t, err, `"prdo" is neither a stack nor a file: stacks are `)
 }
 
-// TestChartsAreAskedForByName: nobody but who says so has the network asked for charts.
-func TestChartsAreAskedForByName(t *testing.T) {
+func TestChartsAreQueriedOnlyWithTheFlag(t *testing.T) {
 	t.Parallel()
 
 	folder := fakeProject(t, "")
@@ -101,11 +101,11 @@ func TestChartsAreAskedForByName(t *testing.T) {
 	assert.Equal(t, "gitopscheck tree  --charts\ngitopscheck stack --repository  prod\n", calls(t, folder))
 }
 
-// TestAPreviewThatFailsIsKeptWithItsStatus: plan goes on, so that the comment says why, and the guard fails.
-func TestAPreviewThatFailsIsKeptWithItsStatus(t *testing.T) {
+// TestFailedPreviewIsStoredWithItsStatus: plan succeeds, so that the comment reports the reason, and the guard fails.
+func TestFailedPreviewIsStoredWithItsStatus(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `cat "`+unpacked(t, "drift.events")+`"; exit 255`)
+	folder := fakeProject(t, `cat "`+unpackPreview(t, "drift.events")+`"; exit 255`)
 	_, err := output("plan", "prod", "--project", folder)
 	require.NoError(t, err)
 
@@ -114,11 +114,11 @@ func TestAPreviewThatFailsIsKeptWithItsStatus(t *testing.T) {
 	assert.True(t, strings.HasSuffix(string(plan), `{"exitStatus":255}`+"\n"))
 
 	_, err = output("guard", "prod", "--project", folder, "--plan", filepath.Join(folder, ".plan", "prod.json"))
-	require.ErrorContains(t, err, "did not come to its end")
+	require.ErrorContains(t, err, "did not finish")
 }
 
-// TestAPreviewThatSaysNothingIsNotKept: there is its error alone, and what was planned before is gone.
-func TestAPreviewThatSaysNothingIsNotKept(t *testing.T) {
+// TestPreviewWithoutOutputIsNotStored: only its error remains, and the previous plan is removed.
+func TestPreviewWithoutOutputIsNotStored(t *testing.T) {
 	t.Parallel()
 
 	folder := fakeProject(t, "exit 255")
@@ -129,8 +129,8 @@ func TestAPreviewThatSaysNothingIsNotKept(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(folder, ".plan", "prod.json"))
 }
 
-// TestNothingIsPlannedOrBroughtUpAgainstTheChecks: what they refuse ends the command before the engine is called.
-func TestNothingIsPlannedOrBroughtUpAgainstTheChecks(t *testing.T) {
+// TestFailedChecksStopCommands before the engine runs.
+func TestFailedChecksStopCommands(t *testing.T) {
 	t.Parallel()
 
 	for _, verb := range []string{"plan", "guard", "preview", "deploy", "drift"} {
@@ -148,9 +148,9 @@ func TestNothingIsPlannedOrBroughtUpAgainstTheChecks(t *testing.T) {
 	}
 }
 
-// TestDeployGuardsAndKeepsTheStateFirst: the guard, with a refresh and what is approved; a copy of the state; then up,
-// which asks unless it is told not to.
-func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
+// TestDeploySteps: the guard with a refresh and approvals; a copy of the state; then up, which asks for confirmation
+// without --yes.
+func TestDeploySteps(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -159,7 +159,7 @@ func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
 		steps  []string // of the engine
 		failed string
 	}{
-		"by hand": {"drift.events", nil, []string{"preview --refresh", "stack export", "up --refresh --stack"}, ""},
+		"interactive": {"drift.events", nil, []string{"preview --refresh", "stack export", "up --refresh --stack"}, ""},
 		"the pipeline": {
 			"drift.events", []string{"--yes"}, []string{"preview --refresh", "stack export", "up --refresh --yes --non-interactive"}, "",
 		},
@@ -174,7 +174,7 @@ func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			folder, states := fakeProject(t, `[ "$1" != preview ] || cat "`+unpacked(t, test.plan)+`"`), t.TempDir()
+			folder, states := fakeProject(t, `[ "$1" != preview ] || cat "`+unpackPreview(t, test.plan)+`"`), t.TempDir()
 			_, err := output(append([]string{"deploy", "prod", "--project", folder, "--directory", states}, test.flags...)...)
 
 			if test.failed == "" {
@@ -199,8 +199,8 @@ func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
 
 			files, err := os.ReadDir(states)
 			require.NoError(t, err)
-			assert.Len(t, files, min(len(test.steps)-1, 1), "the state is kept before up")
-			assert.Equal(t, 1, strings.Count(calls(t, folder), "gitopscheck stack"), "asked once for plan and up")
+			assert.Len(t, files, min(len(test.steps)-1, 1), "the state is saved before up")
+			assert.Equal(t, 1, strings.Count(calls(t, folder), "gitopscheck stack"), "checked once for plan and up")
 		})
 	}
 }
@@ -208,12 +208,12 @@ func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
 func TestDeployThatFailed(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `[ "$1" != preview ] || cat "`+unpacked(t, "drift.events")+`"; [ "$1" != up ]`)
+	folder := fakeProject(t, `[ "$1" != preview ] || cat "`+unpackPreview(t, "drift.events")+`"; [ "$1" != up ]`)
 	_, err := output("deploy", "prod", "--yes", "--project", folder, "--directory", t.TempDir())
 	require.ErrorContains(t, err, "talos-proxmox recover prod removes what it left")
 }
 
-// TestTheLabsStack: stack lab of a project that embeds the lab is asked of it.
+// TestTheLabsStack: commands about stack lab run on the embedded lab.
 func TestTheLabsStack(t *testing.T) {
 	t.Parallel()
 
@@ -228,7 +228,7 @@ func TestTheLabsStack(t *testing.T) {
 	for _, verb := range []string{"check", "facts", "recover"} {
 		_, err := output(verb, "lab", "--project", folder)
 		require.ErrorContains(
-			t, err, "stack lab runs on the embedded lab, which has not had it yet: make up brings it up", "this lab writes no file",
+			t, err, "stack lab runs on the embedded lab and does not exist yet: make up brings it up", "this lab writes no file",
 		)
 	}
 
@@ -248,7 +248,7 @@ lab configure
 	require.ErrorContains(t, err, "stack lab has no Proxmox of its own: make up brings it up")
 }
 
-// TestBackupState keeps what the CLI exports for its owner only; the state of stack lab is in .lab.
+// TestBackupState: the exported state is readable by its owner only; the state of stack lab is in .lab.
 func TestBackupState(t *testing.T) {
 	t.Parallel()
 
@@ -276,7 +276,7 @@ func TestBackupState(t *testing.T) {
 	}
 }
 
-// TestCompletion completes stacks of the project, and what their files plan.
+// TestCompletion of the project's stacks and of names in their plans.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 
@@ -286,7 +286,7 @@ func TestCompletion(t *testing.T) {
 		{"facts prod pve1", "pve2\npve3\n:4\n"},
 		{"guard prod --output", "json\ntext\n:4\n"},
 	} {
-		arguments := append([]string{"__complete", "--project", delivered}, strings.Fields(test.arguments)...)
+		arguments := append([]string{"__complete", "--project", sampleStacks}, strings.Fields(test.arguments)...)
 		out, err := output(append(arguments, "")...)
 		require.NoError(t, err)
 		assert.Equal(t, test.want, out, test.arguments)

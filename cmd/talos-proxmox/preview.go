@@ -16,12 +16,12 @@ the needs of the GitOps tree.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run, err := a.preparePreview(cmd, args[0], options)
+			preview, err := a.preparePreview(cmd, args[0], options)
 			if err != nil {
 				return err
 			}
 
-			return run(cmd.OutOrStdout(), false)
+			return preview(cmd.OutOrStdout(), false)
 		},
 	}
 	options.flags(cmd)

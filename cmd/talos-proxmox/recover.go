@@ -49,7 +49,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.connected(cmd, args[0])
+			s, err := a.connect(cmd, args[0])
 			if err != nil {
 				return err
 			}

@@ -38,30 +38,30 @@ queries no host and no engine, and reads no secret.`,
 	return cmd
 }
 
-// planned is what a stack file alone does not say.
-var planned = []string{
+// reportNotes say what a stack file alone does not show.
+var reportNotes = []string{
 	"Hosts are those of new machines: a running machine stays on its host, unless `nodes.<n>.host` sets another.",
 }
 
-func writeReport(say io.Writer, folder, stack string, plan *spec.Plan) error {
+func writeReport(out io.Writer, folder, stack string, plan *spec.Plan) error {
 	page, err := report.HTML(plan)
 	if err != nil {
 		return err
 	}
 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("unable to make the report's folder: %w", err)
+		return fmt.Errorf("unable to create the report's folder: %w", err)
 	}
 
 	for name, text := range map[string][]byte{
-		stack + ".md": []byte(report.Markdown(plan, planned)), stack + ".html": page,
+		stack + ".md": []byte(report.Markdown(plan, reportNotes)), stack + ".html": page,
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
 			return fmt.Errorf("unable to write the report: %w", err)
 		}
 	}
 	//nolint:errcheck // to the terminal
-	fmt.Fprintf(say, "%s\n%s\n", filepath.Join(folder, stack+".md"), filepath.Join(folder, stack+".html"))
+	fmt.Fprintf(out, "%s\n%s\n", filepath.Join(folder, stack+".md"), filepath.Join(folder, stack+".html"))
 
 	return nil
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// delivered holds the stacks that the project is delivered with, whatever its user has made of them.
-const delivered = "../../stacks/testdata"
+// sampleStacks holds the stack files as the project ships them, independent of the user's changes.
+const sampleStacks = "../../stacks/testdata"
 
 func TestReportOfACommittedStack(t *testing.T) {
 	t.Parallel()
 
-	out := filepath.Join(t.TempDir(), "report")
-	said, err := output("report", "--project", delivered, "--folder", out, "prod")
+	folder := filepath.Join(t.TempDir(), "report")
+	out, err := output("report", "--project", sampleStacks, "--folder", folder, "prod")
 	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(out, "prod.md")+"\n"+filepath.Join(out, "prod.html")+"\n", said)
+	assert.Equal(t, filepath.Join(folder, "prod.md")+"\n"+filepath.Join(folder, "prod.html")+"\n", out)
 
 	for _, name := range []string{"prod.md", "prod.html"} {
-		content, err := os.ReadFile(filepath.Join(out, name))
+		content, err := os.ReadFile(filepath.Join(folder, name))
 		require.NoError(t, err)
 		assert.Contains(t, string(content), "prod-cp-3")
 		assert.Contains(t, string(content), "10.0.0.5")
 	}
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestReportErrors(t *testing.T) {
 	t.Parallel()
 
 	project := t.TempDir()
@@ -61,13 +61,13 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; no one is asked, so
-// that nothing about connections needs to be set.
+// TestReportOfTheLab: the report has MAC addresses, which DHCP reservations need before the first up, and needs no
+// connection settings.
 func TestReportOfTheLab(t *testing.T) {
 	t.Parallel()
 
 	out := t.TempDir()
-	_, err := output("report", "--project", delivered, "--folder", out, "lab")
+	_, err := output("report", "--project", sampleStacks, "--folder", out, "lab")
 	require.NoError(t, err)
 
 	for _, name := range []string{"lab.md", "lab.html"} {

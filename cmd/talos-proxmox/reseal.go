@@ -55,20 +55,20 @@ Machines are not changed. Run that up without a refresh, because a refresh would
 				return err
 			}
 
-			left, err := stacks.Reseal(cmd.Context(), pulumiOf(s), args[0], state, exported, time.Now())
+			recreated, err := stacks.Reseal(cmd.Context(), pulumiOf(s), args[0], state, exported, time.Now())
 			if err != nil {
 				return err
 			}
 
 			printLines(cmd, fmt.Sprintf(
 				"stack %s has its state again; the next up recreates %d resources; run it without --refresh: %s",
-				args[0], len(left), strings.Join(left, ", "),
+				args[0], len(recreated), strings.Join(recreated, ", "),
 			))
 
 			return nil
 		},
 	}
-	identitiesFlag(cmd, &identities)
+	addIdentitiesFlag(cmd, &identities)
 
 	return cmd
 }

@@ -30,12 +30,12 @@ pulumi up --refresh afterwards.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			deployed, err := a.deployed(cmd, args[0])
+			deployed, err := a.readDeployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			r.Snapshot, r.Cluster = args[1], only(deployed.Plan, r.Cluster)
+			r.Snapshot, r.Cluster = args[1], selectCluster(deployed.Plan, r.Cluster)
 
 			if r.Identities, err = readIdentities(identities); err != nil {
 				return err
@@ -64,8 +64,8 @@ pulumi up --refresh afterwards.`,
 			return nil
 		},
 	}
-	clusterFlag(cmd, &r.Cluster)
-	identitiesFlag(cmd, &identities)
+	addClusterFlag(cmd, &r.Cluster)
+	addIdentitiesFlag(cmd, &identities)
 	cmd.Flags().StringVar(&r.Confirm, "confirm", "", "the cluster's name: do not ask")
 	cmd.Flags().BoolVar(
 		&r.SkipHashCheck, "skip-hash-check", false,
@@ -83,11 +83,11 @@ pulumi up --refresh afterwards.`,
 	return cmd
 }
 
-func identitiesFlag(cmd *cobra.Command, path *string) {
+func addIdentitiesFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "identities", "", "file with private age keys, as written by age-keygen")
 }
 
-// readIdentities reads a file of secret keys, where one is named.
+// readIdentities reads a file of private keys; an empty path has none.
 func readIdentities(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -95,7 +95,7 @@ func readIdentities(path string) (string, error) {
 
 	text, err := os.ReadFile(path) //nolint:gosec // the user names it
 	if err != nil {
-		return "", fmt.Errorf("unable to read the secret keys: %w", err)
+		return "", fmt.Errorf("unable to read the private keys: %w", err)
 	}
 
 	return string(text), nil

@@ -14,15 +14,15 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// Limits keep the comment within what GitHub takes (65,536 characters).
+// Limits keep the comment below GitHub's limit of 65,536 characters.
 const (
-	mostRows    = 100
-	mostMessage = 500
-	mostComment = 60_000
+	maxRows    = 100
+	maxMessage = 500
+	maxComment = 60_000
 )
 
-// marker is how the comment is found again.
-const marker = "<!-- talos-proxmox: plan -->"
+// commentMarker identifies the comment.
+const commentMarker = "<!-- talos-proxmox: plan -->"
 
 func newReview(a *app) *cobra.Command {
 	var (
@@ -47,7 +47,7 @@ COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 				return err
 			}
 
-			text, err := compose(files, approved.list())
+			text, err := composeComment(files, approved.list())
 			if err != nil {
 				return err
 			}
@@ -58,12 +58,12 @@ COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 				return err
 			}
 
-			where, err := postOf(os.Getenv, pull)
+			commenter, err := newCommenter(os.Getenv, pull)
 			if err != nil {
 				return err
 			}
 
-			return where.put(cmd.Context(), text)
+			return commenter.publish(cmd.Context(), text)
 		},
 	}
 	approved.flags(cmd)
@@ -73,12 +73,12 @@ COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 	return cmd
 }
 
-// planFiles are the kept plans of stacks, and files that are named; without any, all plans.
+// planFiles returns the stored plans of named stacks, and named files; without names, all stored plans.
 func (a *app) planFiles(named []string) ([]string, error) {
 	if len(named) == 0 {
 		files, _ := filepath.Glob(a.planPath("*")) // the pattern is well-formed
 		if len(files) == 0 {
-			return nil, fmt.Errorf("there is no plan in %s: talos-proxmox plan makes one", filepath.Dir(a.planPath("*")))
+			return nil, fmt.Errorf("there is no plan in %s: talos-proxmox plan creates one", filepath.Dir(a.planPath("*")))
 		}
 
 		return files, nil
@@ -97,19 +97,19 @@ func (a *app) planFiles(named []string) ([]string, error) {
 
 		files[i] = a.planPath(name)
 		if _, err := os.Stat(files[i]); err != nil {
-			return nil, fmt.Errorf("there is no plan of stack %s: talos-proxmox plan %[1]s makes it", name)
+			return nil, fmt.Errorf("there is no plan of stack %s: talos-proxmox plan %[1]s creates it", name)
 		}
 	}
 
 	return files, nil
 }
 
-// compose writes the whole comment. A preview that cannot be read is reported in it: the comment is where people look.
-func compose(files, approved []string) (string, error) {
+// composeComment returns the whole comment. It reports unreadable previews in the comment, where people look.
+func composeComment(files, approved []string) (string, error) {
 	sections := make([]string, 0, len(files))
 	for _, file := range files {
 		if file == "-" {
-			return "", fmt.Errorf("the comment needs files, one for each stack")
+			return "", fmt.Errorf("review cannot read standard input: name one file for each stack")
 		}
 
 		r, err := readReview(file, nil, approved)
@@ -122,9 +122,9 @@ func compose(files, approved []string) (string, error) {
 		sections = append(sections, r.section())
 	}
 
-	text := marker + "\n" + strings.Join(sections, "\n")
-	if len(text) > mostComment {
-		text = strings.ToValidUTF8(text[:mostComment], "") + "\n\n… the rest is left out; the job's log has it all.\n"
+	text := commentMarker + "\n" + strings.Join(sections, "\n")
+	if len(text) > maxComment {
+		text = strings.ToValidUTF8(text[:maxComment], "") + "\n\n… the rest is in the log of the job.\n"
 	}
 
 	return text, nil
@@ -137,7 +137,7 @@ func (r *review) section() string {
 	if r.Finished {
 		fmt.Fprintf(&b, "**%s**\n\n", r.summary())
 	} else {
-		b.WriteString("❌ **The preview failed; what follows may not be all.**\n\n")
+		b.WriteString("❌ **The preview failed; what follows may be incomplete.**\n\n")
 	}
 
 	r.writeMessages(&b, "Errors", r.Errors)
@@ -171,8 +171,8 @@ func (r review) writeMessages(b *strings.Builder, title string, messages []plang
 	b.WriteString("\n")
 }
 
-// writeMachines says what happens to machines that are there. Where the program has warned of the same, its words stand
-// here and not among the warnings: they name the keys of the stack file.
+// writeMachines describes what happens to existing machines. A warning of the program about the same machine replaces
+// the line, because it names the keys of the stack file.
 func (r *review) writeMachines(b *strings.Builder) {
 	lines := r.Describe()
 	if len(lines) == 0 {
@@ -184,8 +184,7 @@ func (r *review) writeMachines(b *strings.Builder) {
 	for _, line := range lines {
 		head, _, _ := strings.Cut(line, ": ")
 		if i := slices.IndexFunc(r.Warnings, func(m planguard.Message) bool {
-			return strings.HasPrefix(m.Text, head+
-				": ")
+			return strings.HasPrefix(m.Text, head+": ")
 		}); i >= 0 {
 			line = r.Warnings[i].Text
 			r.Warnings = slices.Delete(slices.Clone(r.Warnings), i, i+1)
@@ -197,7 +196,7 @@ func (r *review) writeMachines(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// writeDrift names nodes that are not what is planned, and the files of hosts that are not as wanted.
+// writeDrift lists differences of nodes and of hosts' files.
 func (r *review) writeDrift(b *strings.Builder) {
 	if len(r.Drift)+len(r.Hosts) == 0 {
 		return
@@ -219,8 +218,8 @@ func (r *review) writeDrift(b *strings.Builder) {
 }
 
 func shorten(text string) string {
-	if runes := []rune(text); len(runes) > mostMessage {
-		return string(runes[:mostMessage]) + "…"
+	if runes := []rune(text); len(runes) > maxMessage {
+		return string(runes[:maxMessage]) + "…"
 	}
 
 	return text
@@ -246,14 +245,14 @@ func (r review) writeFindings(b *strings.Builder) {
 
 func (r review) writeSteps(b *strings.Builder) {
 	rows := [][]string{{"", "resource", "type", "changes"}}
-	left := 0
+	omitted := 0
 
 	for _, o := range []planguard.Operation{
 		planguard.Replace, planguard.Delete, planguard.Update, planguard.Import, planguard.Create,
 	} {
-		for _, s := range r.with(o) {
-			if len(rows) > mostRows {
-				left++
+		for _, s := range r.stepsWith(o) {
+			if len(rows) > maxRows {
+				omitted++
 
 				continue
 			}
@@ -270,14 +269,14 @@ func (r review) writeSteps(b *strings.Builder) {
 
 	fmt.Fprintf(b, "<details><summary>Steps</summary>\n\n%s\n", table(rows))
 
-	if left > 0 {
-		fmt.Fprintf(b, "… and %d more.\n", left)
+	if omitted > 0 {
+		fmt.Fprintf(b, "… and %d more.\n", omitted)
 	}
 
 	b.WriteString("</details>\n\n")
 }
 
-// shortType is a type without the module's file: proxmoxve:VirtualMachine.
+// shortType returns a type token without its module: proxmoxve:VirtualMachine.
 func shortType(full string) string {
 	return full[:strings.Index(full, ":")+1] + full[strings.LastIndex(full, ":")+1:]
 }
@@ -291,7 +290,7 @@ func (r review) writePolicies(b *strings.Builder) {
 
 	switch {
 	case !r.Streamed:
-		b.WriteString("Not known: this form of the preview does not tell; set PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true.\n\n")
+		b.WriteString("Unknown: this form of the preview does not include them; set PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true.\n\n")
 	case len(r.Policies) > 0:
 		rows := [][]string{{"level", "policy", "resource", "says"}}
 		for _, p := range r.Policies {
@@ -306,12 +305,12 @@ func (r review) writePolicies(b *strings.Builder) {
 	}
 }
 
-// writeCapacity plans the stack again from the configuration that the preview shows.
+// writeCapacity plans the stack from the configuration in the preview.
 func (r review) writeCapacity(b *strings.Builder) {
 	plan, err := stacks.PlanOfConfig(r.Stack, r.Config)
 	if err != nil {
 		if r.Finished { // otherwise the preview's errors say why
-			fmt.Fprintf(b, "### Capacity\n\nNot known: %s\n\n", escape(shorten(err.Error())))
+			fmt.Fprintf(b, "### Capacity\n\nUnknown: %s\n\n", escape(shorten(err.Error())))
 		}
 
 		return

@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// rotated says what has a new authority then.
-var rotated = map[talos.Kind]string{talos.OfTalos: "the Talos API has", talos.OfKubernetes: "Kubernetes has"}
+// rotationSubjects start the message that a rotation is done.
+var rotationSubjects = map[talos.Kind]string{talos.OfTalos: "the Talos API has", talos.OfKubernetes: "Kubernetes has"}
 
 func newRotateCA(a *app) *cobra.Command {
 	var cluster, authority string
@@ -30,31 +30,31 @@ afterwards.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			about, known := rotated[talos.Kind(authority)]
+			subject, known := rotationSubjects[talos.Kind(authority)]
 			if !known {
-				return fmt.Errorf("--authority: there is no authority of %q: name talos or kubernetes", authority)
+				return fmt.Errorf("--authority %q: is none of talos, kubernetes", authority)
 			}
 
-			deployed, err := a.deployed(cmd, args[0])
+			deployed, err := a.readDeployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			cluster = only(deployed.Plan, cluster)
+			cluster = selectCluster(deployed.Plan, cluster)
 
 			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, talos.Kind(authority), time.Now())
 			if err != nil {
 				return err
 			}
 
-			printLines(cmd, cluster+": "+about+" a new certificate authority; run pulumi up now, and "+
+			printLines(cmd, cluster+": "+subject+" a new certificate authority; run pulumi up now, and "+
 				"export its machine secrets again")
 
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&authority, "authority", string(talos.OfTalos), "which authority: talos or kubernetes")
-	clusterFlag(cmd, &cluster)
+	addClusterFlag(cmd, &cluster)
 
 	return cmd
 }

@@ -29,7 +29,7 @@ state, and takes no lock.`,
 		Example:           "  talos-proxmox secrets export prod",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
-		RunE: a.keep(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
+		RunE: a.backupCommand(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
 			return b.Secrets(ctx, time.Now(), clusters...)
 		}),
 	}

@@ -32,7 +32,7 @@ could not be queried.`,
 		ValidArgsFunction: a.completion(clusterNames),
 		Annotations:       cli.OtherErrors(stacks.StatusUnknown),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			deployed, err := a.deployed(cmd, args[0])
+			deployed, err := a.readDeployed(cmd, args[0])
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,6 @@
-// Talosops builds the talosops of this checkout and becomes it. The states of stacks have `go run ./cmd/talosops` as
-// the command of their resources, deletions included, and the sources of talosops are a module of their own, which `go
-// run` does not reach from this one.
+// Talosops builds talosops from this checkout and executes it. Resources in the states of stacks have the command `go
+// run ./cmd/talosops`, for deletions too, and talosops is a Go module of its own, which `go run` cannot reach from this
+// one.
 package main
 
 import (
@@ -16,23 +16,23 @@ func main() {
 	os.Exit(1)
 }
 
-// run returns only an error. What `make tools` builds is the same file: nothing is built where it is new enough.
+// run returns only if it fails. `make tools` builds the same file, so an up-to-date program is not built again.
 func run() error {
 	program, err := filepath.Abs(filepath.Join(".bin", "talosops"))
 	if err != nil {
 		return fmt.Errorf("unable to find the project: %w", err)
 	}
 
-	// An update starts many at once: the first builds, the others wait for it. The lock ends as this program does.
+	// An update starts many of these at once: the first one builds, the others wait. The lock ends with this process.
 	if err := os.MkdirAll(filepath.Dir(program), 0o750); err != nil {
-		return fmt.Errorf("unable to make the folder of programs: %w", err)
+		return fmt.Errorf("unable to create the folder of programs: %w", err)
 	}
 
 	lock, err := os.OpenFile(program+".lock", os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("unable to wait for other builds: %w", err)
 	}
-	defer lock.Close() //nolint:errcheck // nothing was written
+	defer lock.Close() //nolint:errcheck // nothing is written
 
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("unable to wait for other builds: %w", err)

@@ -19,8 +19,8 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// pair makes a key of a test.
-func pair(t *testing.T) (public, identities string) {
+// newKeyPair generates a key pair.
+func newKeyPair(t *testing.T) (public, identities string) {
 	t.Helper()
 
 	identity, err := age.GenerateX25519Identity()
@@ -29,7 +29,7 @@ func pair(t *testing.T) (public, identities string) {
 	return identity.Recipient().String(), "# a comment\n" + identity.String() + "\n"
 }
 
-func writes(text string) func(io.Writer) error {
+func writeText(text string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 
@@ -37,13 +37,13 @@ func writes(text string) func(io.Writer) error {
 	}
 }
 
-func TestWhatIsWrittenCanBeReadWithTheSecretKeyOnly(t *testing.T) {
+func TestWriteEncrypts(t *testing.T) {
 	t.Parallel()
-	public, identities := pair(t)
-	other, stranger := pair(t)
+	public, identities := newKeyPair(t)
+	other, stranger := newKeyPair(t)
 	folder := backup.Folder{Path: filepath.Join(t.TempDir(), "new", "folder"), Name: "home-prod"}
 
-	file, err := folder.Write(backup.Etcd, noon, []string{public, other}, 0, writes("the content"))
+	file, err := folder.Write(backup.Etcd, noon, []string{public, other}, 0, writeText("the content"))
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(folder.Path, "home-prod-etcd-20261122T120000Z.age"), file.Path)
 	info, err := os.Stat(file.Path)
@@ -60,15 +60,15 @@ func TestWhatIsWrittenCanBeReadWithTheSecretKeyOnly(t *testing.T) {
 	assert.NotContains(t, string(raw), "the content")
 
 	for _, keys := range []string{identities, stranger} {
-		opened, err := backup.Open(file.Path, keys)
+		readCloser, err := backup.Open(file.Path, keys)
 		require.NoError(t, err)
-		plain, err := io.ReadAll(opened)
+		plain, err := io.ReadAll(readCloser)
 		require.NoError(t, err)
 		assert.Equal(t, "the content", string(plain))
-		require.NoError(t, opened.Close())
+		require.NoError(t, readCloser.Close())
 	}
 
-	_, nobody := pair(t)
+	_, nobody := newKeyPair(t)
 	_, err = backup.Open(file.Path, nobody)
 	require.ErrorContains(t, err, "unable to decrypt "+file.Path)
 	_, err = backup.Open(file.Path, "AGE-SECRET-KEY-1NOTONE")
@@ -76,41 +76,41 @@ func TestWhatIsWrittenCanBeReadWithTheSecretKeyOnly(t *testing.T) {
 	assert.NotContains(t, err.Error(), "NOTONE")
 }
 
-func TestASnapshotThatIsNotEncryptedIsOpenedAsItIs(t *testing.T) {
+func TestOpenReadsUnencryptedSnapshots(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "etcd.db")
 	require.NoError(t, os.WriteFile(path, []byte("plain"), 0o600))
 
-	opened, err := backup.Open(path, "")
+	readCloser, err := backup.Open(path, "")
 	require.NoError(t, err)
-	plain, err := io.ReadAll(opened)
+	plain, err := io.ReadAll(readCloser)
 	require.NoError(t, err)
 	assert.Equal(t, "plain", string(plain))
-	require.NoError(t, opened.Close())
+	require.NoError(t, readCloser.Close())
 }
 
-func TestABackupIsWholeOrNotThere(t *testing.T) {
+func TestWriteIsAtomic(t *testing.T) {
 	t.Parallel()
-	public, _ := pair(t)
+	public, _ := newKeyPair(t)
 	folder := backup.Folder{Path: t.TempDir(), Name: "home-prod"}
 
 	_, err := folder.Write(backup.Etcd, noon, []string{public}, 1, func(w io.Writer) error {
 		_, _ = io.WriteString(w, "half")
 
-		return errors.New("the line is cut")
+		return errors.New("connection lost")
 	})
-	require.EqualError(t, err, "the line is cut")
+	require.EqualError(t, err, "connection lost")
 	assert.Empty(t, names(t, folder.Path))
 
-	_, err = folder.Write(backup.Etcd, noon, []string{public}, 1, writes("one"))
+	_, err = folder.Write(backup.Etcd, noon, []string{public}, 1, writeText("one"))
 	require.NoError(t, err)
-	_, err = folder.Write(backup.Etcd, noon, []string{public}, 1, writes("two"))
+	_, err = folder.Write(backup.Etcd, noon, []string{public}, 1, writeText("two"))
 	require.ErrorContains(t, err, "exists")
 }
 
-func TestOldBackupsOfTheSameClusterAndKindGo(t *testing.T) {
+func TestWriteRemovesOldBackups(t *testing.T) {
 	t.Parallel()
-	public, _ := pair(t)
+	public, _ := newKeyPair(t)
 
 	folder := backup.Folder{Path: t.TempDir(), Name: "home-prod"}
 	for _, foreign := range []string{
@@ -121,15 +121,15 @@ func TestOldBackupsOfTheSameClusterAndKindGo(t *testing.T) {
 	}
 
 	kept := names(t, folder.Path)
-	left := filepath.Join(folder.Path, "home-prod-etcd-20261121T110000Z.age.partial")
-	require.NoError(t, os.WriteFile(left, nil, 0o600)) // by a killed run, the day before
+	leftover := filepath.Join(folder.Path, "home-prod-etcd-20261121T110000Z.age.partial")
+	require.NoError(t, os.WriteFile(leftover, nil, 0o600)) // of a run that was killed the day before
 
 	var last backup.File
 
 	for i := range 4 {
 		var err error
 
-		last, err = folder.Write(backup.Etcd, noon.Add(time.Duration(i)*time.Hour), []string{public}, 2, writes("x"))
+		last, err = folder.Write(backup.Etcd, noon.Add(time.Duration(i)*time.Hour), []string{public}, 2, writeText("x"))
 		require.NoError(t, err)
 	}
 
@@ -138,9 +138,9 @@ func TestOldBackupsOfTheSameClusterAndKindGo(t *testing.T) {
 		names(t, folder.Path))
 }
 
-func TestRecipientsAreJudged(t *testing.T) {
+func TestCheckRecipient(t *testing.T) {
 	t.Parallel()
-	public, identities := pair(t)
+	public, identities := newKeyPair(t)
 	secret := identities[len("# a comment\n"):]
 
 	require.NoError(t, backup.CheckRecipient(public))
@@ -162,7 +162,7 @@ func TestRecipientsAreJudged(t *testing.T) {
 	require.ErrorContains(t, err, "backup.recipients")
 }
 
-func TestSnapshotsAreJudgedByTheirDigests(t *testing.T) {
+func TestSnapshotCheck(t *testing.T) {
 	t.Parallel()
 
 	database := bytes.Repeat([]byte("block of"), 512)
@@ -222,7 +222,7 @@ func names(t *testing.T, folder string) []string {
 	return list
 }
 
-func TestABackupSaysWhichClusterItIsOf(t *testing.T) {
+func TestOrigin(t *testing.T) {
 	t.Parallel()
 
 	classic, err := age.GenerateX25519Identity()
@@ -244,7 +244,7 @@ func TestABackupSaysWhichClusterItIsOf(t *testing.T) {
 			t.Parallel()
 
 			folder := backup.Folder{Path: t.TempDir(), Name: "home-prod", Origin: &own}
-			file, err := folder.Write(backup.Etcd, noon, []string{key.recipient}, 0, writes("the content"))
+			file, err := folder.Write(backup.Etcd, noon, []string{key.recipient}, 0, writeText("the content"))
 			require.NoError(t, err)
 
 			origin, err := backup.ReadOrigin(file.Path, key.secret)
@@ -257,9 +257,9 @@ func TestABackupSaysWhichClusterItIsOf(t *testing.T) {
 
 			forged := *origin
 			forged.Cluster = "home-other"
-			assert.False(t, forged.Is(own), "what it says is sealed")
+			assert.False(t, forged.Is(own), "the seal covers all fields")
 
-			// age's own commands read what it holds.
+			// age's own commands can read it.
 			raw, err := os.ReadFile(file.Path)
 			require.NoError(t, err)
 			plain, err := age.Decrypt(bytes.NewReader(raw), key.identity)
@@ -269,7 +269,7 @@ func TestABackupSaysWhichClusterItIsOf(t *testing.T) {
 			assert.Equal(t, "the content", string(text))
 
 			unsealed, err := backup.Folder{Path: t.TempDir(), Name: "home-prod"}.Write(
-				backup.Etcd, noon, []string{key.recipient}, 0, writes("the content"),
+				backup.Etcd, noon, []string{key.recipient}, 0, writeText("the content"),
 			)
 			require.NoError(t, err)
 

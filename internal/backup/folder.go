@@ -1,5 +1,5 @@
-// Package backup keeps what a cluster cannot be made again without, encrypted with age to public keys: snapshots of
-// etcd and exported machine secrets. Whoever writes a backup cannot read it.
+// Package backup stores what is needed to recreate a cluster, encrypted with age to public keys: snapshots of etcd and
+// exported machine secrets. Whoever writes a backup cannot read it.
 package backup
 
 import (
@@ -16,43 +16,43 @@ import (
 	"filippo.io/age"
 )
 
-// The kinds of backups, which names of files have in them.
+// The kinds of backups, which are part of file names.
 const (
 	Etcd    Kind = "etcd"    // a snapshot of etcd: the cluster's objects
 	Secrets Kind = "secrets" // Talos' machine secrets: certificate authorities, tokens and the key of etcd's Secrets
 )
 
-// Survivor is what a control plane still had of etcd before a restore wiped it. It is a kind of its own for each: it is
-// neither the newest snapshot of its cluster nor among those that keep counts.
+// Survivor is the kind of the etcd data that a control plane still had before a restore wiped it. Each node has its own
+// kind, so that its data is neither the newest snapshot of the cluster nor counted by keep.
 func Survivor(node string) Kind { return Kind("survivor-" + node) }
 
-// Kind is what a backup holds.
+// Kind is what a backup contains.
 type Kind string
 
 const (
-	extension  = ".age"
-	unfinished = ".partial"
-	timestamp  = "20060102T150405Z"
-	abandoned  = 24 * time.Hour // after which a file that a killed run left is removed
+	extension     = ".age"
+	partialSuffix = ".partial"
+	timestamp     = "20060102T150405Z"
+	partialMaxAge = 24 * time.Hour // after which the file of a killed run is removed
 )
 
-// Folder keeps the backups of one cluster; other clusters may have theirs in the same folder.
+// Folder stores the backups of one cluster; other clusters may use the same folder.
 type Folder struct {
-	Path string // made with mode 0700 where it is missing; ~/ is the user's home
+	Path string // created with mode 0700 if missing; ~/ is the user's home
 	Name string // of the cluster in file names: stack and cluster
-	// Origin says which cluster its backups are of; nil = they do not say.
+	// Origin identifies the cluster in its backups; nil = backups without origin.
 	Origin *Origin
 }
 
-// File is a backup that was written.
+// File is a new backup.
 type File struct {
 	Path    string
-	Bytes   int64    // of the encrypted file
-	Removed []string // older backups that keep did not hold any more
+	Bytes   int64    // size of the encrypted file
+	Removed []string // older backups beyond keep
 }
 
-// Write encrypts what content writes into a new file that only its owner can read, and then removes the oldest ones of
-// the same kind beyond keep (0 = none). An error of content, or of the disk, leaves the folder as it was.
+// Write encrypts what content writes into a new file that only its owner can read. It then removes the oldest backups
+// of the same kind beyond keep (0 = none). If content or the disk fails, the folder is unchanged.
 func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, content func(io.Writer) error) (
 	File, error,
 ) {
@@ -64,7 +64,7 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 	if f.Origin != nil {
 		origin := *f.Origin
 		origin.Cluster, origin.Time = f.Name, now.UTC()
-		to[0] = sealing{to[0], origin}
+		to[0] = originRecipient{to[0], origin}
 	}
 
 	folder, err := expand(f.Path)
@@ -73,12 +73,12 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 	}
 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return File{}, fmt.Errorf("unable to make the folder of backups: %w", err)
+		return File{}, fmt.Errorf("unable to create the folder of backups: %w", err)
 	}
 
 	path := filepath.Join(folder, f.prefix(kind)+now.UTC().Format(timestamp)+extension)
 	if _, err := os.Lstat(path); err == nil {
-		return File{}, fmt.Errorf("%s exists: another backup was made in this second: wait, then repeat", path)
+		return File{}, fmt.Errorf("%s exists: another backup was written in this second: wait, then repeat", path)
 	}
 
 	size, err := writeFile(path, to, content)
@@ -93,9 +93,9 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 
 func (f Folder) prefix(kind Kind) string { return f.Name + "-" + string(kind) + "-" }
 
-// writeFile writes the whole file, or nothing.
+// writeFile writes the file atomically.
 func writeFile(path string, to []age.Recipient, content func(io.Writer) error) (size int64, err error) {
-	file, err := os.OpenFile(path+unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(path+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
@@ -103,7 +103,7 @@ func writeFile(path string, to []age.Recipient, content func(io.Writer) error) (
 	defer func() {
 		if err != nil {
 			_ = file.Close()
-			_ = os.Remove(path + unfinished)
+			_ = os.Remove(path + partialSuffix)
 		}
 	}()
 
@@ -125,7 +125,7 @@ func writeFile(path string, to []age.Recipient, content func(io.Writer) error) (
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
 
-	if err := errors.Join(file.Close(), os.Rename(path+unfinished, path), syncFolder(filepath.Dir(path))); err != nil {
+	if err := errors.Join(file.Close(), os.Rename(path+partialSuffix, path), syncFolder(filepath.Dir(path))); err != nil {
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
 
@@ -141,7 +141,7 @@ func syncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// prune removes the oldest backups of a kind, and what killed runs left.
+// prune removes the oldest backups of a kind beyond keep, and partial files of killed runs.
 func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (removed []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -151,12 +151,12 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 	var finished, surplus []string
 
 	for _, e := range entries {
-		made, ours := f.Made(kind, e.Name())
+		created, isOwn := f.TimeOf(kind, e.Name())
 		switch {
-		case !ours:
-		case !strings.HasSuffix(e.Name(), unfinished):
+		case !isOwn:
+		case !strings.HasSuffix(e.Name(), partialSuffix):
 			finished = append(finished, e.Name())
-		case now.Sub(made) > abandoned:
+		case now.Sub(created) > partialMaxAge:
 			surplus = append(surplus, e.Name())
 		}
 	}
@@ -179,38 +179,38 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 	return removed, nil
 }
 
-// Newest returns the newest backup of a kind and when it was made; an empty path where there is none.
-func (f Folder) Newest(kind Kind) (path string, made time.Time, err error) {
+// Newest returns the newest backup of a kind and its time; an empty path if there is none.
+func (f Folder) Newest(kind Kind) (path string, created time.Time, err error) {
 	folder, err := expand(f.Path)
 	if err != nil {
-		return "", made, err
+		return "", created, err
 	}
 
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", made, fmt.Errorf("unable to look for backups: %w", err)
+		return "", created, fmt.Errorf("unable to look for backups: %w", err)
 	}
 
 	for _, e := range entries {
-		at, ours := f.Made(kind, e.Name())
-		if ours && !strings.HasSuffix(e.Name(), unfinished) && !at.Before(made) {
-			path, made = filepath.Join(folder, e.Name()), at
+		at, isOwn := f.TimeOf(kind, e.Name())
+		if isOwn && !strings.HasSuffix(e.Name(), partialSuffix) && !at.Before(created) {
+			path, created = filepath.Join(folder, e.Name()), at
 		}
 	}
 
-	return path, made, nil
+	return path, created, nil
 }
 
-// Made tells when a backup of this cluster and kind was made, from its name.
-func (f Folder) Made(kind Kind, name string) (time.Time, bool) {
-	text, ours := strings.CutPrefix(strings.TrimSuffix(name, unfinished), f.prefix(kind))
-	text, encrypted := strings.CutSuffix(text, extension)
-	made, err := time.Parse(timestamp, text)
+// TimeOf parses the time in the name of a backup of this cluster and kind; false for other names.
+func (f Folder) TimeOf(kind Kind, name string) (time.Time, bool) {
+	text, isOwn := strings.CutPrefix(strings.TrimSuffix(name, partialSuffix), f.prefix(kind))
+	text, hasExtension := strings.CutSuffix(text, extension)
+	created, err := time.Parse(timestamp, text)
 
-	return made, ours && encrypted && err == nil
+	return created, isOwn && hasExtension && err == nil
 }
 
-// expand puts the user's home in the place of a leading ~/.
+// expand replaces a leading ~/ with the user's home.
 func expand(path string) (string, error) {
 	rest, inHome := strings.CutPrefix(path, "~/")
 	if !inHome {

@@ -12,12 +12,12 @@ import (
 	"filippo.io/age"
 )
 
-// secretKey begins an identity, the secret half of a key.
-const secretKey = "AGE-SECRET-KEY-" //nolint:gosec // what keys begin with
+// identityPrefix is the prefix of an identity, age's private key.
+const identityPrefix = "AGE-SECRET-KEY-" //nolint:gosec // only the prefix
 
-// CheckRecipient judges a public key of age. Its error does not repeat the text, which may be a secret key.
+// CheckRecipient validates a public key of age. Its error does not quote the text, which may be a secret key.
 func CheckRecipient(text string) error {
-	if strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), secretKey) {
+	if strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), identityPrefix) {
 		return errors.New(
 			"is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)",
 		)
@@ -31,7 +31,7 @@ func CheckRecipient(text string) error {
 	return nil
 }
 
-// CheckIdentities judges secret keys of age, one per line. Its error repeats nothing of them.
+// CheckIdentities validates secret keys of age, one per line. Its error does not quote them.
 func CheckIdentities(text string) error {
 	if _, err := age.ParseIdentities(strings.NewReader(text)); err != nil {
 		return errors.New("is not a secret key of age: set what age-keygen prints, AGE-SECRET-KEY-1 and 58 characters")
@@ -69,8 +69,8 @@ func Recipients(texts []string) ([]age.Recipient, error) {
 	return keys, nil
 }
 
-// Open opens a backup for reading. One that is not encrypted, such as a snapshot by talosctl, is opened as it is.
-// Identities is what age-keygen wrote: a secret key per line, comments with #.
+// Open opens a backup for reading, decrypted if it is encrypted; a snapshot by talosctl is not. Identities is the
+// content of a file by age-keygen: one secret key per line, comments with #.
 func Open(path, identities string) (io.ReadCloser, error) {
 	file, _, err := open(path, identities)
 
@@ -87,11 +87,11 @@ func open(path, identities string) (io.ReadCloser, *Origin, error) {
 
 	in := bufio.NewReader(file)
 	if begin, _ := in.Peek(len(magic)); !bytes.Equal(begin, []byte(magic)) {
-		return opened{in, file}, nil, nil
+		return readCloser{in, file}, nil, nil
 	}
 
 	keys, err := age.ParseIdentities(strings.NewReader(identities))
-	if err != nil { // its text may quote a key
+	if err != nil { // not wrapped: it may quote a key
 		_ = file.Close()
 
 		return nil, nil, fmt.Errorf(
@@ -99,20 +99,20 @@ func open(path, identities string) (io.ReadCloser, *Origin, error) {
 		)
 	}
 
-	with := &reading{keys: keys}
+	identity := &originIdentity{keys: keys}
 
-	plain, err := age.Decrypt(in, with)
+	plain, err := age.Decrypt(in, identity)
 	if err != nil {
 		_ = file.Close()
 
 		return nil, nil, fmt.Errorf("unable to decrypt %s: %w", path, err)
 	}
 
-	return opened{plain, file}, with.origin, nil
+	return readCloser{plain, file}, identity.origin, nil
 }
 
-// opened reads from the one and closes the other.
-type opened struct {
+// readCloser reads from one value and closes another.
+type readCloser struct {
 	io.Reader
 	io.Closer
 }

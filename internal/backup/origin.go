@@ -11,23 +11,23 @@ import (
 	"filippo.io/age"
 )
 
-// Origin says which cluster a backup is of, with a seal that only a secret of the cluster makes. It is in the header of
-// the encrypted file, where age's own commands pass over it: what they decrypt is the snapshot itself.
+// Origin identifies the cluster of a backup, with a seal that requires a secret of the cluster. It is in the header of
+// the encrypted file, where age's own commands ignore it: they decrypt only the snapshot.
 type Origin struct {
-	Cluster    string    `json:"cluster"` // what names of files begin with: stack and cluster
+	Cluster    string    `json:"cluster"` // stack and cluster, as in file names
 	ID         string    `json:"id"`      // a digest of the cluster's certificate authority of etcd
-	Time       time.Time `json:"time"`    // when it was made
-	Talos      string    `json:"talos"`   // the version that the node ran
+	Time       time.Time `json:"time"`    // of the backup
+	Talos      string    `json:"talos"`   // version of the node
 	Kubernetes string    `json:"kubernetes"`
 	Seal       []byte    `json:"seal,omitempty"` // HMAC-SHA256 of all this and the file's key
 
-	key []byte // that makes the seal; of one that was read, the file's
+	key []byte // key of the seal; in an origin that was read, the file's key
 }
 
-// stanza is the type of the part of age's header that has an origin.
+// stanza is the type of the header's stanza with the origin.
 const stanza = "talos-proxmox-origin"
 
-// SealedBy returns the origin with a cluster's secret to seal it with.
+// SealedBy returns the origin with a seal key derived from a cluster's secret.
 func (o Origin) SealedBy(secret string) Origin {
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte("talos-proxmox: backups of this cluster")) // never fails
@@ -36,13 +36,13 @@ func (o Origin) SealedBy(secret string) Origin {
 	return o
 }
 
-// Is says whether the cluster's own secret has sealed what was read.
+// Is reports whether the cluster's own secret sealed an origin that was read.
 func (o Origin) Is(own Origin) bool { return hmac.Equal(o.Seal, o.sum(own.key, o.key)) }
 
-// sum binds an origin to a file, whose key authenticates its content.
+// sum binds the origin to a file by the file's key, which authenticates the content.
 func (o Origin) sum(key, file []byte) []byte {
 	o.Seal = nil
-	text, _ := json.Marshal(o) // a struct of texts always can
+	text, _ := json.Marshal(o) // never fails for these fields
 
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write(text)
@@ -51,14 +51,14 @@ func (o Origin) sum(key, file []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// sealing is a recipient that adds an origin to the header.
-type sealing struct {
+// originRecipient is a recipient that adds an origin to the header.
+type originRecipient struct {
 	age.Recipient
 	origin Origin
 }
 
 // WrapWithLabels implements age.RecipientWithLabels.
-func (s sealing) WrapWithLabels(file []byte) (stanzas []*age.Stanza, labels []string, err error) {
+func (s originRecipient) WrapWithLabels(file []byte) (stanzas []*age.Stanza, labels []string, err error) {
 	if labelled, ok := s.Recipient.(age.RecipientWithLabels); ok {
 		stanzas, labels, err = labelled.WrapWithLabels(file)
 	} else {
@@ -79,14 +79,14 @@ func (s sealing) WrapWithLabels(file []byte) (stanzas []*age.Stanza, labels []st
 	return append(stanzas, &age.Stanza{Type: stanza, Body: text}), labels, nil
 }
 
-// reading is the identities that a file is read with, and what its header says of its origin.
-type reading struct {
+// originIdentity tries several identities and reads the origin from the header.
+type originIdentity struct {
 	keys   []age.Identity
 	origin *Origin
 }
 
 // Unwrap implements age.Identity.
-func (r *reading) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
+func (r *originIdentity) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
 	for _, key := range r.keys {
 		file, err := key.Unwrap(stanzas)
 		if errors.Is(err, age.ErrIncorrectIdentity) {
@@ -109,7 +109,7 @@ func (r *reading) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
 	return nil, age.ErrIncorrectIdentity
 }
 
-// ReadOrigin returns which cluster a backup says that it is of; nil = it does not say. The arguments are those of Open.
+// ReadOrigin returns the origin of a backup; nil if it has none. The arguments are those of Open.
 func ReadOrigin(path, identities string) (*Origin, error) {
 	file, origin, err := open(path, identities)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"io"
 )
 
-// Snapshot judges a snapshot of etcd as it is written: a database of whole blocks of 512 bytes, followed by the SHA-256
-// of all of it (source: etcd's snapshot.save).
+// Snapshot checks a snapshot of etcd while it is written: a database of whole blocks of 512 bytes, followed by its
+// SHA-256 digest (source: etcd's snapshot.save).
 type Snapshot struct {
 	to   io.Writer
 	sum  hash.Hash
-	tail []byte // of what was written, up to the length of the digest
+	tail []byte // the last bytes written, up to the length of the digest
 	size int64
 }
 
-// Block is how many bytes a database of etcd has, or a multiple of it.
+// Block is the block size: the size of a database of etcd is a multiple of it.
 const Block = 512
 
-// NewSnapshot returns a writer that passes on to another one.
+// NewSnapshot returns a writer that forwards to another one.
 func NewSnapshot(to io.Writer) *Snapshot {
 	return &Snapshot{to: to, sum: sha256.New()}
 }
@@ -41,7 +41,7 @@ func (s *Snapshot) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Check says whether what was written is a whole snapshot.
+// Check returns an error unless a whole snapshot was written.
 func (s *Snapshot) Check() error {
 	switch {
 	case s.size == 0:
@@ -55,7 +55,7 @@ func (s *Snapshot) Check() error {
 	}
 }
 
-// CheckCopy says whether what was written is a database as a machine's disk has it, whole blocks without a digest.
+// CheckCopy returns an error unless a copy of a database was written: whole blocks, without a digest.
 func (s *Snapshot) CheckCopy() error {
 	if s.size == 0 || s.size%Block != 0 {
 		return fmt.Errorf("the database is not whole: it has %d bytes, which are not blocks of %d", s.size, Block)
@@ -64,8 +64,8 @@ func (s *Snapshot) CheckCopy() error {
 	return nil
 }
 
-// Size is in bytes, the digest included.
+// Size returns the size in bytes, with the digest.
 func (s *Snapshot) Size() int64 { return s.size }
 
-// Digest is the SHA-256 of the database in hexadecimal, as etcd wrote it.
+// Digest returns the SHA-256 of the database in hexadecimal, as etcd wrote it.
 func (s *Snapshot) Digest() string { return hex.EncodeToString(s.tail) }

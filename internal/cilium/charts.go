@@ -1,5 +1,5 @@
-// Package cilium knows the CNI that the program installs: which version of its chart runs on which Kubernetes, the
-// values that it needs on Talos, and the objects that follow from a stack file.
+// Package cilium has the data of the CNI that the program installs: its charts with the Kubernetes versions that they
+// support, the values that Cilium needs on Talos, and the objects for a stack file's settings.
 package cilium
 
 import (
@@ -15,23 +15,23 @@ type Chart struct {
 	Version string
 	// Digest is sha256:… of the archive that Cilium publishes.
 	Digest string
-	// Oldest and Newest are the minor versions of Kubernetes that Cilium tests the version on, both included. An older one
-	// it does not support; a newer one it leaves to the compatibility that Kubernetes promises
-	// (Documentation/network/kubernetes/requirements.rst of its repository).
+	// Oldest and Newest are the minor versions of Kubernetes that Cilium tests the version on, both included. Older ones
+	// are not supported; newer ones rely on Kubernetes' own compatibility guarantees
+	// (Documentation/network/kubernetes/requirements.rst in its repository).
 	Oldest, Newest string
-	// GatewayAPI is the version of the Gateway API that it implements, and Definitions are those of its kinds.
+	// GatewayAPI is the implemented version of the Gateway API, Definitions its CustomResourceDefinitions.
 	GatewayAPI  string
 	Definitions []Definition
 }
 
 // Definition is a file of the Gateway API's repository: the CustomResourceDefinition of one kind.
 type Definition struct {
-	Kind   string // as files are named
+	Kind   string // as in file names
 	Digest string // sha256:… of the file
 }
 
-// Charts returns the versions whose digests are known, oldest first. The digests of charts are those of the archives at
-// Address; those of definitions are of the files at the Gateway API's tag.
+// Charts returns the versions with known digests, oldest first: of the chart's archive at Address, and of the files at
+// the Gateway API's tag.
 func Charts() []Chart {
 	return []Chart{
 		{
@@ -81,12 +81,12 @@ func gatewayAPI161() []Definition {
 	}
 }
 
-// DefaultVersion is the newest version that runs on a Kubernetes version in full; empty = none.
+// DefaultVersion returns the newest version for a full Kubernetes version; empty if there is none.
 func DefaultVersion(kubernetes string) string {
 	found := ""
 
 	for _, chart := range Charts() {
-		if chart.runs(kubernetes) {
+		if chart.supports(kubernetes) {
 			found = chart.Version
 		}
 	}
@@ -94,7 +94,7 @@ func DefaultVersion(kubernetes string) string {
 	return found
 }
 
-// Find returns the chart of a version whose digest is known.
+// Find returns the chart of a version with a known digest.
 func Find(version string) (Chart, bool) {
 	charts := Charts()
 	if i := slices.IndexFunc(charts, func(c Chart) bool { return c.Version == version }); i >= 0 {
@@ -104,14 +104,14 @@ func Find(version string) (Chart, bool) {
 	return Chart{}, false
 }
 
-// Address is where Cilium publishes the archive of a version.
+// Address returns the URL of a version's archive.
 func Address(version string) string { return "https://helm.cilium.io/cilium-" + version + ".tgz" }
 
-// Check says whether a version, which is known, runs on a Kubernetes version in full. Of unknown ones it says nothing.
-// The error says what to do.
+// Check returns an error if a known version does not support a full Kubernetes version; unknown versions pass. The
+// error says what to do.
 func Check(version, kubernetes string) error {
 	chart, known := Find(version)
-	if !known || chart.runs(kubernetes) {
+	if !known || chart.supports(kubernetes) {
 		return nil
 	}
 
@@ -124,20 +124,21 @@ func Check(version, kubernetes string) error {
 		advice)
 }
 
-// runs says whether Cilium tests the version on a Kubernetes version. The newest one runs on whatever is newer as well:
-// there is no better one.
-func (c Chart) runs(kubernetes string) bool {
+// supports reports whether Cilium tests the version on a Kubernetes version. The newest version also supports all newer
+// Kubernetes versions, because there is no better one.
+func (c Chart) supports(kubernetes string) bool {
 	charts := Charts()
-	minor := minorOf(kubernetes)
+	isNewest := c.Version == charts[len(charts)-1].Version
+	minor := minorVersion(kubernetes)
 
-	return minor >= minorOf(c.Oldest) && (minor <= minorOf(c.Newest) || c.Version == charts[len(charts)-1].Version)
+	return minor >= minorVersion(c.Oldest) && (minor <= minorVersion(c.Newest) || isNewest)
 }
 
-// Untested says what is not known of a version, which is known, on a Kubernetes version in full that it runs on; empty
-// where Cilium tests the two together.
+// Untested returns a warning if Cilium does not test a known version on a full Kubernetes version that it supports;
+// empty otherwise.
 func Untested(version, kubernetes string) string {
 	chart, known := Find(version)
-	if !known || !chart.runs(kubernetes) || minorOf(kubernetes) <= minorOf(chart.Newest) {
+	if !known || !chart.supports(kubernetes) || minorVersion(kubernetes) <= minorVersion(chart.Newest) {
 		return ""
 	}
 
@@ -145,8 +146,8 @@ func Untested(version, kubernetes string) string {
 		kubernetes)
 }
 
-// minorOf is 35 of v1.35 and of v1.35.4.
-func minorOf(version string) int {
+// minorVersion returns 35 for v1.35 and v1.35.4.
+func minorVersion(version string) int {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {
 		return 0

@@ -19,7 +19,7 @@ func TestVersions(t *testing.T) {
 	}
 
 	require.NoError(t, Check("1.19.6", "v1.35.0"))
-	require.NoError(t, Check("1.99.0", "v1.35.0"), "nothing is known of it")
+	require.NoError(t, Check("1.99.0", "v1.35.0"), "an unknown version")
 	require.NoError(t, Check("1.20.2", "v1.37.2"), "Cilium leaves it to Kubernetes, and there is no newer one")
 	require.ErrorContains(t, Check("1.20.2", "v1.32.9"),
 		"is tested by Cilium on Kubernetes v1.33 to v1.36, not on v1.32.9; set 1.19.6")
@@ -28,7 +28,7 @@ func TestVersions(t *testing.T) {
 	require.ErrorContains(t, Check("1.19.6", "v1.37.2"), "set 1.20.2")
 	assert.Equal(t, "Cilium tests 1.20.2 on Kubernetes v1.33 to v1.36, and not yet on v1.37.2", Untested("1.20.2", "v1.37.2"))
 	assert.Empty(t, Untested("1.20.2", "v1.36.4"))
-	assert.Empty(t, Untested("1.99.0", "v1.37.2"), "nothing is known of it")
+	assert.Empty(t, Untested("1.99.0", "v1.37.2"), "an unknown version")
 	require.ErrorContains(t, Check("1.18.12", "v1.29.4"), "choose a newer version of Kubernetes")
 }
 
@@ -74,12 +74,12 @@ func TestValues(t *testing.T) {
 func TestObjects(t *testing.T) {
 	t.Parallel()
 
-	with := Settings{Pool: []AddressRange{{"10.0.0.200", "10.0.0.210"}}, Interfaces: []string{"^ens"}}
-	text, err := json.Marshal(with.Objects())
+	settings := Settings{Pool: []AddressRange{{"10.0.0.200", "10.0.0.210"}}, Interfaces: []string{"^ens"}}
+	text, err := json.Marshal(settings.Objects())
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"spec":{"blocks":[{"start":"10.0.0.200","stop":"10.0.0.210"}]}`)
 	assert.Contains(t, string(text), `"spec":{"interfaces":["^ens"],"loadBalancerIPs":true}`)
-	assert.Empty(t, with.Absent())
+	assert.Empty(t, settings.Absent())
 	assert.Empty(t, Settings{}.Objects())
 	assert.Len(t, Settings{}.Absent(), 2)
 

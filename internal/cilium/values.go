@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Settings are what the values and the objects of a cluster's Cilium follow from.
+// Settings determine the values and objects of a cluster's Cilium.
 type Settings struct {
-	// Nodes is how many the cluster has: the operator runs twice where it can.
+	// Nodes is the number of nodes: with more than one, the operator has two replicas.
 	Nodes int
-	// Hubble observes what flows, with its relay and its user interface.
+	// Hubble enables Hubble with relay and user interface.
 	Hubble bool
-	// GatewayAPI has Cilium serve Gateways.
+	// GatewayAPI enables Gateways.
 	GatewayAPI bool
-	// Pool are the addresses for Services of type LoadBalancer; none = there are none.
+	// Pool has the addresses for Services of type LoadBalancer; empty = no load balancer.
 	Pool []AddressRange
-	// Interfaces are regular expressions for the network cards that answer for the pool's addresses; none = all.
+	// Interfaces are regular expressions for the network interfaces that announce the pool's addresses; empty = all.
 	Interfaces []string
-	// Own are the user's values, which come last.
+	// Own are the user's values, which take precedence.
 	Own map[string]any
 }
 
@@ -32,7 +32,7 @@ type AddressRange struct {
 	Last string `pulumi:"last"`
 }
 
-// Holds says whether an address is in the range.
+// Holds reports whether an address is in the range.
 func (r AddressRange) Holds(address netip.Addr) bool {
 	first, err := netip.ParseAddr(r.First)
 	last, lastErr := netip.ParseAddr(r.Last)
@@ -40,27 +40,27 @@ func (r AddressRange) Holds(address netip.Addr) bool {
 	return err == nil && lastErr == nil && !address.Less(first) && !last.Less(address)
 }
 
-// KubePrismPort is where Talos balances the Kubernetes API on each node, at localhost.
+// KubePrismPort is the port on localhost where Talos balances the Kubernetes API on each node.
 const KubePrismPort = 7445
 
 type object = map[string]any
 
-// fixed are values that Cilium does not run without on Talos, or whose counterpart is in the machine configuration, by
-// path, each with why.
-func fixed() map[string]string {
+// fixedValues returns, by path, the reasons for values that Cilium requires on Talos or that have a counterpart in the
+// machine configuration.
+func fixedValues() map[string]string {
 	return map[string]string{
-		"kubeProxyReplacement":       "Talos is told to run no kube-proxy",
+		"kubeProxyReplacement":       "Talos runs no kube-proxy",
 		"k8sServiceHost":             "KubePrism has the Kubernetes API at localhost on every node",
 		"k8sServicePort":             fmt.Sprintf("KubePrism has port %d", KubePrismPort),
-		"cgroup":                     "Talos has mounted cgroups already",
-		"securityContext.privileged": "Talos keeps the loading of kernel modules from everybody",
-		"securityContext.capabilities.ciliumAgent":      "Talos keeps the loading of kernel modules from everybody",
-		"securityContext.capabilities.cleanCiliumState": "Talos keeps the loading of kernel modules from everybody",
+		"cgroup":                     "Talos mounts cgroups itself",
+		"securityContext.privileged": "Talos allows nobody to load kernel modules",
+		"securityContext.capabilities.ciliumAgent":      "Talos allows nobody to load kernel modules",
+		"securityContext.capabilities.cleanCiliumState": "Talos allows nobody to load kernel modules",
 	}
 }
 
-// switched are values that have a key of the stack file of their own.
-func switched() map[string]string {
+// valuesWithKeys returns values that have their own key in the stack file.
+func valuesWithKeys() map[string]string {
 	return map[string]string{
 		"gatewayAPI.enabled": "gatewayApi", "hubble.enabled": "hubble", "l2announcements.enabled": "loadBalancer",
 	}
@@ -70,20 +70,20 @@ func switched() map[string]string {
 func CheckValues(values map[string]any) map[string]string {
 	problems := map[string]string{}
 
-	for path, why := range fixed() {
-		if stated(values, path) {
+	for path, why := range fixedValues() {
+		if isSet(values, path) {
 			problems[path] = "is set by the program, because " + why + "; remove it"
 		}
 	}
 
-	for path, key := range switched() {
-		if stated(values, path) {
+	for path, key := range valuesWithKeys() {
+		if isSet(values, path) {
 			problems[path] = "has a key of its own; set cni." + key + " and remove it"
 		}
 	}
 
-	masquerade, _ := value(values, "bpf.masquerade")
-	routing, _ := value(values, "bpf.hostLegacyRouting")
+	masquerade, _ := lookup(values, "bpf.masquerade")
+	routing, _ := lookup(values, "bpf.hostLegacyRouting")
 
 	if masquerade == true && routing != true {
 		problems["bpf.masquerade"] = "keeps pods from Talos' host DNS, which CoreDNS asks; set bpf.hostLegacyRouting: true " +
@@ -93,26 +93,26 @@ func CheckValues(values map[string]any) map[string]string {
 	return problems
 }
 
-func stated(values map[string]any, path string) bool {
-	_, is := value(values, path)
+func isSet(values map[string]any, path string) bool {
+	_, ok := lookup(values, path)
 
-	return is
+	return ok
 }
 
-func value(values map[string]any, path string) (any, bool) {
+func lookup(values map[string]any, path string) (any, bool) {
 	key, rest, deeper := strings.Cut(path, ".")
 
-	found, is := values[key]
-	if !is || !deeper {
-		return found, is
+	found, ok := values[key]
+	if !ok || !deeper {
+		return found, ok
 	}
 
 	inner, _ := found.(map[string]any)
 
-	return value(inner, rest)
+	return lookup(inner, rest)
 }
 
-// Values are those of the chart, the user's included. What they say of Talos is from its documentation
+// Values returns the chart's values, including the user's. Those for Talos are from its documentation
 // (kubernetes-guides/cni/deploying-cilium).
 func (s Settings) Values() map[string]any {
 	values := object{
@@ -135,20 +135,20 @@ func (s Settings) Values() map[string]any {
 	if s.Hubble {
 		values["hubble"] = object{
 			"enabled": true, "relay": object{"enabled": true}, "ui": object{"enabled": true},
-			// Helm's own method makes new keys whenever it renders.
+			// The method helm would generate new keys at each rendering.
 			"tls": object{"auto": object{"method": "cronJob"}},
 		}
 	}
 
 	if s.GatewayAPI {
-		// Operator and agents read their configuration when they start, and the chart restarts neither for it: pods of
-		// another annotation are new ones.
+		// Operator and agents read their configuration only at start, and the chart does not restart them: a changed
+		// annotation does.
 		served := object{"talos-proxmox/gateway-api": "true"}
 		values["podAnnotations"] = served
 		values["operator"] = object{"replicas": min(s.Nodes, 2), "podAnnotations": served}
 		values["gatewayAPI"] = object{
 			"enabled": true, "enableAlpn": true, "enableAppProtocol": true,
-			// The default looks at the cluster, so that it renders another thing the second time.
+			// The default depends on the cluster, so that a second rendering would differ.
 			"gatewayClass": object{"create": "true"},
 		}
 	}
@@ -159,28 +159,28 @@ func (s Settings) Values() map[string]any {
 		values["k8sClientRateLimit"] = object{"qps": 50, "burst": 100}
 	}
 
-	return merged(values, s.Own)
+	return mergeValues(values, s.Own)
 }
 
-// merged returns a map with another one's values over its own, as Helm merges values.
-func merged(under, over map[string]any) map[string]any {
-	result := maps.Clone(under)
+// mergeValues merges maps like Helm: the second one takes precedence.
+func mergeValues(base, over map[string]any) map[string]any {
+	result := maps.Clone(base)
 
-	for key, value := range over {
-		inner, isMap := value.(map[string]any)
-		below, hasMap := result[key].(map[string]any)
+	for key, lookup := range over {
+		overlay, isMap := lookup.(map[string]any)
+		nested, hasMap := result[key].(map[string]any)
 
 		if isMap && hasMap {
-			value = merged(below, inner)
+			lookup = mergeValues(nested, overlay)
 		}
 
-		result[key] = value
+		result[key] = lookup
 	}
 
 	return result
 }
 
-// Objects of a pool are cluster-wide, and have one name.
+// objectName is the name of the objects, which are cluster-wide.
 const objectName = "talos-proxmox"
 
 const (
@@ -188,7 +188,7 @@ const (
 	policyVersion, policyKind = "cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy"
 )
 
-// Objects are those that follow the release: the pool of addresses for Services, and who answers for them.
+// Objects returns the objects to apply after the release: the address pool for Services and its announcement policy.
 func (s Settings) Objects() []map[string]any {
 	if len(s.Pool) == 0 {
 		return nil
@@ -216,10 +216,10 @@ func (s Settings) Objects() []map[string]any {
 	}
 }
 
-// ObjectName says which object.
+// ObjectName identifies an object.
 type ObjectName struct{ APIVersion, Kind, Name string }
 
-// Absent are the objects that earlier settings had and these have not.
+// Absent returns the objects that earlier settings may have created and these do not need.
 func (s Settings) Absent() []ObjectName {
 	if len(s.Pool) > 0 {
 		return nil
@@ -228,9 +228,9 @@ func (s Settings) Absent() []ObjectName {
 	return []ObjectName{{policyVersion, policyKind, objectName}, {poolVersion, poolKind, objectName}}
 }
 
-// Definitions are the files that the Gateway API needs before the release, of a folder that has them under the names
-// of its repository; empty = the repository's own at the version's tag. Without the Gateway API there are none, and of
-// a version that is not known neither.
+// Definitions returns the files that the Gateway API needs before the release, from a folder with the file names of its
+// repository; empty = the repository at the version's tag. Without the Gateway API, or for an unknown version, there
+// are none.
 func (s Settings) Definitions(version, folder string) []Manifest {
 	chart, known := Find(version)
 	if !s.GatewayAPI || !known {

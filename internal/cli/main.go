@@ -1,4 +1,4 @@
-// Package cli runs the command lines of the project's programs.
+// Package cli has the common code of the project's command lines.
 package cli
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs a command line to completion, and exits with [Status] if it fails. An interrupt asks it to end;
-// a second one ends the program at once.
+// Main runs a command line to completion, and exits with [Status] if it fails. An interrupt cancels its context; a
+// second one ends the program at once.
 func Main(root *cobra.Command) {
-	nameUsage(root)
+	addUsageToErrors(root)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -28,8 +28,8 @@ func Main(root *cobra.Command) {
 	}
 }
 
-// nameUsage has errors about the arguments of commands say how they are called.
-func nameUsage(cmd *cobra.Command) {
+// addUsageToErrors appends the usage line to errors about a command's arguments.
+func addUsageToErrors(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
@@ -41,6 +41,6 @@ func nameUsage(cmd *cobra.Command) {
 	}
 
 	for _, sub := range cmd.Commands() {
-		nameUsage(sub)
+		addUsageToErrors(sub)
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestErrorsAboutArgumentsSayHowACommandIsCalled(t *testing.T) {
+func TestAddUsageToErrors(t *testing.T) {
 	t.Parallel()
 
 	root := &cobra.Command{Use: "program", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(&cobra.Command{
 		Use: "preview STACK", Args: cobra.ExactArgs(1), RunE: func(*cobra.Command, []string) error { return io.EOF },
 	})
-	nameUsage(root)
+	addUsageToErrors(root)
 
 	root.SetArgs([]string{"preview"})
 	require.EqualError(t, root.Execute(), "accepts 1 arg(s), received 0; usage: program preview STACK [flags]")

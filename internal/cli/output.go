@@ -12,7 +12,7 @@ import (
 // Output is how a command prints its result: text for people, or JSON.
 type Output string
 
-// The forms of output.
+// The output formats.
 const (
 	Text Output = "text"
 	JSON Output = "json"

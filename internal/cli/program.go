@@ -14,15 +14,14 @@ import (
 	"golang.org/x/term"
 )
 
-// Program is one that a command calls, because its libraries are too large for the command's own, or because it is
-// somebody else's.
+// Program is an external program that a command runs: one with libraries too large for the command, or a third party's.
 type Program struct {
-	Name string
-	Has  string // what it has, in words
-	Make string // the command that builds it
+	Name     string
+	Provides string // for messages
+	Make     string // the command that builds it
 }
 
-// Find looks beside this program, in the project's .bin and on PATH.
+// Find looks for the program beside this one, in the project's .bin and on PATH.
 func (p Program) Find(project string) (string, error) {
 	var places []string
 	if own, err := os.Executable(); err == nil {
@@ -45,14 +44,14 @@ func (p Program) Find(project string) (string, error) {
 	found, err := exec.LookPath(p.Name)
 	if err != nil {
 		return "", fmt.Errorf("unable to find %s, which has %s, in %s or on PATH; nothing was changed: `%s` builds it (a few "+
-			"minutes, once), then run the same again", p.Name, p.Has, strings.Join(places, ", "), p.Make)
+			"minutes, once), then run the same again", p.Name, p.Provides, strings.Join(places, ", "), p.Make)
 	}
 
 	return found, nil
 }
 
-// at is the absolute path that a user names, or where the program is found.
-func (p Program) at(named, project string) (string, error) {
+// findOr returns the absolute path of the named program, or else the one that Find finds.
+func (p Program) findOr(named, project string) (string, error) {
 	if named == "" {
 		return p.Find(project)
 	}
@@ -65,19 +64,19 @@ func (p Program) at(named, project string) (string, error) {
 	return path, nil
 }
 
-// Run runs a program for a person: in a folder, with variables beside those of this process, its output to stdout and
-// stderr. An interrupt reaches it once: from the terminal, or from here. Its exit status is that of the error.
+// Run runs a program for the user, with environment variables in addition to this process's. An interrupt reaches it
+// once: from the terminal, or from here. The error has the program's exit status.
 func Run(
 	ctx context.Context, folder string, environment []string, stdout, stderr io.Writer, program string, args ...string,
 ) error {
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // one of this project's own, or the user's
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the project's or the user's program
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, stdout, stderr
 
 	cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
 
 	if term.IsTerminal(int(os.Stdin.Fd())) { //nolint:gosec // a file descriptor
 		cmd.Stdin = os.Stdin
-		// The terminal signals its whole foreground group: a second interrupt would make the Pulumi CLI drop its work.
+		// The terminal signals the whole foreground group: a second interrupt would abort the Pulumi CLI.
 		cmd.Cancel = func() error { return nil }
 	} else {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -86,10 +85,10 @@ func Run(
 
 	err := cmd.Run()
 
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
-		return WithStatus(max(ended.ExitCode(), 1), fmt.Errorf(
-			"%s %s: %w, see above", filepath.Base(program), args[0], ended))
+	var exitErr *exec.ExitError
+	if errors.As(err, &exitErr) {
+		return WithStatus(max(exitErr.ExitCode(), 1), fmt.Errorf(
+			"%s %s: %w, see above", filepath.Base(program), args[0], exitErr))
 	}
 
 	return err

@@ -10,32 +10,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Project is where a command finds stacks, and the programs that it calls.
+// Project locates stacks and the programs that commands run.
 type Project struct {
 	Folder           string // of Pulumi.yaml
-	pulumi, talosOps string // paths that the user names
+	pulumi, talosOps string // paths from flags
 }
 
-// Stack is a stack with the folder and the environment that the Pulumi CLI works in.
+// Stack is a stack with the Pulumi CLI's folder and environment.
 type Stack struct {
 	Name        string
 	Folder      string   // absolute
-	Environment []string // variables beside those of this process
+	Environment []string // in addition to this process's
 	Pulumi      string   // path of the CLI
 }
 
 // labStack is the stack whose Proxmox is the embedded lab.
 const labStack = "lab"
 
-// The programs that commands about a stack call.
+// The programs that commands about a stack run.
 var (
-	Pulumi   = Program{Name: "pulumi", Has: "the engine", Make: "make stack-tools"}
-	talosOps = Program{Name: "talosops", Has: "what is asked of hosts and machines", Make: "make stack-tools"}
+	Pulumi   = Program{Name: "pulumi", Provides: "the engine", Make: "make stack-tools"}
+	talosOps = Program{Name: "talosops", Provides: "the queries of hosts and machines", Make: "make stack-tools"}
 )
 
-// PulumiEnvironment are the variables of the Pulumi CLI, where the user has not set them himself. It writes every
-// property to a log at each run and cannot be told not to: the logs may take 50 MB, and not 500. Its plugins and the
-// program live for seconds: to collect garbage less often saves a fifth of their processor time, for twice the memory.
+// PulumiEnvironment returns variables for the Pulumi CLI, unless the user has set them. The CLI logs every property at
+// each run, which cannot be switched off: this limits the logs to 50 MB instead of 500. Its plugins and the program run
+// for seconds: less frequent garbage collection saves a fifth of their CPU time, for twice the memory.
 func PulumiEnvironment() []string {
 	return []string{
 		"PULUMI_LOG_ROTATION_MAX_TOTAL_MB=" + cmp.Or(os.Getenv("PULUMI_LOG_ROTATION_MAX_TOTAL_MB"), "50"),
@@ -43,7 +43,7 @@ func PulumiEnvironment() []string {
 	}
 }
 
-// Flags adds those that every command about a stack has.
+// Flags adds the flags of all commands about a stack.
 func (p *Project) Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&p.Folder, "project", ".", "folder of Pulumi.yaml and the stack files")
@@ -51,12 +51,12 @@ func (p *Project) Flags(cmd *cobra.Command) {
 	flags.StringVar(&p.talosOps, "talosops", "", "path of talosops (default: the one in .bin, or on PATH)")
 }
 
-// File is the path of a stack's file.
+// File returns the path of a stack file.
 func (p *Project) File(stack string) string {
 	return filepath.Join(p.Folder, "Pulumi."+ShortName(stack)+".yaml")
 }
 
-// ReadFile returns the content of a stack's file.
+// ReadFile returns the content of a stack file.
 func (p *Project) ReadFile(stack string) ([]byte, error) {
 	content, err := os.ReadFile(p.File(stack))
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Project) ReadFile(stack string) ([]byte, error) {
 	return content, nil
 }
 
-// Stacks are the names of the stacks that have a file.
+// Stacks returns the names of the stacks that have a file.
 func (p *Project) Stacks() []string {
 	paths, _ := filepath.Glob(p.File("*")) // the pattern is well-formed
 
@@ -81,21 +81,21 @@ func (p *Project) Stacks() []string {
 	return names
 }
 
-// ShortName is a stack's name without its organization and project.
+// ShortName returns a stack's name without organization and project.
 func ShortName(stack string) string { return stack[strings.LastIndex(stack, "/")+1:] }
 
-// OnLab says whether a stack runs on the lab that the project embeds: it is called lab, and the project has the lab's
-// sources. Such a stack has its state, its passphrase and its configuration with the lab's addresses in .lab.
+// OnLab reports whether a stack runs on the embedded lab: it is named lab, and the project has the lab's sources. The
+// state, passphrase and stack file of such a stack are in .lab.
 func (p *Project) OnLab(stack string) bool {
 	_, err := os.Stat(filepath.Join(p.Folder, "lab", "go.mod"))
 
 	return stack == labStack && err == nil
 }
 
-// TalosOps is the path of talosops.
-func (p *Project) TalosOps() (string, error) { return talosOps.at(p.talosOps, p.Folder) }
+// TalosOps returns the path of talosops.
+func (p *Project) TalosOps() (string, error) { return talosOps.findOr(p.talosOps, p.Folder) }
 
-// Stack finds what the Pulumi CLI needs to work on a stack.
+// Stack returns a stack with what the Pulumi CLI needs to work on it.
 func (p *Project) Stack(name string) (Stack, error) {
 	folder, err := filepath.Abs(p.Folder)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Project) Stack(name string) (Stack, error) {
 	}
 
 	s := Stack{Name: name, Folder: folder, Environment: PulumiEnvironment()}
-	if s.Pulumi, err = Pulumi.at(p.pulumi, folder); err != nil {
+	if s.Pulumi, err = Pulumi.findOr(p.pulumi, folder); err != nil {
 		return Stack{}, err
 	}
 
@@ -113,9 +113,9 @@ func (p *Project) Stack(name string) (Stack, error) {
 		return s, err
 	}
 
-	// The user's own passphrase is not the lab's, and would come before its file.
+	// The user's own passphrase would take precedence over the lab's file.
 	if err := os.Unsetenv("PULUMI_CONFIG_PASSPHRASE"); err != nil {
-		return Stack{}, fmt.Errorf("unable to leave PULUMI_CONFIG_PASSPHRASE out: %w", err)
+		return Stack{}, fmt.Errorf("unable to unset PULUMI_CONFIG_PASSPHRASE: %w", err)
 	}
 
 	lab := filepath.Join(folder, ".lab")
@@ -128,7 +128,7 @@ func (p *Project) Stack(name string) (Stack, error) {
 	)
 
 	if _, err := os.Stat(filepath.Join(s.Folder, "Pulumi."+name+".yaml")); err != nil {
-		return Stack{}, fmt.Errorf("stack %s runs on the embedded lab, which has not had it yet: make up brings it up", name)
+		return Stack{}, fmt.Errorf("stack %s runs on the embedded lab and does not exist yet: make up brings it up", name)
 	}
 
 	return s, nil

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/internal/cli"
 )
 
-// TestTheUsersPassphraseIsNotTheLabs: it decrypts the user's own stacks, and none of the lab's.
+// TestTheUsersPassphraseIsNotTheLabs: the user's passphrase is kept for other stacks and unset for the lab's.
 func TestTheUsersPassphraseIsNotTheLabs(t *testing.T) {
 	const passphrase = "PULUMI_CONFIG_PASSPHRASE"
 
@@ -38,6 +38,6 @@ func TestTheUsersPassphraseIsNotTheLabs(t *testing.T) {
 	require.NoError(t, err)
 
 	_, set := os.LookupEnv(passphrase)
-	assert.False(t, set, "it would come before the file")
+	assert.False(t, set, "it would take precedence over the file")
 	assert.Contains(t, lab.Environment, passphrase+"_FILE="+filepath.Join(folder, ".lab", "passphrase"))
 }

@@ -7,27 +7,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// statusError ends the program with its own exit status.
+// statusError is an error with an exit status.
 type statusError struct {
 	error
 	status int
 }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e statusError) Unwrap() error { return e.error }
 
-// WithStatus has an error end the program with this exit status.
+// WithStatus sets the exit status of an error.
 func WithStatus(status int, err error) error { return statusError{err, status} }
 
 const otherErrors = "exit status of other errors"
 
-// OtherErrors are the annotations of a command whose errors end the program with this exit status where they have none
-// of their own, wrong flags included.
+// OtherErrors returns annotations that set the exit status of a command's errors without one of their own, such as
+// wrong flags.
 func OtherErrors(status int) map[string]string {
 	return map[string]string{otherErrors: strconv.Itoa(status)}
 }
 
-// Status is the exit status of a command that ended with this error: 1 where nothing else was said.
+// Status returns the exit status for a command's error; 1 by default.
 func Status(cmd *cobra.Command, err error) int {
 	var own statusError
 

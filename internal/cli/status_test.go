@@ -12,8 +12,8 @@ import (
 func TestStatus(t *testing.T) {
 	t.Parallel()
 
-	plain, asking := &cobra.Command{Use: "plain"}, &cobra.Command{Use: "status", Annotations: OtherErrors(2)}
-	asking.AddCommand(plain)
+	plain, status := &cobra.Command{Use: "plain"}, &cobra.Command{Use: "status", Annotations: OtherErrors(2)}
+	status.AddCommand(plain)
 
 	care := fmt.Errorf("cluster one: %w", WithStatus(1, errors.New("it needs care")))
 
@@ -22,9 +22,9 @@ func TestStatus(t *testing.T) {
 		err  error
 		want int
 	}{
-		"all is well":                  {asking, nil, 0},
-		"its own":                      {asking, care, 1},
-		"another error of the command": {asking, errors.New("unknown flag"), 2},
+		"all is well":                  {status, nil, 0},
+		"its own":                      {status, care, 1},
+		"another error of the command": {status, errors.New("unknown flag"), 2},
 		"the parent's":                 {plain, errors.New("unknown flag"), 2},
 		"a command that says nothing":  {&cobra.Command{}, errors.New("unknown flag"), 1},
 	} {

@@ -1,4 +1,4 @@
-// Package errorhints knows what a person can do about what Proxmox VE refuses. No Pulumi, no network.
+// Package errorhints has advice for errors of Proxmox VE, without Pulumi and without network.
 package errorhints
 
 import (
@@ -8,28 +8,28 @@ import (
 	"strings"
 )
 
-// Subject is what an operation failed on. Empty fields are not known.
+// Subject is what an operation failed on. Empty fields are unknown.
 type Subject struct {
-	// Name is the machine's or file's, VMID the machine's, Host the Proxmox host.
+	// Name is of the machine or file, VMID of the machine, Host the Proxmox host.
 	Name string
 	VMID int
 	Host string
 	// Stack is the stack's name.
 	Stack string
-	// Template is the VMID that the machine is cloned from, 0 for none; Datastores are where its disks go.
+	// Template is the VMID of the machine's template, 0 for none; Datastores are those of its disks.
 	Template   int
 	Datastores []string
-	// Holder has the VMID that another machine was to get; nil = not known.
+	// Holder is the machine that already has the VMID; nil = unknown.
 	Holder *Holder
 }
 
-// Holder is a machine that has a VMID.
+// Holder is a machine whose VMID is needed.
 type Holder struct {
 	Name, Host string
-	// Owner is the stack that made it, empty for a machine that no stack made; Ours says that it is the subject's.
+	// Owner is the stack that created it, empty if none did; Ours means that it is the subject's.
 	Owner string
 	Ours  bool
-	// Lost says that it is of a stack of the subject's names, and that the state knows nothing of what that made.
+	// Lost: its owner has the names of the subject's stack, whose state does not know it.
 	Lost bool
 }
 
@@ -51,7 +51,7 @@ func (s Subject) String() string {
 	return fmt.Sprintf("%s (%s)", s.Name, strings.Join(details, " "))
 }
 
-// host is how a sentence speaks of the host.
+// host returns the host for use in a sentence.
 func (s Subject) host() string {
 	if s.Host == "" {
 		return "its host"
@@ -60,8 +60,8 @@ func (s Subject) host() string {
 	return s.Host
 }
 
-// locked is the VM that a lock is about: a clone fails on its template's.
-func (s Subject) locked(operation string) int {
+// lockedVM returns the VM whose lock failed the operation: a clone fails on its template's.
+func (s Subject) lockedVM(operation string) int {
 	if operation == "create" && s.Template != 0 {
 		return s.Template
 	}
@@ -69,11 +69,11 @@ func (s Subject) locked(operation string) int {
 	return s.VMID
 }
 
-// missing names everything that the machine needs and Proxmox may not have.
-func (s Subject) missing(operation string) string {
+// missingAdvice names everything that the machine needs and Proxmox may not have.
+func (s Subject) missingAdvice(operation string) string {
 	var things []string
 	if s.Template != 0 && operation == "create" {
-		things = append(things, s.template())
+		things = append(things, s.templateAdvice())
 	}
 
 	if len(s.Datastores) > 0 {
@@ -81,7 +81,7 @@ func (s Subject) missing(operation string) string {
 			things,
 			fmt.Sprintf(
 				"its datastore %s (`pvesm status` lists those that there are; bring it back, or %s)",
-				strings.Join(s.Datastores, ", "), otherDatastore,
+				strings.Join(s.Datastores, ", "), otherDatastoreAdvice,
 			),
 		)
 	}
@@ -93,8 +93,8 @@ func (s Subject) missing(operation string) string {
 	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
 }
 
-// template names the one that a machine is cloned from, where there is none.
-func (s Subject) template() string {
+// templateAdvice is about a missing template.
+func (s Subject) templateAdvice() string {
 	return fmt.Sprintf(
 		"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
 			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they "+
@@ -103,10 +103,10 @@ func (s Subject) template() string {
 	)
 }
 
-// otherDatastore is advice with a price: a pool has one datastore.
-const otherDatastore = "choose another datastore, which moves the disks of all machines that the pool has"
+// otherDatastoreAdvice names the cost: a pool has one datastore.
+const otherDatastoreAdvice = "choose another datastore, which moves the disks of all machines that the pool has"
 
-// Taken is what to do about a VMID that another machine has.
+// Taken returns advice for a VMID that another machine has.
 func (s Subject) Taken() string {
 	alone := fmt.Sprintf("set a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
 
@@ -133,20 +133,18 @@ func (s Subject) Taken() string {
 	}
 }
 
-// row is a refusal by Proxmox' own words, and what to do about it: a text with {host}, {vmid}, {stack} and what the
-// words captured, {1}, {2}; or, where that depends on more, a function.
+// row is a pattern of Proxmox' error messages with advice: a text with {host}, {vmid}, {stack} and the pattern's
+// groups, {1}, {2}; or a function, if it depends on more.
 type row struct {
-	words *regexp.Regexp
-	text  string
-	way   func(s Subject, operation string, match []string) string
+	pattern *regexp.Regexp
+	text    string
+	advise  func(s Subject, operation string, match []string) string
 }
 
-func says(words string) *regexp.Regexp { return regexp.MustCompile(words) }
-
-// hint is what a row says about a subject.
+// hint returns a row's advice for a subject.
 func (r row) hint(s Subject, operation string, match []string) string {
-	if r.way != nil {
-		return r.way(s, operation, match)
+	if r.advise != nil {
+		return r.advise(s, operation, match)
 	}
 
 	values := []string{"{host}", s.host(), "{vmid}", strconv.Itoa(s.VMID), "{stack}", s.Stack}
@@ -157,153 +155,155 @@ func (r row) hint(s Subject, operation string, match []string) string {
 	return strings.NewReplacer(values...).Replace(r.text)
 }
 
-// takenWords are Proxmox' where another machine has the VMID; only a creation says the machine's host.
-var takenWords = says(`unable to create VM \d+(?:: config file| - VM \d+) already exists`)
+// takenPattern matches the errors for a VMID that another machine has; only that of a creation names the host.
+var takenPattern = regexp.MustCompile(`unable to create VM \d+(?:: config file| - VM \d+) already exists`)
 
-// Taken says whether an error is about a VMID that another machine has.
-func Taken(message string) bool { return takenWords.MatchString(message) }
+// Taken reports whether an error is about a VMID that another machine has.
+func Taken(message string) bool { return takenPattern.MatchString(message) }
 
-// account is what to do about a part of an account that is there already.
-const account = ", and its comment under Datacenter, Permissions says whose it is. If an interrupted run of this " +
+// accountAdvice is about a part of an account that exists already.
+const accountAdvice = ", and its comment under Datacenter, Permissions says whose it is. If an interrupted run of this " +
 	"stack left it, `talos-proxmox recover {stack}` removes it. Anybody else's stays: ask whose it is. After the loss of a " +
 	"state, `talos-proxmox import` adds it or says how to remove it (docs/recovery.md)"
 
-// rows are tried in order. Whoever does what they say on a cluster that runs must not lose anything by it.
+// rows are tried in order. Their advice must not harm a running cluster.
 var rows = []row{
-	{words: takenWords, way: func(s Subject, _ string, _ []string) string { return s.Taken() }},
+	{pattern: takenPattern, advise: func(s Subject, _ string, _ []string) string { return s.Taken() }},
 	{
-		words: says(`pci ID '([^']+)' already defined`),
+		pattern: regexp.MustCompile(`pci ID '([^']+)' already defined`),
 		text: "there is a PCI mapping {1}, and its comment under Datacenter, Resource Mappings says whose it is. If " +
 			"it names this stack, an interrupted run left it, and `talos-proxmox recover {stack}` removes it. Anybody " +
 			"else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it",
 	},
-	{words: says(`(role|user) '([^']+)' already exists`), text: "there is a {1} {2}" + account},
-	{words: says(`Token already exists`), text: "there is a token of this name" + account},
-	{words: says(`failed to complete with exit code: WARNINGS: \d+`), way: warned},
+	{pattern: regexp.MustCompile(`(role|user) '([^']+)' already exists`), text: "there is a {1} {2}" + accountAdvice},
+	{pattern: regexp.MustCompile(`Token already exists`), text: "there is a token of this name" + accountAdvice},
+	{pattern: regexp.MustCompile(`failed to complete with exit code: WARNINGS: \d+`), advise: warningsAdvice},
 	{
-		words: says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|` +
+		pattern: regexp.MustCompile(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|` +
 			`is not configured for content-type)`),
 		text: "enable {1} on {host} for disk images (`pvesm status --content images` lists those that are), or " +
-			otherDatastore,
+			otherDatastoreAdvice,
 	},
 	{
-		words: says(`out of space|No space left on device|reached threshold|not enough free space|copy failed`),
-		text:  "the storage on {host} is full: make room (`pvesm status` shows how full it is), or " + otherDatastore,
+		pattern: regexp.MustCompile(`out of space|No space left on device|reached threshold|not enough free space|copy failed`),
+		text:    "the storage on {host} is full: make room (`pvesm status` shows how full it is), or " + otherDatastoreAdvice,
 	},
-	{ // The cause stands in the task's log alone: wget ends with 8 for whatever a server refuses.
-		words: says(`invalid server response: '404|404 Not Found|download failed: exit code 8`),
+	{ // Only the task's log has the cause: wget exits with 8 for any error response.
+		pattern: regexp.MustCompile(`invalid server response: '404|404 Not Found|download failed: exit code 8`),
 		text: "there is no such file any more, or there never was: choose a build (of Talos, a version) that its " +
 			"publisher has now, or set talos-proxmox:templates.<class>.url to a place that has the file",
 	},
 	{
-		words: says(`(?s)could not download file '([^']+)'.*checksum mismatch: got .*, aborting`),
+		pattern: regexp.MustCompile(`(?s)could not download file '([^']+)'.*checksum mismatch: got .*, aborting`),
 		text: "{host} has a file of this name already, and it is not the one that talos-proxmox:templates.<class>.checksum " +
 			"means. If no machine uses it (`grep -r {1} /etc/pve/nodes` finds nothing), remove it from the datastore and run " +
 			"this again",
 	},
 	{
-		words: says(`checksum mismatch: got`),
+		pattern: regexp.MustCompile(`checksum mismatch: got`),
 		text: "the file is not the one that talos-proxmox:templates.<class>.checksum means: compare it with what the " +
 			"publisher states for this build, and correct it; if they are the same, the file was changed on its way",
 	},
-	{words: says(`VM is locked \(([^)]+)\)`), way: func(s Subject, operation string, match []string) string {
-		return fmt.Sprintf("wait for the end of the %s of VM %[2]d; if no such task runs any more, `qm unlock %[2]d` "+
-			"on %[3]s",
-			match[1], s.locked(operation), s.host())
-	}},
-	{ // Proxmox answers 400, and has written the change all the same.
-		words: says(`hotplug problem - `),
+	{
+		pattern: regexp.MustCompile(`VM is locked \(([^)]+)\)`),
+		advise: func(s Subject, operation string, match []string) string {
+			return fmt.Sprintf("wait for the end of the %s of VM %[2]d; if no such task runs any more, `qm unlock %[2]d` "+
+				"on %[3]s", match[1], s.lockedVM(operation), s.host())
+		},
+	},
+	{ // Proxmox answers 400, but has written the change.
+		pattern: regexp.MustCompile(`hotplug problem - `),
 		text: "VM {vmid} cannot have this while it runs, and its next start brings it: correct what the message names, " +
 			"drain its node, and `qm reboot {vmid}` on {host}",
 	},
 	{
-		words: says(`VM is paused`),
+		pattern: regexp.MustCompile(`VM is paused`),
 		text: "VM {vmid} is paused: `qm status {vmid} --verbose` on {host} says whether somebody paused it, or its " +
 			"storage is full (io-error). Make room, then `qm resume {vmid}` and `pulumi up`, which restarts it where a " +
 			"change waits for that",
 	},
 	{
-		words: says(`VM \d+ to pool ([^ :]+): .*does not exist`),
+		pattern: regexp.MustCompile(`VM \d+ to pool ([^ :]+): .*does not exist`),
 		text: "there is no resource pool {1}: `pvesh create /pools --poolid {1}` on {host}, and " +
 			"`pvesh set /pools/{1} --vms {vmid}`, which no later run does",
 	},
-	// The provider keeps Proxmox' own words to itself where something "does not exist".
+	// The provider hides Proxmox' own message if something "does not exist".
 	{
-		words: says(`the requested resource does not exist`),
-		way:   func(s Subject, operation string, _ []string) string { return s.missing(operation) },
+		pattern: regexp.MustCompile(`the requested resource does not exist`),
+		advise:  func(s Subject, operation string, _ []string) string { return s.missingAdvice(operation) },
 	},
 	{
-		words: says(`unable to find configuration file for VM (\d+)`),
-		way: func(s Subject, operation string, match []string) string {
+		pattern: regexp.MustCompile(`unable to find configuration file for VM (\d+)`),
+		advise: func(s Subject, operation string, match []string) string {
 			if operation == "create" && match[1] == strconv.Itoa(s.Template) {
-				return fmt.Sprintf("%s lacks %s", s.host(), s.template())
+				return fmt.Sprintf("%s lacks %s", s.host(), s.templateAdvice())
 			}
 
-			return s.missing(operation)
+			return s.missingAdvice(operation)
 		},
 	},
 	{
-		words: says(`protection mode enabled`),
+		pattern: regexp.MustCompile(`protection mode enabled`),
 		text: "protect: true of the stack file protects it, or someone did in Proxmox: ask who. If it may go with its " +
 			"data: protect: false and an up before; or `qm set {vmid} --protection 0` on {host}",
 	},
 	{
-		words: says(`\(pool '([^']+)' does not exist\)`),
-		text:  "there is no resource pool {1}: `pvesh create /pools --poolid {1}` on {host}",
+		pattern: regexp.MustCompile(`\(pool '([^']+)' does not exist\)`),
+		text:    "there is no resource pool {1}: `pvesh create /pools --poolid {1}` on {host}",
 	},
-	{words: says(`Permission check failed( \(([^)]+)\))?`), way: forbidden},
-	{ // Proxmox says no more than that: which of these it is, stands in its log.
-		words: says(`HTTP 401 response|Authentication failed!`),
+	{pattern: regexp.MustCompile(`Permission check failed( \(([^)]+)\))?`), advise: permissionAdvice},
+	{ // Only Proxmox' log says which of these it is.
+		pattern: regexp.MustCompile(`HTTP 401 response|Authentication failed!`),
 		text: "check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a " +
 			"token has no such end",
 	},
 	{
-		words: says(`ACL update failed: 400`),
+		pattern: regexp.MustCompile(`ACL update failed: 400`),
 		text: "nobody gives away what he does not have: give the program's role what docs/permissions.md lists for " +
 			"accounts",
 	},
 	{
-		words: says(`no quorum|/etc/pve/.* - Permission denied`),
+		pattern: regexp.MustCompile(`no quorum|/etc/pve/.* - Permission denied`),
 		text: "the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep " +
 			"running in the meantime",
 	},
-	// A connection that no one takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
-	// is to the machine's host.
+	// A refused connection is to the host of the endpoint or of a shell; one that Proxmox itself cannot open is to the
+	// machine's host.
 	{
-		words: says(`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`),
+		pattern: regexp.MustCompile(`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`),
 		text: "nothing answers at {1}: look at its network and services first (`systemctl status pveproxy ssh`); a " +
 			"restart of the host stops the machines on it",
 	},
 	{
-		words: says(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`),
+		pattern: regexp.MustCompile(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`),
 		text: "{host} cannot be reached: look at its network and pveproxy first; a restart of the host stops the " +
 			"machines on it",
 	},
 	{
-		words: says(`refusing to override existing file '([^']*/)?([^']+)'`),
+		pattern: regexp.MustCompile(`refusing to override existing file '([^']*/)?([^']+)'`),
 		text: "if an earlier run was interrupted, its download may have ended meanwhile: run this again. Otherwise a file " +
 			"that this stack did not create has this name. If no machine uses it (`grep -r {2} /etc/pve/nodes` finds " +
 			"nothing), remove {1}{2} on {host}",
 	},
-	{words: says(`shrink|is lower than current size`), text: "disks only grow: use at least the size that it has"},
+	{pattern: regexp.MustCompile(`shrink|is lower than current size`), text: "disks only grow: use at least the size that it has"},
 	{
-		words: says(`PCI device mapping (not found for|invalid)`),
+		pattern: regexp.MustCompile(`PCI device mapping (not found for|invalid)`),
 		text: "the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on {host} and " +
 			"correct it there; the PCI mapping follows",
 	},
-	{words: says(`got timeout|got lock request timeout`), text: "{host} was too busy: look for long tasks there"},
+	{pattern: regexp.MustCompile(`got timeout|got lock request timeout`), text: "{host} was too busy: look for long tasks there"},
 	{
-		words: says(`connection reset|EOF|broken pipe`),
-		text:  "the connection was lost, and what was asked for may have been done or not; `qm list` on {host} shows it",
+		pattern: regexp.MustCompile(`connection reset|EOF|broken pipe`),
+		text:    "the connection was lost, and what was asked for may have been done or not; `qm list` on {host} shows it",
 	},
 	{
-		words: says(`start failed`),
-		text:  "the task's log on {host} says why (mostly memory, a device or a bridge)",
+		pattern: regexp.MustCompile(`start failed`),
+		text:    "the task's log on {host} says why (mostly memory, a device or a bridge)",
 	},
 }
 
-// warned is what to do about a task that ended with warnings: after a creation, Pulumi does not know what was made.
-func warned(s Subject, operation string, _ []string) string {
+// warningsAdvice is about a task that ended with warnings: after a creation, the machine is not in the state.
+func warningsAdvice(s Subject, operation string, _ []string) string {
 	if operation != "create" {
 		return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
 	}
@@ -312,8 +312,8 @@ func warned(s Subject, operation string, _ []string) string {
 		"`talos-proxmox recover %s --vmid %d` removes it", s.host(), s.Stack, s.VMID)
 }
 
-// forbidden is what to do about a privilege that is missing.
-func forbidden(_ Subject, _ string, match []string) string {
+// permissionAdvice is about a missing privilege.
+func permissionAdvice(_ Subject, _ string, match []string) string {
 	switch {
 	case strings.Contains(match[2], "root@pam"):
 		return "Proxmox lets only root@pam do this, whatever the role: take what needs it out of the stack file"
@@ -326,23 +326,23 @@ func forbidden(_ Subject, _ string, match []string) string {
 	}
 }
 
-// For returns what to do about an error of an operation (create, update or delete) on a subject, and that the next run
-// finishes the job; known is false for words that are in no row, for which there is only general advice.
-func For(s Subject, operation, message string) (said string, known bool) {
-	way := fmt.Sprintf("the task's log on %s may say more", s.host())
+// For returns advice for an error of an operation (create, update or delete) on a subject, and how to resume. For an
+// error without a row, known is false and the advice is general.
+func For(s Subject, operation, message string) (hint string, known bool) {
+	advice := fmt.Sprintf("the task's log on %s may say more", s.host())
 
 	for _, r := range rows {
-		if match := r.words.FindStringSubmatch(message); match != nil {
-			way, known = r.hint(s, operation, match), true
+		if match := r.pattern.FindStringSubmatch(message); match != nil {
+			advice, known = r.hint(s, operation, match), true
 
 			break
 		}
 	}
 
-	then := "`pulumi up --refresh` resumes"
-	if operation == "delete" { // in a destroy, an up would make everything again
-		then = "run the same command again, with --refresh"
+	next := "`pulumi up --refresh` resumes"
+	if operation == "delete" { // after a destroy, an up would recreate everything
+		next = "run the same command again, with --refresh"
 	}
 
-	return fmt.Sprintf("%s: %s failed. What to do: %s. Then %s.", s, operation, way, then), known
+	return fmt.Sprintf("%s: %s failed. What to do: %s. Then %s.", s, operation, advice, next), known
 }

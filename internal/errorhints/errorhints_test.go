@@ -152,29 +152,29 @@ func TestFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			said, known := errorhints.For(node, tc.operation, tc.message)
+			hint, known := errorhints.For(node, tc.operation, tc.message)
 			assert.Equal(t, name != "anything else", known)
-			assert.Contains(t, said, tc.want)
-			assert.Contains(t, said, "one-general-1 (VM 3000 on host pve1): "+tc.operation+" failed. What to do: ")
+			assert.Contains(t, hint, tc.want)
+			assert.Contains(t, hint, "one-general-1 (VM 3000 on host pve1): "+tc.operation+" failed. What to do: ")
 
 			then := "Then `pulumi up --refresh` resumes."
 			if tc.operation == "delete" {
 				then = "Then run the same command again, with --refresh."
 			}
 
-			assert.Contains(t, said, then)
+			assert.Contains(t, hint, then)
 		})
 	}
 
-	said, _ := errorhints.For(errorhints.Subject{Name: "gpu"}, "update", "the requested resource does not exist")
+	hint, _ := errorhints.For(errorhints.Subject{Name: "gpu"}, "update", "the requested resource does not exist")
 	assert.Contains(
-		t, said, "gpu: update failed. What to do: Proxmox does not have what it names: compare it with what its host has",
+		t, hint, "gpu: update failed. What to do: Proxmox does not have what it names: compare it with what its host has",
 	)
 	assert.Equal(t, "t.img (on host pve1)", errorhints.Subject{Name: "t.img", Host: "pve1"}.String())
 	assert.Equal(t, "talos-pve1-build", errorhints.Subject{Name: "talos-pve1-build"}.String())
 }
 
-// TestWhoHasAVMID tells a machine of the stack's own, which an interrupted run left, from those of others.
+// TestWhoHasAVMID distinguishes a machine that an interrupted run of the stack left from those of others.
 func TestWhoHasAVMID(t *testing.T) {
 	t.Parallel()
 
@@ -219,8 +219,8 @@ func TestWhoHasAVMID(t *testing.T) {
 				"unable to create VM 3000 - VM 3000 already exists on node 'pve2'",
 			} {
 				assert.True(t, errorhints.Taken(message))
-				said, _ := errorhints.For(subject, "create", message)
-				assert.Contains(t, said, tc.want)
+				hint, _ := errorhints.For(subject, "create", message)
+				assert.Contains(t, hint, tc.want)
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestWhoHasAVMID(t *testing.T) {
 	assert.False(t, errorhints.Taken("start failed"))
 }
 
-// TestAdviceThatHarms has what a cluster that runs would lose something by.
+// TestAdviceThatHarms a running cluster is not given.
 func TestAdviceThatHarms(t *testing.T) {
 	t.Parallel()
 
@@ -241,18 +241,18 @@ func TestAdviceThatHarms(t *testing.T) {
 		"the requested resource does not exist", "VM is locked (backup)", "protection mode enabled", "No route to host",
 		"PCI device mapping invalid",
 	} {
-		said, _ := errorhints.For(subject, "create", message)
-		assert.NotContains(t, said, "qm destroy", "the machine may be someone's")
-		assert.NotContains(t, said, "Resource Mappings", "Pulumi would put the mapping back")
-		assert.NotContains(t, said, "power", "machines run on the host")
+		hint, _ := errorhints.For(subject, "create", message)
+		assert.NotContains(t, hint, "qm destroy", "the machine may be someone else's")
+		assert.NotContains(t, hint, "Resource Mappings", "Pulumi would restore the mapping")
+		assert.NotContains(t, hint, "power", "machines run on the host")
 
-		if strings.Contains(said, "another datastore") {
-			assert.Contains(t, said, "which moves the disks of all machines that the pool has")
+		if strings.Contains(hint, "another datastore") {
+			assert.Contains(t, hint, "which moves the disks of all machines that the pool has")
 		}
 	}
 
-	said, _ := errorhints.For(subject, "update", "the requested resource does not exist")
-	assert.NotContains(t, said, "firstVmid", "a machine that runs needs no template")
-	said, _ = errorhints.For(subject, "delete", "VM is locked (backup)")
-	assert.NotContains(t, said, "pulumi up", "a destroy would be undone")
+	hint, _ := errorhints.For(subject, "update", "the requested resource does not exist")
+	assert.NotContains(t, hint, "firstVmid", "a running machine needs no template")
+	hint, _ = errorhints.For(subject, "delete", "VM is locked (backup)")
+	assert.NotContains(t, hint, "pulumi up", "an up would undo a destroy")
 }

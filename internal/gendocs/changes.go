@@ -1,14 +1,14 @@
 package main
 
-// change is one of a key of the stack file that runs, whose effect the rules of the program tell.
+// change is a change of a key in the baseline stack file, whose effect the rules of the program determine.
 type change struct {
-	when string // which of several; empty = any
+	when string // which change of the key; empty = any
 	to   any
-	path string // in the stack file, where it is not that of the key
+	path string // in the stack file; empty = that of the key
 }
 
-// judged are the changes of keys whose effect is judged, beside those of [vmdiff.Fields].
-var judged = map[string][]change{
+// checkedChanges are the changes whose effect is computed, in addition to those of [vmdiff.Fields].
+var checkedChanges = map[string][]change{
 	"VMIDRangesConfig.controlPlanes": {{to: "2100-2199"}},
 	"VMIDRangesConfig.workers":       {{to: "3100-3999"}},
 	"VMIDRangesConfig.gpuWorkers":    {{to: "4100-4199"}},

@@ -19,35 +19,35 @@ import (
 
 const changingPath = "docs/changing.md"
 
-// placeOfTables splits a page at its tables, which are between two comments.
-func placeOfTables(page []byte, path, begin string) (before, inside, after string, err error) {
+// splitAtTables splits a page at its generated tables, which are between two comments.
+func splitAtTables(page []byte, path, begin string) (before, inside, after string, err error) {
 	const end = "<!-- end -->\n"
 
 	before, rest, begins := strings.Cut(string(page), begin)
 
 	inside, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		return "", "", "", fmt.Errorf("%s has no place for its tables: %s%s", path, begin, end)
+		return "", "", "", fmt.Errorf("%s has no place for its tables: write the lines %s%s", path, begin, end)
 	}
 
 	return before + begin, inside, end + after, nil
 }
 
-// fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page
-// itself; where the effect of a change is judged, the verdict is the program's.
+// fillChanges returns the page with a row for each key of the stack file. The page itself contains the text of the
+// rows; for checkedChanges, the effect in it is replaced by the computed one.
 func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
-	before, inside, after, err := placeOfTables(page, changingPath, "<!-- changes, written by make schema -->\n")
+	before, inside, after, err := splitAtTables(page, changingPath, "<!-- changes, written by make schema -->\n")
 	if err != nil {
 		return nil, err
 	}
 
-	runs, err := newBaseline()
+	base, err := newBaseline()
 	if err != nil {
 		return nil, err
 	}
 
-	written := writtenCells(inside)
-	left := maps.Clone(judged)
+	written := readCells(inside)
+	unused := maps.Clone(checkedChanges)
 
 	var tables strings.Builder
 
@@ -60,31 +60,31 @@ func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 		}
 
 		for _, key := range keys {
-			cell, err := runs.cellOf(s, key, written[s.title+"."+key])
+			cell, err := base.changeCell(s, key, written[s.title+"."+key])
 			if err != nil {
 				return nil, fmt.Errorf("%s.%s: %w", s.of, key, err)
 			}
 
 			fmt.Fprintf(&tables, "| `%s` | %s |\n", key, cell)
 
-			delete(left, s.of+"."+key)
+			delete(unused, s.of+"."+key)
 		}
 
 		tables.WriteString("\n")
 	}
 
-	if len(left) > 0 {
-		return nil, fmt.Errorf("judged in internal/gendocs has keys that the stack file does not: remove %s",
-			strings.Join(slices.Sorted(maps.Keys(left)), ", "))
+	if len(unused) > 0 {
+		return nil, fmt.Errorf("checkedChanges in internal/gendocs has keys that the stack file does not have: remove %s",
+			strings.Join(slices.Sorted(maps.Keys(unused)), ", "))
 	}
 
 	return []byte(before + "\n" + tables.String() + after), nil
 }
 
-// writtenCells are the last cells of the tables of keys and inputs, by the title of their section and the key.
-func writtenCells(page string) map[string]string {
+// readCells returns the last cells of the tables of keys and inputs, by section title and key.
+func readCells(page string) map[string]string {
 	cells := map[string]string{}
-	title, says := "", false // says what a change does
+	title, hasCells := "", false // whether the table has the column "what a change does"
 
 	for line := range strings.Lines(page) {
 		row, isRow := strings.CutPrefix(strings.TrimSuffix(line, " |\n"), "| `")
@@ -92,11 +92,11 @@ func writtenCells(page string) map[string]string {
 		switch name, isTitle := strings.CutPrefix(line, "## "); {
 		case isTitle:
 			title = strings.TrimSpace(name)
-		case isRow && says:
+		case isRow && hasCells:
 			key, _, _ := strings.Cut(row, "`")
 			cells[title+"."+key] = row[strings.LastIndex(row, " | ")+len(" | "):]
 		case strings.HasPrefix(line, "| "):
-			says = strings.HasSuffix(line, "| what a change does |\n")
+			hasCells = strings.HasSuffix(line, "| what a change does |\n")
 		}
 	}
 
@@ -106,11 +106,11 @@ func writtenCells(page string) map[string]string {
 // section is a table of the page.
 type section struct {
 	title, of string
-	at        string // where the stack that runs has one; empty = no change of its keys is judged
-	except    string // another section, which has the keys that both have
+	at        string // the section's path in the baseline stack file; empty = no change of its keys is checked
+	without   string // another section, which lists the common keys
 }
 
-// pool is the section of what all pools have.
+// pool is the section of the keys that all pools have.
 const pool = "PoolConfig"
 
 var sections = []section{
@@ -135,20 +135,20 @@ var sections = []section{
 	{title: "Networks", of: "NetworkConfig", at: "clusters.0.network."},
 	{title: "Proxmox", of: "ProxmoxConfig"},
 	{title: "Proxmox accounts", of: "IdentityConfig"},
-	{title: "The CSI plugin", of: "CSIConfig", except: "IdentityConfig"},
+	{title: "The CSI plugin", of: "CSIConfig", without: "IdentityConfig"},
 	{title: "Storage classes", of: "StorageClassConfig"},
 	{title: "CNI", of: "CNIConfig"},
 	{title: "Load balancers", of: "LoadBalancerConfig"},
-	{title: "All pools", of: pool, at: aPool},
-	{title: "Control planes", of: "ControlPlaneConfig", except: pool},
-	{title: "Pools of workers", of: "WorkersConfig", at: aPool, except: pool},
-	{title: "Pools of GPU workers", of: "GPUWorkersConfig", at: "clusters.0.gpuWorkers.0.", except: pool},
-	{title: "Pools of plain machines", of: "MachinesConfig", at: "machines.0.", except: pool},
+	{title: "All pools", of: pool, at: poolPath},
+	{title: "Control planes", of: "ControlPlaneConfig", without: pool},
+	{title: "Pools of workers", of: "WorkersConfig", at: poolPath, without: pool},
+	{title: "Pools of GPU workers", of: "GPUWorkersConfig", at: "clusters.0.gpuWorkers.0.", without: pool},
+	{title: "Pools of plain machines", of: "MachinesConfig", at: "machines.0.", without: pool},
 	{title: "Networks of plain machines", of: "MachineNetworkConfig", at: "machines.0.network."},
 	{title: "Drivers", of: "DriverConfig"},
-	{title: "Single machines", of: "NodeConfig", at: aMachine},
-	{title: "Additional disks", of: "DiskConfig", at: aPool + "extraDisks.0."},
-	{title: "Additional network devices", of: "NICConfig", at: aPool + "extraNICs.0."},
+	{title: "Single machines", of: "NodeConfig", at: nodePath},
+	{title: "Additional disks", of: "DiskConfig", at: poolPath + "extraDisks.0."},
+	{title: "Additional network devices", of: "NICConfig", at: poolPath + "extraNICs.0."},
 }
 
 func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
@@ -168,7 +168,7 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 
 		return keys
 	}
-	// What control planes and workers share and do not mean differently is what all pools have.
+	// All pools have the keys that control planes and workers share, except two with different meanings.
 	shared := of("WorkersConfig")
 	shared = slices.DeleteFunc(shared, func(key string) bool {
 		return key == "count" || key == "placement" || !slices.Contains(of("ControlPlaneConfig"), key)
@@ -179,13 +179,13 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 		keys = shared
 	}
 
-	if s.except != "" {
-		both := shared
-		if s.except != pool {
-			both = of(s.except)
+	if s.without != "" {
+		excluded := shared
+		if s.without != pool {
+			excluded = of(s.without)
 		}
 
-		keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(both, key) })
+		keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(excluded, key) })
 	}
 
 	if len(keys) == 0 {
@@ -197,22 +197,22 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 	return keys, nil
 }
 
-// cellOf is what the page says of a key, with what the rules of the program say of its changes.
-func (b baseline) cellOf(s section, key, written string) (string, error) {
-	changes := judged[s.of+"."+key]
-	if i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == key }); i >= 0 && s.ofMachines() {
+// changeCell returns the cell of a key, with the computed effects of its changes.
+func (b baseline) changeCell(s section, key, old string) (string, error) {
+	changes := checkedChanges[s.of+"."+key]
+	if i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == key }); i >= 0 && s.ofMachine() {
 		changes = []change{{to: vmdiff.Fields[i].Another}}
 	}
 
-	if len(changes) == 0 && written == "" {
-		return "", fmt.Errorf("it is in the stack file, and nothing says what a change of it does: write the row `%s` "+
+	if len(changes) == 0 && old == "" {
+		return "", fmt.Errorf("no row says what a change of it does: write the row `%s` "+
 			"below %q in %s", key, s.title, changingPath)
 	}
 
-	parts := slices.DeleteFunc(strings.Split(written, "<br>"), func(part string) bool { return part == "" })
+	parts := slices.DeleteFunc(strings.Split(old, "<br>"), func(part string) bool { return part == "" })
 
 	for _, c := range changes {
-		verdict, err := b.judge(s.at+key, c)
+		verdict, err := b.verdict(s.at+key, c)
 		if err != nil {
 			return "", err
 		}
@@ -227,16 +227,16 @@ func (b baseline) cellOf(s section, key, written string) (string, error) {
 			i, parts = len(parts), append(parts, when)
 		}
 
-		parts[i] = when + withVerdict(verdict, strings.TrimPrefix(parts[i], when))
+		parts[i] = when + setVerdict(verdict, strings.TrimPrefix(parts[i], when))
 	}
 
 	return strings.Join(parts, "<br>"), nil
 }
 
-// withVerdict puts a verdict before a note, in the place of an earlier one.
-func withVerdict(verdict, note string) string {
+// setVerdict puts a verdict before a note and replaces an earlier one.
+func setVerdict(verdict, note string) string {
 	for effect := vmdiff.Nothing; effect <= vmdiff.Impossible; effect++ {
-		if rest, is := strings.CutPrefix(note, effect.String()); is {
+		if rest, ok := strings.CutPrefix(note, effect.String()); ok {
 			note = strings.TrimPrefix(rest, ": ")
 
 			break
@@ -250,17 +250,17 @@ func withVerdict(verdict, note string) string {
 	return verdict + ": " + note
 }
 
-// ofMachines says whether the keys of a section are those of machines, or of their pool.
-func (s section) ofMachines() bool { return s.of == pool || s.of == "NodeConfig" }
+// ofMachine reports whether the keys of a section are those of machines or their pools.
+func (s section) ofMachine() bool { return s.of == pool || s.of == "NodeConfig" }
 
-// baseline is what runs.
+// baseline is a deployed stack, whose keys are changed one by one.
 type baseline struct {
 	plan     *spec.Plan
 	machines []vmdiff.Machine
 }
 
 func newBaseline() (baseline, error) {
-	plan, err := stacks.PlanFile("prod", []byte(runningStack))
+	plan, err := stacks.PlanFile("prod", []byte(baselineStack))
 	if err != nil {
 		return baseline{}, err
 	}
@@ -273,10 +273,10 @@ func newBaseline() (baseline, error) {
 	return b, nil
 }
 
-// judge is what the program would say to the change of a key, in a word.
-func (b baseline) judge(path string, c change) (string, error) {
+// verdict returns the effect of changing a key, as the program names it.
+func (b baseline) verdict(path string, c change) (string, error) {
 	var file map[string]any
-	if err := yaml.Unmarshal([]byte(runningStack), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(baselineStack), &file); err != nil {
 		return "", err
 	}
 
@@ -293,13 +293,13 @@ func (b baseline) judge(path string, c change) (string, error) {
 		return "", err
 	}
 
-	runs := map[string][]string{}
+	versions := map[string][]string{}
 	for _, cluster := range b.plan.Clusters {
-		runs[cluster.Name] = []string{cluster.KubernetesVersion}
+		versions[cluster.Name] = []string{cluster.KubernetesVersion}
 	}
 
 	problems, _ := vmdiff.Judge(after, b.machines, vmdiff.Making(b.plan))
-	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, runs)...)) > 0 {
+	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, versions)...)) > 0 {
 		return vmdiff.Impossible.String(), nil
 	}
 
@@ -309,7 +309,7 @@ func (b baseline) judge(path string, c change) (string, error) {
 	}
 
 	if effect == vmdiff.Nothing && len(vmdiff.Unfollowed(after, vmdiff.Making(b.plan), b.machines)) == 0 {
-		return "", fmt.Errorf("a change to %v does nothing that is judged: leave it out of judged", c.to)
+		return "", fmt.Errorf("a change to %v has no effect: remove it from checkedChanges", c.to)
 	}
 
 	return effect.String(), nil

@@ -12,34 +12,34 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// componentsPath is the page about components, and componentsFolder what it follows from.
+// componentsPath is the page about components, componentsFolder their sources.
 const (
 	componentsPath   = "docs/components.md"
 	componentsFolder = "components"
 )
 
-// documented are the components in the page's order, and types are what their arguments are made of.
+// documentedComponents and documentedTypes, the types of their arguments, are in the page's order.
 var (
-	documented = []string{
+	documentedComponents = []string{
 		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
 	}
-	types = []string{
+	documentedTypes = []string{
 		"ClusterNode", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
 		"HostGPU", "MappedDevice",
 	}
 )
 
-// field is a field of a struct that components take or give.
+// field is an input or output of a component.
 type field struct {
-	name, kind, means, otherwise string // otherwise is the default
-	optional                     bool
+	name, kind, description, defaultValue string
+	optional                              bool
 }
 
-// structure is a struct of the components' sources.
+// structure is a struct with inputs or outputs of components.
 type structure struct {
-	about  string
-	fields []field
+	description string
+	fields      []field
 }
 
 // componentPage returns the page with a table for each component and each type.
@@ -49,7 +49,7 @@ func componentPage(root string) ([]byte, error) {
 		return nil, fmt.Errorf("unable to read the page on components: %w; run this in the project's root", err)
 	}
 
-	before, inside, after, err := placeOfTables(page, componentsPath, "<!-- components, written by make schema -->\n")
+	before, inside, after, err := splitAtTables(page, componentsPath, "<!-- components, written by make schema -->\n")
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +61,13 @@ func componentPage(root string) ([]byte, error) {
 
 	var tables strings.Builder
 
-	written := writtenCells(inside)
+	written := readCells(inside)
 	for _, f := range vmdiff.Fields {
 		written["Machine."+f.Argument] = f.Effect.String()
 	}
 
-	for _, name := range documented {
-		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].about)
+	for _, name := range documentedComponents {
+		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].description)
 
 		if err := inputTable(&tables, name, structures[name+"Args"], written); err != nil {
 			return nil, err
@@ -76,12 +76,12 @@ func componentPage(root string) ([]byte, error) {
 		tables.WriteString("\n| output | type | what it is |\n|---|---|---|\n")
 
 		for _, f := range structures[name].fields {
-			fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", f.name, f.kind, cell(f.means))
+			fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", f.name, f.kind, cell(f.description))
 		}
 	}
 
-	for _, name := range types {
-		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].about)
+	for _, name := range documentedTypes {
+		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].description)
 
 		if err := inputTable(&tables, name, structures[name], written); err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func componentPage(root string) ([]byte, error) {
 	return []byte(before + tables.String() + "\n" + after), nil
 }
 
-// inputTable writes the table of a section. What a change of an input does is written in the page itself.
+// inputTable writes the table of a section. The page itself contains what a change of an input does.
 func inputTable(tables *strings.Builder, title string, of structure, written map[string]string) error {
 	if len(of.fields) == 0 {
 		return fmt.Errorf("%s has no type %s with fields: correct the lists of documented types", componentsFolder, title)
@@ -102,45 +102,45 @@ func inputTable(tables *strings.Builder, title string, of structure, written map
 	for _, f := range of.fields {
 		change := written[title+"."+f.name]
 		if change == "" {
-			return fmt.Errorf("nothing says what a change of %s of %s does: write the row `%[1]s` below %[2]q in %s",
+			return fmt.Errorf("no row says what a change of %s of %s does: write the row `%[1]s` below %[2]q in %s",
 				f.name, title, componentsPath)
 		}
 
-		otherwise := f.otherwise
+		defaultValue := f.defaultValue
 		switch {
 		case !f.optional:
-			otherwise = "**required**"
-		case otherwise == "":
-			otherwise = "none"
+			defaultValue = "**required**"
+		case defaultValue == "":
+			defaultValue = "none"
 		}
 
-		fmt.Fprintf(tables, "| `%s` | %s | %s | %s | %s |\n", f.name, f.kind, otherwise, cell(f.means), change)
+		fmt.Fprintf(tables, "| `%s` | %s | %s | %s | %s |\n", f.name, f.kind, defaultValue, cell(f.description), change)
 	}
 
 	return nil
 }
 
-// readStructures reads the structs that components take and give, with what their sources say of them.
+// readStructures reads the structs with inputs and outputs of components, described by their doc comments.
 func readStructures(root string) (map[string]structure, error) {
-	said, found := map[string]string{}, map[string]structure{}
+	comments, found := map[string]string{}, map[string]structure{}
 
 	for _, t := range plugin.Types() {
 		key := t.PkgPath() + "." + t.Name()
-		if _, read := said[key]; !read {
-			if err := readComments(root, strings.TrimPrefix(t.PkgPath(), module+"/"), said); err != nil {
+		if _, ok := comments[key]; !ok {
+			if err := readComments(root, strings.TrimPrefix(t.PkgPath(), module+"/"), comments); err != nil {
 				return nil, err
 			}
 		}
 
-		read := structure{about: said[key]}
+		s := structure{description: comments[key]}
 
 		for f := range t.Fields() {
 			if name, rest, _ := strings.Cut(f.Tag.Get("pulumi"), ","); name != "" {
-				read.fields = append(read.fields, fieldOf(f, name, rest == "optional", said[key+"."+f.Name]))
+				s.fields = append(s.fields, fieldOf(f, name, rest == "optional", comments[key+"."+f.Name]))
 			}
 		}
 
-		found[t.Name()] = read
+		found[t.Name()] = s
 	}
 
 	return found, nil
@@ -151,30 +151,30 @@ var (
 	defaultTag  = regexp.MustCompile(`(?:^|,)default=([^,]+)`)
 )
 
-func fieldOf(f reflect.StructField, name string, optional bool, means string) field {
-	read := field{name: name, kind: kindOf(f.Type), optional: optional}
-	if found := defaultForm.FindStringSubmatch(means); found != nil {
-		read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
-	} else if found := defaultTag.FindStringSubmatch(f.Tag.Get("jsonschema")); found != nil && optional {
-		read.otherwise = found[1] // of stack files too
+func fieldOf(f reflect.StructField, name string, optional bool, description string) field {
+	result := field{name: name, kind: kindOf(f.Type), optional: optional}
+	if match := defaultForm.FindStringSubmatch(description); match != nil {
+		result.defaultValue, description = match[1], strings.TrimSuffix(description, match[0])
+	} else if match := defaultTag.FindStringSubmatch(f.Tag.Get("jsonschema")); match != nil && optional {
+		result.defaultValue = match[1] // shared with stack files
 	}
 
-	read.means = means
+	result.description = description
 
-	return read
+	return result
 }
 
-// cell is a text in a table.
+// cell escapes a text for a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// kinds are types as the page says them.
+// kinds are the page's names of types.
 var kinds = map[string]string{
 	"String": "string", "Int": "integer", "Bool": "boolean", "StringArray": "list of string", "StringMap": "map of string",
 	"IntMap": "map of integer", "StringPtr": "string",
 	"int": "integer", "bool": "boolean", "float64": "number", "string": "string",
 }
 
-// kindOf is a type as the page says it; what may come from another resource is an input.
+// kindOf returns the page's name of a type. Values that may come from another resource are marked as input.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() { //nolint:exhaustive // everything else has its name
 	case reflect.Pointer:
@@ -193,7 +193,7 @@ func kindOf(t reflect.Type) string {
 		return kind
 	}
 
-	name := strings.TrimSuffix(t.Name(), "Args") // of a component's arguments, its own section
+	name := strings.TrimSuffix(t.Name(), "Args") // a component's arguments are in the component's section
 
 	return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name))
 }

@@ -1,8 +1,7 @@
-// Command gendocs writes what follows from the configuration types of internal/spec: the JSON schema for editors,
-// docs/schema/stack.schema.json, the tables of keys in docs/configuration.md, and what a change of each does in
-// docs/changing.md; and from the types of components docs/components.md and the schema of the package that serves them.
-// The picture of the example stack, docs/prod.svg, is what `talos-proxmox report prod` draws. It runs in the project's
-// root.
+// Command gendocs generates documents. From the configuration types of internal/spec: the JSON schema for editors,
+// docs/schema/stack.schema.json, the tables of keys in docs/configuration.md, and the effects of changes in
+// docs/changing.md. From the types of components: docs/components.md and the schema of the package that serves them.
+// docs/prod.svg is the picture of `talos-proxmox report prod`. It runs in the project's root.
 package main
 
 import (
@@ -34,7 +33,7 @@ type file struct {
 	content []byte
 }
 
-// generate returns the files below the project's root as they should be.
+// generate returns the generated files, with paths below the project's root.
 func generate(root string) ([]file, error) {
 	schema, err := stackSchema(root)
 	if err != nil {
@@ -109,10 +108,10 @@ func picture(root string) ([]byte, error) {
 func write(files []file) error {
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o750); err != nil {
-			return fmt.Errorf("unable to make the folder of %s: %w; check its permissions", f.path, err)
+			return fmt.Errorf("unable to create the folder of %s: %w; check its permissions", f.path, err)
 		}
-		// The files are documentation in the repository, for everyone to read.
-		if err := os.WriteFile(f.path, f.content, 0o644); err != nil { //nolint:gosec // as said
+		// The files are documentation in the repository, readable for everyone.
+		if err := os.WriteFile(f.path, f.content, 0o644); err != nil { //nolint:gosec // see above
 			return fmt.Errorf("unable to write %s: %w; check its permissions", f.path, err)
 		}
 	}

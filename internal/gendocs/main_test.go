@@ -54,7 +54,7 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
+func TestSchemaValidatesStackFiles(t *testing.T) {
 	t.Parallel()
 
 	schema, err := stackSchema(root)
@@ -66,7 +66,7 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		change func(config map[string]any)
-		fails  string // part of the refusal; empty = taken
+		fails  string // part of the error; empty = valid
 	}{
 		"other namespaces are free": {func(c map[string]any) { c["proxmoxve:tmpDir"] = "/tmp" }, ""},
 		"an endpoint":               {func(c map[string]any) { c["proxmoxve:endpoint"] = "https://10.0.0.2:8006/" }, ""},
@@ -156,7 +156,7 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 	}
 }
 
-func TestTheReferenceHasATableForEachType(t *testing.T) {
+func TestReferenceNeedsATableForEachType(t *testing.T) {
 	t.Parallel()
 
 	schema, err := stackSchema(root)
@@ -166,7 +166,7 @@ func TestTheReferenceHasATableForEachType(t *testing.T) {
 	require.ErrorContains(t, err, "NoType")
 }
 
-func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
+func TestFillChanges(t *testing.T) {
 	t.Parallel()
 
 	page, err := os.ReadFile(filepath.Join(root, changingPath))
@@ -174,7 +174,7 @@ func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
 
-	// What is judged follows the program, whatever the page says; what is noted stays.
+	// Computed effects replace those in the page; notes stay.
 	wrong := strings.NewReplacer(
 		"| `memoryMiB` | restart |", "| `memoryMiB` | in place |", "less: **refused** |", "less: in place: not so |",
 		"| `podCidr` | **refused** |", "| `podCidr` |  |",
@@ -195,12 +195,12 @@ func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 
 	schema.Definitions["NICConfig"].Properties.Set("queues", &jsonschema.Schema{})
 	_, err = fillChanges(page, schema)
-	require.ErrorContains(t, err, "NICConfig.queues: it is in the stack file, and nothing says what a change of it does")
+	require.ErrorContains(t, err, "NICConfig.queues: no row says what a change of it does")
 
-	runs, err := newBaseline()
+	base, err := newBaseline()
 	require.NoError(t, err)
-	_, err = runs.judge(aPool+"hosts", change{to: []any{"pve2"}})
-	require.ErrorContains(t, err, "does nothing that is judged")
+	_, err = base.verdict(poolPath+"hosts", change{to: []any{"pve2"}})
+	require.ErrorContains(t, err, "has no effect: remove it")
 }
 
 func TestEveryKeyIsExplained(t *testing.T) {
@@ -243,7 +243,7 @@ func read(t *testing.T, path string) any {
 	return value
 }
 
-// stackOf puts the top-level keys of test data into a stack file.
+// stackOf returns a stack file with the top-level keys of test data.
 func stackOf(values any) any {
 	config := map[string]any{}
 	for key, value := range values.(map[string]any) {

@@ -11,37 +11,37 @@ import (
 // servedPath is the schema of the package that serves the components.
 const servedPath = "cmd/pulumi-resource-talos-proxmox/schema.json"
 
-// servedSchema returns the package's schema: its types are those of the components, and so are its descriptions.
+// servedSchema returns the package's schema, with the types and descriptions of the components.
 func servedSchema(root string) ([]byte, error) {
 	structures, err := readStructures(root)
 	if err != nil {
 		return nil, err
 	}
 
-	var silent error
+	var missing error
 
 	describe := func(name, of string) string {
-		found := structures[name]
+		s := structures[name]
 		if of == "" {
-			return found.about
+			return s.description
 		}
 
-		i := slices.IndexFunc(found.fields, func(f field) bool { return f.name == of })
-		if i < 0 || found.fields[i].means == "" {
-			silent = fmt.Errorf("nothing says what %s of %s is: give its field in %s a comment", of, name, componentsFolder)
+		i := slices.IndexFunc(s.fields, func(f field) bool { return f.name == of })
+		if i < 0 || s.fields[i].description == "" {
+			missing = fmt.Errorf("%s of %s has no description: give its field in %s a comment", of, name, componentsFolder)
 
 			return ""
 		}
 
-		if f := found.fields[i]; f.otherwise != "" {
-			return f.means + " Default: " + f.otherwise + "."
+		if f := s.fields[i]; f.defaultValue != "" {
+			return f.description + " Default: " + f.defaultValue + "."
 		}
 
-		return found.fields[i].means
+		return s.fields[i].description
 	}
 
 	schema, err := plugin.Schema(describe)
-	if err = errors.Join(err, silent); err != nil {
+	if err = errors.Join(err, missing); err != nil {
 		return nil, fmt.Errorf("unable to write the schema of the components: %w", err)
 	}
 

@@ -11,23 +11,23 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// table is the place of a type's table in the reference, between two comments.
-var table = regexp.MustCompile(`(?s)(<!-- keys of (\w+), written by make schema -->\n).*?(<!-- end -->)`)
+// tablePattern matches a type's table in the reference, between two comments.
+var tablePattern = regexp.MustCompile(`(?s)(<!-- keys of (\w+), written by make schema -->\n).*?(<!-- end -->)`)
 
-// fillTables returns the reference with the tables of keys as the schema has them. Every type has to have its place.
+// fillTables returns the reference with the tables of keys from the schema. Every type needs its place.
 func fillTables(reference []byte, schema *jsonschema.Schema) ([]byte, error) {
 	definitions := maps.Clone(schema.Definitions)
 	definitions["Config"], _ = schema.Properties.Get("config")
 
-	open := map[string]bool{}
+	missing := map[string]bool{}
 	for name := range definitions {
-		open[name] = true
+		missing[name] = true
 	}
 
 	var unknown []string
 
-	filled := table.ReplaceAllStringFunc(string(reference), func(match string) string {
-		parts := table.FindStringSubmatch(match)
+	filled := tablePattern.ReplaceAllStringFunc(string(reference), func(match string) string {
+		parts := tablePattern.FindStringSubmatch(match)
 
 		definition, ok := definitions[parts[2]]
 		if !ok {
@@ -36,12 +36,12 @@ func fillTables(reference []byte, schema *jsonschema.Schema) ([]byte, error) {
 			return match
 		}
 
-		delete(open, parts[2])
+		delete(missing, parts[2])
 
 		return parts[1] + tableOf(definition) + parts[3]
 	})
 
-	for name := range open {
+	for name := range missing {
 		unknown = append(unknown, name)
 	}
 
@@ -69,7 +69,7 @@ func tableOf(definition *jsonschema.Schema) string {
 	return text.String()
 }
 
-// valueOf says what a key takes.
+// valueOf describes the values of a key.
 func valueOf(s *jsonschema.Schema) string {
 	switch {
 	case s.Ref != "":
@@ -82,7 +82,7 @@ func valueOf(s *jsonschema.Schema) string {
 			choices[i] = fmt.Sprintf("`%v`", choice)
 		}
 
-		return strings.Join(slices.Compact(choices), ", ") // a choice can be a text as well
+		return strings.Join(slices.Compact(choices), ", ") // a choice can also be listed as text
 	case s.Type == "integer":
 		return "number" + limits(s.Minimum, s.Maximum)
 	case s.Type == "number":
@@ -117,7 +117,7 @@ func limits(minimum, maximum json.Number) string {
 	}
 }
 
-// defaultOf returns the default as one writes it; what a key follows from otherwise is part of its meaning.
+// defaultOf returns the default as written in a stack file; a computed default is part of the key's meaning.
 func defaultOf(key string, s *jsonschema.Schema, definition *jsonschema.Schema) string {
 	switch {
 	case slices.Contains(definition.Required, key):

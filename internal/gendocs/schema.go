@@ -24,12 +24,12 @@ const (
 	secretKey     = "sshPrivateKey"
 )
 
-// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Of other namespaces it knows the keys that the program
-// reads; it leaves them to their owners.
+// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Of other namespaces, it checks only the keys that the
+// program reads.
 func stackSchema(root string) (*jsonschema.Schema, error) {
 	reflector := jsonschema.Reflector{
 		Anonymous: true, RequiredFromJSONSchemaTags: true, CommentMap: map[string]string{},
-		Namer: nameOf,
+		Namer: typeName,
 	}
 	if err := readComments(root, specFolder, reflector.CommentMap); err != nil {
 		return nil, err
@@ -86,17 +86,17 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 	return stack, nil
 }
 
-// readComments adds what the sources in a folder say of types and their fields, each in one line: import path, type and
-// field, with dots between them.
-func readComments(root, folder string, said map[string]string) error {
-	read := jsonschema.Reflector{}
-	if err := read.AddGoComments("", filepath.Join(root, folder), jsonschema.WithFullComment()); err != nil {
+// readComments adds the doc comments of types and fields in a folder, each in one line, by import path, type and field
+// joined with dots.
+func readComments(root, folder string, comments map[string]string) error {
+	reflector := jsonschema.Reflector{}
+	if err := reflector.AddGoComments("", filepath.Join(root, folder), jsonschema.WithFullComment()); err != nil {
 		return fmt.Errorf("unable to read the comments of %s: %w; run this in the project's root", folder, err)
 	}
 
-	for key, comment := range read.CommentMap {
+	for key, comment := range reflector.CommentMap {
 		text := linkForm.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
-		said[path.Join(module, key[strings.LastIndex(key, folder):])] = text
+		comments[path.Join(module, key[strings.LastIndex(key, folder):])] = text
 	}
 
 	return nil
@@ -104,8 +104,9 @@ func readComments(root, folder string, said map[string]string) error {
 
 var linkForm = regexp.MustCompile(`\[(\w+)\]`)
 
-// nameOf is what the reference calls a type of the configuration, whether or not the plan has it as well.
-func nameOf(t reflect.Type) string {
+// typeName returns the reference's name of a configuration type; types that the plan has as well lack the suffix
+// Config.
+func typeName(t reflect.Type) string {
 	if t.Kind() != reflect.Struct {
 		return t.Name()
 	}
@@ -119,7 +120,7 @@ type connection struct {
 	schema *jsonschema.Schema
 }
 
-// connections are how Proxmox and the Image Factory are reached.
+// connections returns the providers' keys for reaching Proxmox and the Image Factory.
 func connections() []connection {
 	text := func(description, pattern string) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Description: description, Pattern: pattern}
@@ -147,7 +148,7 @@ func connections() []connection {
 	}
 }
 
-// secret is a text that is stored encrypted.
+// secret returns the schema of a text that is stored encrypted.
 func secret(description string) *jsonschema.Schema {
 	encrypted := &jsonschema.Schema{
 		Type:                 "object",
@@ -160,7 +161,7 @@ func secret(description string) *jsonschema.Schema {
 	return &jsonschema.Schema{Description: description, AnyOf: []*jsonschema.Schema{{Type: "string"}, encrypted}}
 }
 
-// allowSecrets lets texts be encrypted one by one that are kept secret then.
+// allowSecrets allows encrypted values where the program keeps them secret.
 func allowSecrets(definition *jsonschema.Schema) {
 	if definition.Properties == nil {
 		return

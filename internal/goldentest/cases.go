@@ -16,21 +16,23 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Cases is the golden file of a table test, in txtar's format: a section for each case, with what came of it.
+// Cases is the golden file of a table test, in txtar format: a section with the result of each case.
 type Cases struct {
 	path     string
 	sections map[string]string // of the file
 
-	mu   sync.Mutex
-	came map[string]string
+	mu      sync.Mutex
+	results map[string]string
 }
 
-// OfCases reads the golden file of a test, testdata/<test>.txt. Once all cases are over, no section may be left that is
-// none's. With -update the file is written then.
+// OfCases reads the golden file of a test, testdata/<test>.txt. After all cases, each section must belong to a case.
+// With -update the file is written then.
 func OfCases(t *testing.T) *Cases {
 	t.Helper()
 
-	c := &Cases{path: filepath.Join("testdata", t.Name()+".txt"), sections: map[string]string{}, came: map[string]string{}}
+	c := &Cases{
+		path: filepath.Join("testdata", t.Name()+".txt"), sections: map[string]string{}, results: map[string]string{},
+	}
 
 	text, err := os.ReadFile(c.path)
 	require.True(t, err == nil || *update, "go test -update in the package's folder writes %s", c.path)
@@ -44,12 +46,12 @@ func OfCases(t *testing.T) *Cases {
 	return c
 }
 
-// Equal fails a case of which something else came than its section has: texts as they are, lists with a line for each
-// item, errors, and any other value in JSON. What is empty has no line.
+// Equal fails a case whose result differs from its section: texts, lists with a line for each item, errors, and other
+// values as JSON. Empty values have no line.
 func (c *Cases) Equal(t *testing.T, name string, values ...any) {
 	t.Helper()
 
-	came := ""
+	result := ""
 
 	for _, value := range values {
 		text := ""
@@ -70,41 +72,41 @@ func (c *Cases) Equal(t *testing.T, name string, values ...any) {
 		}
 
 		if text = strings.TrimRight(text, "\n"); text != "" {
-			came += text + "\n"
+			result += text + "\n"
 		}
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.came[name] = came
+	c.results[name] = result
 
 	section, has := c.sections[name]
 	if !*update {
 		require.True(t, has, "%s has no section for this case; go test -update in the package's folder writes it", c.path)
-		require.Equal(t, section, came, "%s is stale; go test -update in the package's folder rewrites it", c.path)
+		require.Equal(t, section, result, "%s is stale; go test -update in the package's folder rewrites it", c.path)
 	}
 }
 
-// finish writes the file, or looks for sections of cases that are gone.
+// finish checks that no section is without a case. With -update it writes the file.
 func (c *Cases) finish(t *testing.T) {
 	t.Helper()
 
-	if some := strings.Contains(flag.Lookup("test.run").Value.String(), "/"); some {
+	if isPartial := strings.Contains(flag.Lookup("test.run").Value.String(), "/"); isPartial {
 		merged := maps.Clone(c.sections)
-		maps.Copy(merged, c.came)
-		c.came = merged
+		maps.Copy(merged, c.results)
+		c.results = merged
 	}
 
 	if !*update {
-		assert.True(t, t.Failed() || len(c.came) == len(c.sections), "%s has sections of cases that are gone", c.path)
+		assert.True(t, t.Failed() || len(c.results) == len(c.sections), "%s has sections without a case", c.path)
 
 		return
 	}
 
 	var file txtar.Archive
-	for _, name := range slices.Sorted(maps.Keys(c.came)) {
-		file.Files = append(file.Files, txtar.File{Name: name, Data: []byte(c.came[name])})
+	for _, name := range slices.Sorted(maps.Keys(c.results)) {
+		file.Files = append(file.Files, txtar.File{Name: name, Data: []byte(c.results[name])})
 	}
 
 	Equal(t, c.path, string(txtar.Format(&file)))

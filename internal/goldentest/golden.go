@@ -1,4 +1,4 @@
-// Package goldentest compares files with what they should be: golden files of tests, and generated documents.
+// Package goldentest compares golden files of tests and generated documents with their expected content.
 package goldentest
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files and generated documents")
 
-// Equal fails the test if a file is not as it should be. With -update it writes the file.
+// Equal fails the test if a file has other content. With -update it writes the file.
 func Equal(t *testing.T, path, want string) {
 	t.Helper()
 
@@ -28,7 +28,8 @@ func Equal(t *testing.T, path, want string) {
 	require.Equal(t, want, string(have), "%s is stale; go test -update in the package's folder rewrites it", path)
 }
 
-// Rendered fails the test if a document is not what a template makes of data. With -update it writes the document.
+// Rendered fails the test if a document differs from a template rendered with data. With -update it writes the
+// document.
 func Rendered(t *testing.T, path, from string, data any, functions template.FuncMap) {
 	t.Helper()
 

@@ -1,7 +1,8 @@
-// Package hostfacts knows Proxmox hosts: what their facts mean for a plan. No Pulumi, no network.
+// Package hostfacts reads the facts of Proxmox hosts and checks plans against them, without Pulumi and without network.
 package hostfacts
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ type Facts struct {
 	IOMMU   IOMMU    `json:"iommu"`
 	Devices []Device `json:"devices"`
 	ZFS     ZFS      `json:"zfs"`
-	// Storages, Machines and Containers are as Proxmox' API lists them; nil where it did not answer.
+	// Storages, Machines and Containers are as Proxmox' API lists them; nil if it did not answer.
 	Storages   []Storage `json:"storages"`
 	Machines   []Guest   `json:"machines"`
 	Containers []Guest   `json:"containers"`
@@ -29,8 +30,8 @@ type Facts struct {
 // System is the host itself.
 type System struct {
 	Hostname string `json:"hostname"` // without its domain
-	Node     string `json:"node"`     // what Proxmox' API calls it; empty where Proxmox does not run
-	// what must be written for the whole Proxmox cluster can be; true for a host that stands alone
+	Node     string `json:"node"`     // name in Proxmox' API; empty if Proxmox does not run
+	// the Proxmox cluster accepts changes; always true for a single host
 	Quorate      bool   `json:"quorate"`
 	PVE          string `json:"pve"`       // 9.1.1
 	Kernel       string `json:"kernel"`    // of the running system
@@ -41,16 +42,16 @@ type System struct {
 	AvailableKiB int64  `json:"availableKiB"`
 	UEFI         bool   `json:"uefi"`
 	SecureBoot   bool   `json:"secureBoot"`
-	// BootLoader is the one in charge: grub or systemd-boot; empty = could not be found out.
+	// BootLoader is the active one: grub or systemd-boot; empty = unknown.
 	BootLoader         string `json:"bootLoader"`
 	BootLoaderEvidence string `json:"bootLoaderEvidence"`
-	// CommandLineFile is where that boot loader's kernel command line is edited.
+	// CommandLineFile holds the kernel command line for that boot loader.
 	CommandLineFile string `json:"commandLineFile"`
 	CommandLine     string `json:"commandLine"` // of the running kernel
-	BootID          string `json:"bootId"`      // a new one at each start
+	BootID          string `json:"bootId"`      // new at each start
 }
 
-// IOMMU says whether the firmware offers one and the kernel uses it.
+// IOMMU is the state of the IOMMU in firmware and kernel.
 type IOMMU struct {
 	Firmware []string `json:"firmware"` // DMAR (Intel), IVRS (AMD)
 	Groups   int      `json:"groups"`   // 0 = the kernel does not use it
@@ -73,7 +74,7 @@ type Device struct {
 type ZFS struct {
 	Loaded    bool   `json:"loaded"`
 	ARCMax    int64  `json:"arcMax"`    // the running limit in bytes; 0 = ZFS' own default
-	ARCWanted int64  `json:"arcWanted"` // what the preparation wants; 0 = nothing
+	ARCWanted int64  `json:"arcWanted"` // the limit that the preparation sets; 0 = none
 	Pools     []Pool `json:"pools"`
 }
 
@@ -83,7 +84,7 @@ type Pool struct {
 	Size        int64    `json:"size"`
 	Free        int64    `json:"free"`
 	Health      string   `json:"health"` // ONLINE
-	Ashift      int      `json:"ashift"` // 0 = ZFS chose one for each disk
+	Ashift      int      `json:"ashift"` // 0 = chosen per disk by ZFS
 	Compression string   `json:"compression"`
 	Xattr       string   `json:"xattr"`
 	Vdevs       []string `json:"vdevs"` // mirror-0, raidz1-0, or a disk
@@ -95,18 +96,18 @@ type Storage struct {
 	Type    string `json:"type"`
 	Content string `json:"content"` // iso,vztmpl
 	Active  int    `json:"active"`
-	Enabled int    `json:"enabled"` // 0 where it is disabled, or limited to other hosts
+	Enabled int    `json:"enabled"` // 0 = disabled, or limited to other hosts
 	Shared  int    `json:"shared"`
 	Total   int64  `json:"total"`
 	Free    int64  `json:"avail"`
 }
 
-// Contents are the types of what it takes.
+// Contents returns the accepted content types.
 func (s Storage) Contents() []string {
 	return slices.DeleteFunc(strings.Split(s.Content, ","), func(c string) bool { return c == "" })
 }
 
-// Thick says whether disks on it take all of their size at once, and not only what is written to them.
+// Thick reports whether disks are allocated at their full size instead of on write.
 func (s Storage) Thick() bool { return s.Type == "lvm" || s.Type == "iscsi" }
 
 // Guest is a VM or a container of the host.
@@ -117,23 +118,23 @@ type Guest struct {
 	Memory int64       `json:"maxmem"` // bytes
 }
 
-// Prep is what the host script knows of its own work.
+// Prep is the host script's record of the preparation.
 type Prep struct {
 	Owner    string `json:"owner"`    // the stack that prepared the host
 	Revision int    `json:"revision"` // raised by each apply that changes something
-	// ChangedInBoot is the boot during which something was changed that a reboot completes.
+	// ChangedInBoot is the boot id of the last change that needs a reboot.
 	ChangedInBoot string   `json:"changedInBoot"`
 	Changes       []string `json:"changes"`  // what an apply would change
 	Applied       []string `json:"applied"`  // what this run changed
 	Problems      []string `json:"problems"` // why the host cannot be prepared
-	Pending       []string `json:"pending"`  // why the running system is not what the files say
+	Pending       []string `json:"pending"`  // how the running system differs from its files
 }
 
 // Parse reads the facts of a host.
 func Parse(document []byte) (*Facts, error) {
 	facts := &Facts{}
 	if err := json.Unmarshal(document, facts); err != nil {
-		return nil, fmt.Errorf("the host's facts are not what they should be: %w", err)
+		return nil, fmt.Errorf("the host's facts are invalid: %w", err)
 	}
 
 	if facts.Format != Format {
@@ -149,11 +150,10 @@ func Parse(document []byte) (*Facts, error) {
 	return facts, nil
 }
 
-// ChangeReboot stands among the changes where the running system is not as wanted and must be.
+// ChangeReboot is listed in Changes if a reboot is needed.
 const ChangeReboot = "reboot"
 
-// NextRevision is the revision that the host has after the next apply; the same as now while there is nothing to
-// change.
+// NextRevision returns the host's revision after the next apply: the current one if nothing is to be changed.
 func (f *Facts) NextRevision() int {
 	if len(f.Prep.Changes) > 0 {
 		return f.Prep.Revision + 1
@@ -162,8 +162,7 @@ func (f *Facts) NextRevision() int {
 	return f.Prep.Revision
 }
 
-// Functions returns the functions at a PCI address as a plan sets it: 0000:01:00 for all of a device, 0000:01:00.0
-// for one.
+// Functions returns the functions at a planned PCI address: 0000:01:00 for all of a device, 0000:01:00.0 for one.
 func (f *Facts) Functions(pci string) []Device {
 	var functions []Device
 
@@ -176,10 +175,10 @@ func (f *Facts) Functions(pci string) []Device {
 	return functions
 }
 
-// RebootRequired says whether the running system is not what the files say.
+// RebootRequired reports whether the running system differs from its files.
 func (f *Facts) RebootRequired() bool { return len(f.Prep.Pending) > 0 }
 
-// Running returns the VMIDs of the machines and containers that run.
+// Running returns the VMIDs of running machines and containers.
 func (f *Facts) Running() []string {
 	var running []string
 
@@ -202,25 +201,25 @@ const (
 	bytesPerTiB  = 1 << 40
 	kibPerMiB    = 1 << 10
 	bytesPerMiB  = 1 << 20
-	leastPVE     = 8 // whose end endOfPVE has
-	leastAshift  = 12
+	oldestPVE    = 8 // its end of life is in endOfPVE
+	minAshift    = 12
 )
 
-// slot is the address of a function's device.
+// slot returns the address of a function's device.
 func (d Device) slot() string {
 	slot, _, _ := strings.Cut(d.Address, ".")
 
 	return slot
 }
 
-// label names a device for a person: 0000:00:17.0 SATA controller: … (ahci).
-func (d Device) label() string {
-	name := d.Name
-	if name == "" {
-		name = fmt.Sprintf("class %s, id %s:%s", d.Class, d.Vendor, d.Device)
-	}
+// title returns the device's name, or else its class and ids.
+func (d Device) title() string {
+	return cmp.Or(d.Name, fmt.Sprintf("class %s, id %s:%s", d.Class, d.Vendor, d.Device))
+}
 
-	label := d.Address + " " + name
+// label names a device for messages: 0000:00:17.0 SATA controller: … (driver ahci).
+func (d Device) label() string {
+	label := d.Address + " " + d.title()
 	if d.Driver != "" {
 		label += " (driver " + d.Driver + ")"
 	}

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Identity is what Proxmox recognises a mapped device by: with all of it a mapping is complete, and a machine does not
-// start when one of it has changed.
+// Identity is how Proxmox recognizes a mapped device. A complete mapping has all of it, and a machine does not start if
+// any of it has changed.
 type Identity struct {
 	ID        string // vendor and device: 10de:27b0
 	Subsystem string // of the card's maker: 10de:16fa
 	Group     int    // the IOMMU group
 }
 
-// Identity returns that of the device at a PCI address as a plan sets it; of a device as a whole it is its first
-// function's.
+// Identity returns the identity of the device at a planned PCI address; a whole device has its first function's.
 func (f *Facts) Identity(pci string) (Identity, error) {
 	functions := f.Functions(pci)
 	if len(functions) == 0 {

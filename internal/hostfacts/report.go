@@ -8,8 +8,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Report says in lines what a person wants to know of a prepared host; nothing in it changes by itself from one hour to
-// the next.
+// Report describes a prepared host in lines for people. Nothing in it changes by itself over time.
 func Report(facts *Facts, h spec.Host, needs Needs) []string {
 	judgement := Judge(facts, h, needs)
 
@@ -22,7 +21,7 @@ func Report(facts *Facts, h spec.Host, needs Needs) []string {
 		lines = append(lines, "a reboot has to complete: "+reason)
 	}
 
-	if facts.rebootedInVain() {
+	if facts.rebootDidNotHelp() {
 		lines = append(
 			lines,
 			"the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?",
@@ -38,7 +37,7 @@ func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
 		return fmt.Sprintf("GPU %s: not at %s", gpu.Name, gpu.PCI)
 	}
 
-	j := &judge{facts: facts, host: h, needs: needs}
+	c := &checker{facts: facts, host: h, needs: needs}
 	first := functions[0]
 
 	group, company := "no IOMMU group", ""
@@ -46,7 +45,7 @@ func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
 		group, company = "IOMMU group "+first.Group, ", alone in it"
 	}
 
-	if shared := j.shared(gpu, facts.Functions(first.slot())); len(shared) > 0 {
+	if shared := c.sharedDevices(gpu, facts.Functions(first.slot())); len(shared) > 0 {
 		company = ", shared with " + labels(shared)
 	}
 
@@ -62,31 +61,22 @@ func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
 		bound = "bound to " + strings.Join(drivers, " and ")
 	}
 
-	return fmt.Sprintf("GPU %s at %s: %s, %s%s, %s", gpu.Name, gpu.PCI, first.description(), group, company, bound)
+	return fmt.Sprintf("GPU %s at %s: %s, %s%s, %s", gpu.Name, gpu.PCI, first.title(), group, company, bound)
 }
 
-// description is a device without its address and driver.
-func (d Device) description() string {
-	_, text, _ := strings.Cut(
-		Device{Address: d.Address, Class: d.Class, Vendor: d.Vendor, Device: d.Device, Name: d.Name}.label(), " ",
-	)
-
-	return text
-}
-
-// rebootedInVain says whether a reboot came after the last change and left things undone.
-func (f *Facts) rebootedInVain() bool {
+// rebootDidNotHelp reports whether a reboot is still required although one followed the last change.
+func (f *Facts) rebootDidNotHelp() bool {
 	return f.RebootRequired() && f.Prep.ChangedInBoot != "" && f.System.BootID != "" &&
 		f.Prep.ChangedInBoot != f.System.BootID
 }
 
-// Unready returns why machines with the host's GPUs would not start, empty where they would.
+// Unready returns why machines with the host's GPUs would not start; empty if they would.
 func Unready(facts *Facts, h spec.Host, needs Needs) []string {
-	j := &judge{facts: facts, host: h, needs: needs}
-	j.gpus()
+	c := &checker{facts: facts, host: h, needs: needs}
+	c.checkGPUs()
 
 	var reasons []string
-	for _, found := range j.Found.Errors() {
+	for _, found := range c.Found.Errors() {
 		reasons = append(reasons, found.Message)
 	}
 
@@ -103,12 +93,12 @@ func Unready(facts *Facts, h spec.Host, needs Needs) []string {
 	}
 
 	reasons = append(reasons, facts.Prep.Pending...)
-	if facts.rebootedInVain() {
+	if facts.rebootDidNotHelp() {
 		reasons = append(reasons, "the host was rebooted since its last change, and that did not help: was another kernel or boot entry started? `cat /proc/cmdline` and `proxmox-boot-tool status` tell")
 	}
 
 	return reasons
 }
 
-// RebootHelps says whether a reboot may complete what is pending; one that came after the last change did not.
-func (f *Facts) RebootHelps() bool { return f.RebootRequired() && !f.rebootedInVain() }
+// RebootHelps reports whether a reboot may complete what is pending; it does not if one followed the last change.
+func (f *Facts) RebootHelps() bool { return f.RebootRequired() && !f.rebootDidNotHelp() }

@@ -1,14 +1,15 @@
 package hostfacts
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"talos-proxmox/internal/spec"
 )
 
-// Text is a report on a host for a terminal: what it is, what blocks the plan with the command that fixes
-// it, what the preparation changes, and advice.
+// Text formats a report on a host for a terminal: what it is, what blocks the plan with the command that fixes it, what
+// the preparation changes, and advice.
 func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
 	problems := judgement.Found.Errors()
 
@@ -27,11 +28,11 @@ func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
 	}
 
 	fmt.Fprintf(
-		&out, "  boot        %s%s (%s); command line in %s\n", orUnknown(s.BootLoader), secure,
-		orUnknown(s.BootLoaderEvidence), orUnknown(s.CommandLineFile),
+		&out, "  boot        %s%s (%s); command line in %s\n", cmp.Or(s.BootLoader, "unknown"), secure,
+		cmp.Or(s.BootLoaderEvidence, "unknown"), cmp.Or(s.CommandLineFile, "unknown"),
 	)
 	fmt.Fprintf(
-		&out, "  IOMMU       firmware %s, %d groups\n", orUnknown(strings.Join(facts.IOMMU.Firmware, " and ")),
+		&out, "  IOMMU       firmware %s, %d groups\n", cmp.Or(strings.Join(facts.IOMMU.Firmware, " and "), "unknown"),
 		facts.IOMMU.Groups,
 	)
 
@@ -54,7 +55,9 @@ func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
 	}
 
 	if facts.ZFS.Loaded {
-		fmt.Fprintf(&out, "  ZFS cache   at most %s now, %s wanted\n", limit(facts.ZFS.ARCMax), limit(facts.ZFS.ARCWanted))
+		fmt.Fprintf(
+			&out, "  ZFS cache   at most %s now, %s wanted\n", arcLimit(facts.ZFS.ARCMax), arcLimit(facts.ZFS.ARCWanted),
+		)
 	}
 
 	section := func(title string, lines []string) {
@@ -81,18 +84,10 @@ func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
 
 func gib(bytes int64) float64 { return float64(bytes) / bytesPerGiB }
 
-func limit(bytes int64) string {
+func arcLimit(bytes int64) string {
 	if bytes == 0 {
 		return "ZFS' own default"
 	}
 
 	return fmt.Sprintf("%.1f GiB", gib(bytes))
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-
-	return text
 }

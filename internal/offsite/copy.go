@@ -17,22 +17,22 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// largest is what one request can carry (source: PutObject in the S3 API's reference). Only of what one request has
-// carried do all servers know the digest of the whole.
-const largest = 5 << 30
+// maxObjectBytes is the limit of a single request (source: PutObject in the S3 API's reference). For multipart uploads,
+// not all servers know the digest of the whole object.
+const maxObjectBytes = 5 << 30
 
-// Put keeps a copy of a file that nobody can delete before its time, and returns its address. The server checks the
-// digest while it receives it; then it is asked for what it has: size, digest and retention.
+// Put stores a copy of a file that nobody can delete before its retention ends, and returns its address. The server
+// checks the digest on receipt; then size, digest and retention of the copy are read back and verified.
 func (b *Bucket) Put(ctx context.Context, file string, now time.Time) (string, error) {
-	if b.problem != nil {
-		return "", b.problem
+	if b.configErr != nil {
+		return "", b.configErr
 	}
 
 	if err := b.checkLock(ctx); err != nil {
 		return "", err
 	}
 
-	in, err := os.Open(file) //nolint:gosec // a backup that was written before
+	in, err := os.Open(file) //nolint:gosec // a backup of this program
 	if err != nil {
 		return "", fmt.Errorf("unable to read the backup: %w", err)
 	}
@@ -49,21 +49,21 @@ func (b *Bucket) Put(ctx context.Context, file string, now time.Time) (string, e
 		return "", fmt.Errorf("unable to read the backup: %w", err)
 	}
 
-	if size > largest {
-		return "", fmt.Errorf("%s has %d bytes, and S3 takes %d at once: defragment etcd (talosctl etcd defrag) and repeat",
-			file, size, int64(largest))
+	if size > maxObjectBytes {
+		return "", fmt.Errorf("%s has %d bytes, and S3 accepts %d at once: defragment etcd (talosctl etcd defrag) and repeat",
+			file, size, int64(maxObjectBytes))
 	}
 
 	digest, key := base64.StdEncoding.EncodeToString(sum.Sum(nil)), b.key(filepath.Base(file))
-	until := now.UTC().AddDate(0, 0, b.at.RetentionDays).Truncate(time.Second)
+	until := now.UTC().AddDate(0, 0, b.cfg.RetentionDays).Truncate(time.Second)
 
-	sent, err := b.client.PutObject(ctx, b.at.Bucket, key, in, size, minio.PutObjectOptions{
+	sent, err := b.client.PutObject(ctx, b.cfg.Bucket, key, in, size, minio.PutObjectOptions{
 		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
-		Mode: minio.RetentionMode(b.at.RetentionMode), RetainUntilDate: until,
-		UserMetadata: map[string]string{"X-Amz-Checksum-Sha256": digest}, // names of S3's own are headers
+		Mode: minio.RetentionMode(b.cfg.RetentionMode), RetainUntilDate: until,
+		UserMetadata: map[string]string{"X-Amz-Checksum-Sha256": digest}, // S3's own names are sent as headers
 	})
 	if err != nil {
-		return "", b.failed("keep a copy", "s3:PutObject and s3:PutObjectRetention", err)
+		return "", b.wrap("store a copy", "s3:PutObject and s3:PutObjectRetention", err)
 	}
 
 	address := b.address(key, sent.VersionID)
@@ -75,12 +75,11 @@ func (b *Bucket) Put(ctx context.Context, file string, now time.Time) (string, e
 	return address, nil
 }
 
-// verify asks for the size, the digest and the retention that the server has; where it keeps no digest, it reads the
-// copy again.
+// verify compares size, digest and retention on the server. If the server has no digest, it downloads the copy.
 func (b *Bucket) verify(ctx context.Context, key, version string, size int64, digest string, until time.Time) error {
-	has, err := b.client.StatObject(ctx, b.at.Bucket, key, minio.StatObjectOptions{VersionID: version, Checksum: true})
+	has, err := b.client.StatObject(ctx, b.cfg.Bucket, key, minio.StatObjectOptions{VersionID: version, Checksum: true})
 	if err != nil {
-		return b.failed("look at a copy", "s3:GetObject and s3:GetObjectVersion", err)
+		return b.wrap("read the metadata of a copy", "s3:GetObject and s3:GetObjectVersion", err)
 	}
 
 	if has.ChecksumSHA256 == "" {
@@ -93,55 +92,55 @@ func (b *Bucket) verify(ctx context.Context, key, version string, size int64, di
 	}
 
 	if has.Size != size || has.ChecksumSHA256 != digest {
-		return fmt.Errorf("it has %d bytes and the digest %s, and %d and %s were sent: look at the server, then take another",
+		return fmt.Errorf("it has %d bytes and the digest %s, but %d and %s were sent: check the server, then take another",
 			has.Size, has.ChecksumSHA256, size, digest)
 	}
 
 	mode := has.Metadata.Get("X-Amz-Object-Lock-Mode")
 
 	kept, err := time.Parse(time.RFC3339, has.Metadata.Get("X-Amz-Object-Lock-Retain-Until-Date"))
-	if err != nil || mode != b.at.RetentionMode || kept.Before(until) {
+	if err != nil || mode != b.cfg.RetentionMode || kept.Before(until) {
 		return fmt.Errorf("the server does not say that it keeps it until %s in mode %s: give the credentials the right "+
-			"s3:GetObjectRetention, or look at the server's object lock, then take another", until.Format(time.RFC3339), b.at.RetentionMode)
+			"s3:GetObjectRetention, or check the server's object lock, then take another", until.Format(time.RFC3339), b.cfg.RetentionMode)
 	}
 
 	return nil
 }
 
 func (b *Bucket) read(ctx context.Context, key, version string, to io.Writer) error {
-	object, err := b.client.GetObject(ctx, b.at.Bucket, key, minio.GetObjectOptions{VersionID: version})
+	object, err := b.client.GetObject(ctx, b.cfg.Bucket, key, minio.GetObjectOptions{VersionID: version})
 	if err == nil {
 		_, err = io.Copy(to, object)
 		err = errors.Join(err, object.Close())
 	}
 
 	if err != nil {
-		return b.failed("read a copy", "s3:GetObject and s3:GetObjectVersion", err)
+		return b.wrap("read a copy", "s3:GetObject and s3:GetObjectVersion", err)
 	}
 
 	return nil
 }
 
-// Fetch reads the copy with an address into a new file of a folder, and returns its path.
+// Fetch downloads a copy into a new file in a folder, and returns its path.
 func (b *Bucket) Fetch(ctx context.Context, address, folder string) (string, error) {
-	if b.problem != nil {
-		return "", b.problem
+	if b.configErr != nil {
+		return "", b.configErr
 	}
 
-	from, err := url.Parse(address)
-	if err != nil || !strings.HasPrefix(address, Scheme) || from.Host != b.at.Bucket || strings.HasSuffix(from.Path, "/") {
-		return "", fmt.Errorf("%q is no copy in bucket %s of backup.s3: write it as talos-proxmox backup etcd printed it, "+
-			"s3://%s/…", address, b.at.Bucket, b.at.Bucket)
+	u, err := url.Parse(address)
+	if err != nil || !strings.HasPrefix(address, Scheme) || u.Host != b.cfg.Bucket || strings.HasSuffix(u.Path, "/") {
+		return "", fmt.Errorf("%q is not a copy in bucket %s of backup.s3: write it as talos-proxmox backup etcd printed it, "+
+			"s3://%s/…", address, b.cfg.Bucket, b.cfg.Bucket)
 	}
 
-	file := filepath.Join(folder, path.Base(from.Path))
+	file := filepath.Join(folder, path.Base(u.Path))
 
-	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a folder of the caller's
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in the caller's folder
 	if err != nil {
 		return "", fmt.Errorf("unable to fetch %s: %w", address, err)
 	}
 
-	err = b.read(ctx, strings.TrimPrefix(from.Path, "/"), from.Query().Get("versionId"), out)
+	err = b.read(ctx, strings.TrimPrefix(u.Path, "/"), u.Query().Get("versionId"), out)
 	if err = errors.Join(err, out.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(file))
 	}

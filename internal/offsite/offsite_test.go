@@ -24,14 +24,14 @@ import (
 
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
-// server answers as an S3 server with one bucket does.
+// server fakes an S3 server with one bucket.
 type server struct {
-	unlocked bool            // the bucket has no object lock
-	silent   bool            // it keeps no digests
-	damages  bool            // it keeps something else than it received
-	forgets  bool            // it keeps nothing from deletion
-	denies   map[string]bool // method, method and question, or retention
-	deletes  int             // how it answers a deletion; 0 = denied
+	unlocked       bool            // the bucket has no object lock
+	noDigests      bool            // it stores no digests
+	corrupts       bool            // it stores something else than it received
+	dropsRetention bool            // it ignores the retention
+	denied         map[string]bool // method, method and query, or retention
+	deleteStatus   int             // status of deletions; 0 = denied
 
 	mutex    sync.Mutex
 	objects  map[string][]byte
@@ -55,15 +55,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIA/"):
 		refuse(http.StatusForbidden, "InvalidAccessKeyId")
-	case s.denies[strings.TrimSpace(r.Method+" "+question)]:
+	case s.denied[strings.TrimSpace(r.Method+" "+question)]:
 		refuse(http.StatusForbidden, "AccessDenied")
 	case r.Method == http.MethodPut:
 		s.put(w, r, key)
 	case r.Method == http.MethodDelete:
-		if s.deletes == 0 {
+		if s.deleteStatus == 0 {
 			refuse(http.StatusForbidden, "AccessDenied")
 		} else {
-			w.WriteHeader(s.deletes)
+			w.WriteHeader(s.deleteStatus)
 		}
 	case question == "object-lock" && s.unlocked:
 		refuse(http.StatusNotFound, "ObjectLockConfigurationNotFoundError")
@@ -88,11 +88,11 @@ func (s *server) put(w http.ResponseWriter, r *http.Request, key string) {
 		return
 	}
 
-	if s.damages {
+	if s.corrupts {
 		content[0]++
 	}
 
-	if s.forgets {
+	if s.dropsRetention {
 		r.Header.Del("X-Amz-Object-Lock-Mode")
 	}
 
@@ -104,12 +104,12 @@ func (s *server) put(w http.ResponseWriter, r *http.Request, key string) {
 func (s *server) get(w http.ResponseWriter, r *http.Request, key string) {
 	content := s.objects[key]
 
-	if sum := sha256.Sum256(content); !s.silent {
+	if sum := sha256.Sum256(content); !s.noDigests {
 		w.Header().Set("X-Amz-Checksum-Sha256", base64.StdEncoding.EncodeToString(sum[:]))
 	}
 
 	for _, name := range []string{"X-Amz-Object-Lock-Mode", "X-Amz-Object-Lock-Retain-Until-Date"} {
-		if value := s.headers[key].Get(name); value != "" && !s.denies["retention"] {
+		if value := s.headers[key].Get(name); value != "" && !s.denied["retention"] {
 			w.Header().Set(name, value)
 		}
 	}
@@ -140,8 +140,8 @@ func (s *server) list(w io.Writer, prefix string) {
 	_ = xml.NewEncoder(w).Encode(listed)
 }
 
-// bucket is one of a server that the test runs.
-func bucket(t *testing.T, s *server) *offsite.Bucket {
+// newBucket starts the server and returns its bucket.
+func newBucket(t *testing.T, s *server) *offsite.Bucket {
 	t.Helper()
 
 	s.objects, s.headers = map[string][]byte{}, map[string]http.Header{}
@@ -154,7 +154,7 @@ func bucket(t *testing.T, s *server) *offsite.Bucket {
 	}, https.Client().Transport)
 }
 
-func snapshot(t *testing.T) string {
+func writeSnapshot(t *testing.T) string {
 	t.Helper()
 
 	file := filepath.Join(t.TempDir(), "prod-home-etcd-20261125T120000Z.age")
@@ -163,17 +163,17 @@ func snapshot(t *testing.T) string {
 	return file
 }
 
-func TestACopyIsKeptUntilItsTime(t *testing.T) {
+func TestPutAndFetch(t *testing.T) {
 	t.Parallel()
 
 	s := &server{}
-	b := bucket(t, s)
+	b := newBucket(t, s)
 
 	none, _, err := b.Newest(t.Context(), "prod-home")
 	require.NoError(t, err)
 	assert.Empty(t, none)
 
-	address, err := b.Put(t.Context(), snapshot(t), noon)
+	address, err := b.Put(t.Context(), writeSnapshot(t), noon)
 	require.NoError(t, err)
 	assert.Equal(t, "s3://prod-backups/talos/prod/prod-home-etcd-20261125T120000Z.age?versionId=v1", address)
 
@@ -203,36 +203,36 @@ func TestACopyIsKeptUntilItsTime(t *testing.T) {
 	}
 }
 
-func TestACopyThatCannotBeReliedOnIsAnError(t *testing.T) {
+func TestPutVerifiesTheCopy(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		server *server
 		wants  string
 	}{
-		"a server without digests":     {&server{silent: true}, ""},
+		"a server without digests":     {&server{noDigests: true}, ""},
 		"a bucket without object lock": {&server{unlocked: true}, "bucket prod-backups has no object lock"},
-		"damaged":                      {&server{damages: true}, "v1 cannot be relied on: it has 12 bytes and the digest"},
-		"damaged, without digests":     {&server{damages: true, silent: true}, "v1 cannot be relied on: it has 12 bytes and the digest"},
+		"damaged":                      {&server{corrupts: true}, "v1 cannot be relied on: it has 12 bytes and the digest"},
+		"damaged, without digests":     {&server{corrupts: true, noDigests: true}, "v1 cannot be relied on: it has 12 bytes and the digest"},
 		"not kept from deletion": {
-			&server{forgets: true}, "the server does not say that it keeps it until 2026-12-25T12:00:00Z in mode COMPLIANCE: give",
+			&server{dropsRetention: true}, "the server does not say that it keeps it until 2026-12-25T12:00:00Z in mode COMPLIANCE: give",
 		},
 		"who may not add": {
-			&server{denies: map[string]bool{"PUT": true}}, "give its credentials the right s3:PutObject and s3:PutObjectRetention",
+			&server{denied: map[string]bool{"PUT": true}}, "give its credentials the right s3:PutObject and s3:PutObjectRetention",
 		},
 		"who may not ask for the lock": {
-			&server{denies: map[string]bool{"GET object-lock": true}}, "give its credentials the right s3:GetBucketObjectLockConfiguration",
+			&server{denied: map[string]bool{"GET object-lock": true}}, "give its credentials the right s3:GetBucketObjectLockConfiguration",
 		},
 		"who may not see the retention": {
-			&server{denies: map[string]bool{"retention": true}}, "give the credentials the right s3:GetObjectRetention",
+			&server{denied: map[string]bool{"retention": true}}, "give the credentials the right s3:GetObjectRetention",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			b := bucket(t, test.server)
+			b := newBucket(t, test.server)
 
-			_, err := b.Put(t.Context(), snapshot(t), noon)
+			_, err := b.Put(t.Context(), writeSnapshot(t), noon)
 			if test.wants == "" {
 				require.NoError(t, err)
 
@@ -245,8 +245,8 @@ func TestACopyThatCannotBeReliedOnIsAnError(t *testing.T) {
 	}
 }
 
-// TestWhoMayDeleteIsFoundOutByDeletingNothing: what is asked to be deleted is a version that no object has.
-func TestWhoMayDeleteIsFoundOutByDeletingNothing(t *testing.T) {
+// TestMayDelete requests only the deletion of a version that no object has.
+func TestMayDelete(t *testing.T) {
 	t.Parallel()
 
 	for answer, wants := range map[int]offsite.Deletion{
@@ -258,20 +258,20 @@ func TestWhoMayDeleteIsFoundOutByDeletingNothing(t *testing.T) {
 		t.Run(string(wants), func(t *testing.T) {
 			t.Parallel()
 
-			s := &server{deletes: answer}
-			assert.Equal(t, wants, bucket(t, s).MayDelete(t.Context()))
+			s := &server{deleteStatus: answer}
+			assert.Equal(t, wants, newBucket(t, s).MayDelete(t.Context()))
 			assert.Contains(t, s.requests, "DELETE versionId")
 		})
 	}
 }
 
-func TestWhatIsNoCopyIsNotFetched(t *testing.T) {
+func TestFetchErrors(t *testing.T) {
 	t.Parallel()
 
-	b := bucket(t, &server{})
+	b := newBucket(t, &server{})
 	for _, address := range []string{"s3://another/key.age", "https://prod-backups/key.age", "s3://prod-backups/talos/"} {
 		_, err := b.Fetch(t.Context(), address, t.TempDir())
-		require.ErrorContains(t, err, "is no copy in bucket prod-backups of backup.s3: write it as")
+		require.ErrorContains(t, err, "is not a copy in bucket prod-backups of backup.s3: write it as")
 	}
 
 	folder := t.TempDir()
@@ -283,7 +283,7 @@ func TestWhatIsNoCopyIsNotFetched(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestCredentialsMayComeFromTheEnvironment: without any the message says where they belong.
+// TestCredentialsMayComeFromTheEnvironment: without any, the error says where to set them.
 func TestCredentialsMayComeFromTheEnvironment(t *testing.T) {
 	s := &server{}
 	https := httptest.NewTLSServer(s)

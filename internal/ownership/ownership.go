@@ -1,5 +1,5 @@
-// Package ownership says on Proxmox whose a machine, a PCI mapping or an account is: in the first words of its
-// description. The words must not change, since machines that exist carry them.
+// Package ownership reads and writes the owner of a machine, PCI mapping or account on Proxmox, in its description. The
+// format must not change, because existing machines have it.
 package ownership
 
 import (
@@ -8,26 +8,25 @@ import (
 	"strings"
 )
 
-// What a description begins with.
+// The first word of a description.
 const (
-	node     = "talos-proxmox-node"
-	template = "talos-proxmox-template"
-	mapping  = "talos-proxmox-mapping"
-	account  = "talos-proxmox-account"
+	nodePrefix     = "talos-proxmox-node"
+	templatePrefix = "talos-proxmox-template"
+	mappingPrefix  = "talos-proxmox-mapping"
+	accountPrefix  = "talos-proxmox-account"
 )
 
-// Owner is a stack. Its name is organization/project/stack, of which a template's marker leaves the organization out.
-// The id is the stack's own, at random, from its state: two backends may have stacks of the same name. Markers of
-// earlier versions, and those of programs of others, have none.
+// Owner identifies a stack. Its name is organization/project/stack; templates' markers have no organization. The id is
+// random and from the stack's state: two backends may have stacks of the same name. Markers of earlier versions, and of
+// other programs, have no id.
 type Owner struct{ Name, ID string }
 
-// Of returns the owner that a stack is.
+// Of returns a stack as owner.
 func Of(organization, project, stack, id string) Owner {
 	return Owner{Name: organization + "/" + project + "/" + stack, ID: id}
 }
 
-// Is tells whether the owner of something is this stack: by the id where its marker has one, else by the names of
-// project and stack.
+// Is reports whether the owner is this stack: by id if the marker has one, otherwise by the names of project and stack.
 func (o Owner) Is(stack Owner) bool {
 	if o.ID != "" {
 		return o.ID == stack.ID
@@ -36,53 +35,55 @@ func (o Owner) Is(stack Owner) bool {
 	return o.IsNamesake(stack)
 }
 
-// IsNamesake tells whether the owner has the names of this stack and its project, in whatever organization. One that is
-// not this stack is what it was before its state was lost, or a stack of another backend.
-func (o Owner) IsNamesake(stack Owner) bool { return o.local() != "" && o.local() == stack.local() }
+// IsNamesake reports whether the owner has the same names of project and stack, in any organization. A namesake that is
+// not this stack is the stack before its state was lost, or a stack in another backend.
+func (o Owner) IsNamesake(stack Owner) bool {
+	return o.projectAndStack() != "" && o.projectAndStack() == stack.projectAndStack()
+}
 
-// IsLost tells whether the state of a stack knows nothing of the owner, although it has its names: another id, or none
+// IsLost reports whether the owner is a namesake that the stack's state does not know: it has another id, or no id
 // while the state is blank.
 func (o Owner) IsLost(stack Owner, blank bool) bool {
 	return o.IsNamesake(stack) && (!o.Is(stack) || blank && o.ID == "")
 }
 
-// local is project/stack.
-func (o Owner) local() string {
+// projectAndStack returns project/stack.
+func (o Owner) projectAndStack() string {
 	words := strings.Split(o.Name, "/")
 
 	return strings.Join(words[max(0, len(words)-2):], "/")
 }
 
-// String is organization/talos-proxmox/prod, and the id where there is one.
+// String returns organization/talos-proxmox/prod, with the id if there is one.
 func (o Owner) String() string {
 	if o.ID == "" {
 		return o.Name
 	}
 
-	return o.Name + " (" + idKey + o.ID + ")"
+	return o.Name + " (" + idPrefix + o.ID + ")"
 }
 
-// idKey is what an id is written behind.
-const idKey = "id="
+// idPrefix precedes an id.
+const idPrefix = "id="
 
-// words are an owner in a marker.
-func (o Owner) words() string {
+// fields returns the owner as in a marker.
+func (o Owner) fields() string {
 	if o.ID == "" {
 		return "owner=" + o.Name
 	}
 
-	return "owner=" + o.Name + " " + idKey + o.ID
+	return "owner=" + o.Name + " " + idPrefix + o.ID
 }
 
-// NodeAbout is what the description of a Kubernetes node's VM says of it.
+// NodeAbout returns the text about a Kubernetes node in its VM's description.
 func NodeAbout(role, name, cluster string) string {
 	return fmt.Sprintf("Talos %s %s of cluster %s", role, name, cluster)
 }
 
-// MachineAbout is what the description of the VM of a machine of no cluster says of it.
+// MachineAbout returns the text about a plain machine in its VM's description.
 func MachineAbout(system, name string) string { return system + ", machine " + name }
 
-// About reads what a description says of its machine; empty = it has no marker.
+// About returns the text about the machine in a description; empty without a marker.
 func About(description string) string {
 	_, about, _ := strings.Cut(strings.TrimSpace(description), " (")
 	if _, marked := OwnerOf(description); !marked || !strings.HasSuffix(about, ")") {
@@ -95,27 +96,27 @@ func About(description string) string {
 // Node returns the description of a node's VM: talos-proxmox-node owner=organization/talos-proxmox/prod
 // id=9f86d081884c7d65 (Talos worker prod-general-1 of cluster prod).
 func Node(owner Owner, about string) string {
-	return fmt.Sprintf("%s %s (%s)", node, owner.words(), about)
+	return fmt.Sprintf("%s %s (%s)", nodePrefix, owner.fields(), about)
 }
 
 // Mapping returns the comment of a PCI mapping: talos-proxmox-mapping owner=organization/talos-proxmox/prod (GPUs).
 func Mapping(owner Owner) string {
-	return fmt.Sprintf("%s %s (GPUs)", mapping, owner.words())
+	return fmt.Sprintf("%s %s (GPUs)", mappingPrefix, owner.fields())
 }
 
 // Account returns the comment of an account on Proxmox: talos-proxmox-account owner=organization/talos-proxmox/prod
 // (prod-csi).
 func Account(owner Owner, about string) string {
-	return fmt.Sprintf("%s %s (%s)", account, owner.words(), about)
+	return fmt.Sprintf("%s %s (%s)", accountPrefix, owner.fields(), about)
 }
 
-// OwnerOf reads the owner from the description of a node's VM, of a template, or of a PCI mapping or account; ok is
-// false for anything else.
+// OwnerOf parses the owner in the description of a node's VM, template, PCI mapping or account; ok is false for
+// anything else.
 func OwnerOf(description string) (owner Owner, ok bool) {
 	marked, _, _ := strings.Cut(description, "(")
 
 	words := strings.Fields(marked)
-	if len(words) < 2 || !slices.Contains([]string{node, template, mapping, account}, words[0]) {
+	if len(words) < 2 || !slices.Contains([]string{nodePrefix, templatePrefix, mappingPrefix, accountPrefix}, words[0]) {
 		return Owner{}, false
 	}
 
@@ -127,7 +128,7 @@ func OwnerOf(description string) (owner Owner, ok bool) {
 	owner = Owner{Name: name}
 
 	for _, word := range words[2:] {
-		if id, found := strings.CutPrefix(word, idKey); found {
+		if id, found := strings.CutPrefix(word, idPrefix); found {
 			owner.ID = id
 		}
 	}

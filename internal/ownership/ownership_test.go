@@ -56,7 +56,7 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
-// TestOwnerIs: an id decides, of whatever backend and organization; without one the names do.
+// TestOwnerIs: the id decides, independent of backend and organization; without an id, the names do.
 func TestOwnerIs(t *testing.T) {
 	t.Parallel()
 
@@ -84,13 +84,13 @@ func TestOwnerIs(t *testing.T) {
 		})
 	}
 
-	former := ownership.Of("acme", "talos-proxmox", "prod", "")
-	assert.True(t, former.IsLost(stack, true))
-	assert.False(t, former.IsLost(stack, false))
-	assert.False(t, stack.IsLost(stack, true), "its first run made it")
+	withoutID := ownership.Of("acme", "talos-proxmox", "prod", "")
+	assert.True(t, withoutID.IsLost(stack, true))
+	assert.False(t, withoutID.IsLost(stack, false))
+	assert.False(t, stack.IsLost(stack, true), "its first run created it")
 	assert.True(t, ownership.Of("acme", "talos-proxmox", "prod", "1d2c").IsLost(stack, false))
 
-	assert.False(t, stack.Is(ownership.Of("acme", "talos-proxmox", "prod", "")), "a state without an id is not this one's")
+	assert.False(t, stack.Is(ownership.Of("acme", "talos-proxmox", "prod", "")), "a state without an id is another one")
 }
 
 func TestAbout(t *testing.T) {

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Granted is what Proxmox says that a user or token may do: by path, privilege to whether it holds below too.
-// nil = not known.
+// Granted has the privileges of a user or token as Proxmox reports them: by path and privilege, whether it propagates.
+// nil = unknown.
 type Granted map[string]map[string]bool
 
-// Has says whether any of the privileges is granted on a path. Paths that are not listed have what the nearest one
-// above them hands down; one where nothing is handed down counts as not listed.
+// Has reports whether any of the privileges is granted on a path. A path that is not listed inherits from the nearest
+// listed path above it; paths without propagating privileges count as not listed.
 func (g Granted) Has(path string, privileges ...string) bool {
-	holds := func(has map[string]bool, below bool) bool {
+	isGranted := func(has map[string]bool, inherited bool) bool {
 		return slices.ContainsFunc(privileges, func(p string) bool {
 			propagates, ok := has[p]
 
-			return ok && (!below || propagates)
+			return ok && (!inherited || propagates)
 		})
 	}
 	if has, listed := g[path]; listed {
-		return holds(has, false)
+		return isGranted(has, false)
 	}
 
-	for above := parent(path); above != ""; above = parent(above) {
+	for above := parentPath(path); above != ""; above = parentPath(above) {
 		has := g[above]
 		for _, propagates := range has {
 			if propagates {
-				return holds(has, true)
+				return isGranted(has, true)
 			}
 		}
 	}
@@ -36,8 +36,8 @@ func (g Granted) Has(path string, privileges ...string) bool {
 	return false
 }
 
-// escalations are privileges by which their holder makes himself Administrator, where they are granted on a path, below
-// it, or handed down to it: he gives away rights, changes accounts or groups, or opens shells of hosts.
+// escalations are privileges with which their holder can become Administrator, if granted on the path, below it, or
+// inherited by it: by granting privileges, changing accounts or groups, or opening shells on hosts.
 var escalations = []struct{ privilege, path string }{ //nolint:gochecknoglobals // a table
 	{"Permissions.Modify", "/"},
 	{"Permissions.Modify", "/access"},
@@ -47,17 +47,17 @@ var escalations = []struct{ privilege, path string }{ //nolint:gochecknoglobals 
 	{"Sys.Console", "/nodes"},
 }
 
-// Excess names such privileges that none of the [Roles] has there, each with the first path where it is granted.
+// Excess lists such privileges that none of the [Roles] has there, each with the first path where it is granted.
 func (g Granted) Excess() []string {
 	var excess []string
 
 	for _, e := range escalations {
 		for _, path := range slices.Sorted(maps.Keys(g)) {
 			propagates, granted := g[path][e.privilege]
-			there := path == e.path || e.path != "/" && strings.HasPrefix(path, e.path+"/")
-			handed := propagates && (path == "/" || strings.HasPrefix(e.path, path+"/"))
+			applies := path == e.path || e.path != "/" && strings.HasPrefix(path, e.path+"/")
+			inherited := propagates && (path == "/" || strings.HasPrefix(e.path, path+"/"))
 
-			if granted && (handed || there && !needed(e.privilege, path)) {
+			if granted && (inherited || applies && !isNeeded(e.privilege, path)) {
 				excess = append(excess, e.privilege+" on "+path)
 
 				break
@@ -68,8 +68,8 @@ func (g Granted) Excess() []string {
 	return slices.Compact(excess)
 }
 
-// Unused names privileges that none of the roles has anywhere, each with the first path where it is granted. Those that
-// only show something are left out: with more of them previews know more.
+// Unused lists privileges that no role has anywhere, each with the first path where it is granted. Audit privileges are
+// left out: previews check more with them.
 func (g Granted) Unused() []string {
 	used := Privileges()
 	first := map[string]string{}
@@ -91,15 +91,15 @@ func (g Granted) Unused() []string {
 	return unused
 }
 
-// needed says whether a role has the privilege on this very path.
-func needed(privilege, path string) bool {
+// isNeeded reports whether a role has the privilege on exactly this path.
+func isNeeded(privilege, path string) bool {
 	return slices.ContainsFunc(Roles(), func(r Role) bool {
 		return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Privilege == privilege && n.Path == path })
 	})
 }
 
-// parent is the path above, empty for the root's.
-func parent(path string) string {
+// parentPath returns the path above; empty for the root.
+func parentPath(path string) string {
 	switch i := strings.LastIndex(path, "/"); {
 	case path == "/" || i < 0:
 		return ""

@@ -26,16 +26,16 @@ func TestGranted(t *testing.T) {
 		want       bool
 	}{
 		"the path itself":             {"/vms", []string{"VM.Clone"}, true},
-		"below, handed down":          {"/vms/3000", []string{"VM.Audit"}, true},
-		"below, not handed down":      {"/vms/3000", []string{"VM.Clone"}, false},
+		"below, propagated":           {"/vms/3000", []string{"VM.Audit"}, true},
+		"below, not propagated":       {"/vms/3000", []string{"VM.Clone"}, false},
 		"the most specific path wins": {"/vms/2000", []string{"VM.Audit"}, false},
 		"any of several": {
 			"/storage/local", []string{"Datastore.Audit", "Datastore.AllocateSpace"}, true,
 		},
 		"another path":                              {"/storage/fast", []string{"Datastore.AllocateSpace"}, false},
 		"two steps below":                           {"/sdn/zones/localnetwork/vmbr0/42", []string{"SDN.Use"}, true},
-		"past a rule that is not handed down":       {"/sdn/zones/localnetwork/b/42", []string{"SDN.Use"}, true},
-		"the root's that is not handed down":        {"/nodes/pve1", []string{"Sys.Modify"}, false},
+		"past a rule that does not propagate":       {"/sdn/zones/localnetwork/b/42", []string{"SDN.Use"}, true},
+		"the root's that does not propagate":        {"/nodes/pve1", []string{"Sys.Modify"}, false},
 		"the root":                                  {"/", []string{"Sys.Modify"}, true},
 		"what is granted nowhere":                   {"/", []string{"Sys.Audit"}, false},
 		"a path of another's name":                  {"/vmsx", []string{"VM.Audit"}, false},
@@ -51,7 +51,7 @@ func TestGranted(t *testing.T) {
 	assert.False(t, permissions.Granted(nil).Has("/vms", "VM.Audit"))
 }
 
-// TestExcess: the documented roles make nobody Administrator; one of them that is handed down from the root did.
+// TestExcess: the documented roles allow nobody to become Administrator, unless one propagates from the root.
 func TestExcess(t *testing.T) {
 	t.Parallel()
 
@@ -76,15 +76,15 @@ func TestExcess(t *testing.T) {
 		propagates      bool
 		want            []string
 	}{
-		"the documented roles":           {"/vms", "VM.Audit", true, nil},
-		"startupOrder's, handed down":    {"/", "Sys.Modify", true, []string{"Sys.Modify on /"}},
-		"rights to give away rights":     {"/", "Permissions.Modify", false, []string{"Permissions.Modify on /"}},
-		"the same, of one machine":       {"/vms/100", "Permissions.Modify", true, nil},
-		"the same, of accounts":          {"/access/groups", "Permissions.Modify", true, []string{"Permissions.Modify on /access/groups"}},
-		"shells of a host":               {"/nodes/pve1", "Sys.Console", true, []string{"Sys.Console on /nodes/pve1"}},
-		"another group's users":          {"/access/groups/admins", "User.Modify", true, []string{"User.Modify on /access/groups/admins"}},
-		"all users, handed down":         {"/access", "User.Modify", true, []string{"User.Modify on /access"}},
-		"all users, that no group is in": {"/access", "User.Modify", false, nil},
+		"the documented roles":              {"/vms", "VM.Audit", true, nil},
+		"startupOrder's, propagated":        {"/", "Sys.Modify", true, []string{"Sys.Modify on /"}},
+		"the privilege to grant privileges": {"/", "Permissions.Modify", false, []string{"Permissions.Modify on /"}},
+		"the same, of one machine":          {"/vms/100", "Permissions.Modify", true, nil},
+		"the same, of accounts":             {"/access/groups", "Permissions.Modify", true, []string{"Permissions.Modify on /access/groups"}},
+		"shells of a host":                  {"/nodes/pve1", "Sys.Console", true, []string{"Sys.Console on /nodes/pve1"}},
+		"another group's users":             {"/access/groups/admins", "User.Modify", true, []string{"User.Modify on /access/groups/admins"}},
+		"all users, propagated":             {"/access", "User.Modify", true, []string{"User.Modify on /access"}},
+		"all users, that no group is in":    {"/access", "User.Modify", false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

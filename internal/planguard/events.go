@@ -11,25 +11,25 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 )
 
-// judge says at the end whether the preview is whole. What the CLI complains of while it closes plugins matters only
-// where it may be why the preview failed.
-func (p *Preview) judge() {
-	p.Finished = p.result == succeeded || p.result == ended && len(p.Errors) == 0
+// finish sets Finished at the end of the input. Errors about closing plugins count only if the preview failed, because
+// they may be the reason.
+func (p *Preview) finish() {
+	p.Finished = p.result == succeeded || p.result == completed && len(p.Errors) == 0
 	if !p.Finished {
-		p.Errors = append(p.Errors, p.closing...)
+		p.Errors = append(p.Errors, p.shutdownErrors...)
 	}
 }
 
-// isClosing recognises the CLI's error about a plugin that it gave too little time: it asks all of them to leave within
-// five seconds together, and calls those it has no time left for crashed (3.259). One that does crash during the
-// preview leaves an error of the call that it did not answer as well.
-func isClosing(m Message) bool {
+// isPluginShutdown reports whether the message is the CLI's error about a plugin that it did not wait for: all plugins
+// together have five seconds to end, and the CLI (3.259) reports the rest as crashed. A plugin that really crashes
+// during the preview also leaves an error of the unanswered call.
+func isPluginShutdown(m Message) bool {
 	return m.Resource == "" && strings.HasPrefix(m.Text, "Detected that ") &&
 		strings.Contains(m.Text, " exited prematurely.")
 }
 
-// step is a step in either form.
-type step struct {
+// rawStep is a step of either form of output.
+type rawStep struct {
 	op       string
 	urn      string
 	old, new *State
@@ -37,7 +37,7 @@ type step struct {
 	replaced []string
 }
 
-func (p *Preview) event(raw json.RawMessage) error {
+func (p *Preview) addEvent(raw json.RawMessage) error {
 	var e apitype.EngineEvent
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
@@ -47,14 +47,14 @@ func (p *Preview) event(raw json.RawMessage) error {
 	case e.PreludeEvent != nil:
 		p.Config = e.PreludeEvent.Config
 	case e.ResourcePreEvent != nil:
-		p.add(stepOf(e.ResourcePreEvent.Metadata))
+		p.addStep(newStep(e.ResourcePreEvent.Metadata))
 	case e.ResOutputsEvent != nil:
-		p.refreshed(stepOf(e.ResOutputsEvent.Metadata))
+		p.applyRefresh(newStep(e.ResOutputsEvent.Metadata))
 	case e.DiagnosticEvent != nil && !e.DiagnosticEvent.Ephemeral:
 		d := e.DiagnosticEvent
-		p.say(d.Severity, d.URN, d.Message)
+		p.addDiagnostic(d.Severity, d.URN, d.Message)
 	case e.ErrorEvent != nil:
-		p.say("error", "", e.ErrorEvent.Error)
+		p.addDiagnostic("error", "", e.ErrorEvent.Error)
 	case e.PolicyEvent != nil:
 		v := e.PolicyEvent
 		p.Policies = append(
@@ -72,11 +72,11 @@ func (p *Preview) event(raw json.RawMessage) error {
 	return nil
 }
 
-func stepOf(m apitype.StepEventMetadata) step {
-	return step{string(m.Op), m.URN, stateOf(m.Old), stateOf(m.New), m.Diffs, m.Keys}
+func newStep(m apitype.StepEventMetadata) rawStep {
+	return rawStep{string(m.Op), m.URN, newState(m.Old), newState(m.New), m.Diffs, m.Keys}
 }
 
-func stateOf(m *apitype.StepEventStateMetadata) *State {
+func newState(m *apitype.StepEventStateMetadata) *State {
 	if m == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func stateOf(m *apitype.StepEventStateMetadata) *State {
 	return &State{Parent: urn.URN(m.Parent), Inputs: m.Inputs, Outputs: m.Outputs}
 }
 
-func (p *Preview) digest(raw json.RawMessage) error {
+func (p *Preview) addDigest(raw json.RawMessage) error {
 	var d struct {
 		Config      map[string]string
 		Diagnostics []struct{ URN, Message, Severity string }
@@ -101,23 +101,22 @@ func (p *Preview) digest(raw json.RawMessage) error {
 
 	p.Config = d.Config
 	for _, m := range d.Diagnostics {
-		p.say(m.Severity, m.URN, m.Message)
+		p.addDiagnostic(m.Severity, m.URN, m.Message)
 	}
 
 	for _, s := range d.Steps {
-		p.add(step{s.Op, s.URN, s.OldState, s.NewState, s.DiffReasons, s.ReplaceReasons})
+		p.addStep(rawStep{s.Op, s.URN, s.OldState, s.NewState, s.DiffReasons, s.ReplaceReasons})
 	}
 
 	if d.ChangeSummary != nil {
-		p.result = ended
+		p.result = completed
 	}
 
 	return nil
 }
 
-// add merges the steps of one resource: a replacement is three of them, and an old copy may be deleted beside the
-// resource itself.
-func (p *Preview) add(s step) {
+// addStep merges the steps of a resource: a replacement has three, and an old copy may be deleted in addition.
+func (p *Preview) addStep(s rawStep) {
 	u := urn.URN(s.urn)
 
 	operation, counts := operations[s.op]
@@ -142,8 +141,8 @@ func (p *Preview) add(s step) {
 	}
 
 	known := &p.Steps[i]
-	// What a refresh found is what the step begins with. It found nothing of what is then made: the engine says of it
-	// "refresh" without a new state, or "delete", by its version.
+	// The result of a refresh is the old state of the next step. A resource that is then created was not found: depending
+	// on its version, the engine reports "refresh" without a new state, or "delete".
 	gone := operation == Create && (known.Operation == Refresh || known.Operation == Delete)
 	if gone || known.refreshed && operation != Same {
 		*known = Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties, Gone: gone}
@@ -168,8 +167,8 @@ func (p *Preview) add(s step) {
 	}
 }
 
-// refreshed takes what a refresh found: its operation is known only when it is done.
-func (p *Preview) refreshed(s step) {
+// applyRefresh stores the result of a refresh, whose operation is known only at its end.
+func (p *Preview) applyRefresh(s rawStep) {
 	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == urn.URN(s.urn) })
 	if i >= 0 && p.Steps[i].Operation == Refresh {
 		p.Steps[i].refreshed = true
@@ -180,7 +179,7 @@ func (p *Preview) refreshed(s step) {
 	}
 }
 
-// operations are the engine's steps that do something to a resource.
+// operations maps the engine's steps.
 var operations = map[string]Operation{
 	"same":               Same,
 	"create":             Create,
@@ -196,15 +195,15 @@ func rank(o Operation) int {
 	return slices.Index([]Operation{Refresh, Same, Read, Import, Create, Update, Delete, Replace}, o)
 }
 
-// hostChanges is part of what the program says of a host that is not as wanted.
+// hostChanges is part of the program's message about a host that differs from its configuration.
 const hostChanges = " is not as wanted, up changes "
 
-func (p *Preview) say(severity, resource, text string) {
+func (p *Preview) addDiagnostic(severity, resource, text string) {
 	switch severity {
 	case "error":
 		m := message(resource, strings.TrimPrefix(text, "error: "))
-		if isClosing(m) {
-			p.closing = append(p.closing, m)
+		if isPluginShutdown(m) {
+			p.shutdownErrors = append(p.shutdownErrors, m)
 		} else {
 			p.Errors = append(p.Errors, m)
 		}

@@ -12,12 +12,13 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: Talos secrets, the
-// bootstrap or a data disk deleted or replaced (of machines of no cluster, any disk), a template taken from linked
-// clones, a control plane that goes without leaving etcd, the only one or more than one of a cluster replaced, several
-// machines (or the only one) that a refresh did not find, and what `up` would refuse. Steps on resources approved by
-// name (or URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted none.
-func Judge(p *Preview, approved []string) (refused []Step, unused []string) {
+// Judge finds the steps of a plan that lose what cannot be restored, or put a cluster at risk: the deletion or
+// replacement of Talos secrets, the bootstrap or a data disk (of plain machines: any disk), of a template with linked
+// clones, of a control plane that does not leave etcd first; the replacement of the only control plane of a cluster or
+// of more than one; several machines (or the only one) that a refresh did not find; and what `up` would refuse. Steps
+// on resources approved by name (or URN), or by the name of the VM's node, are left out; unused are the approvals that
+// match no step.
+func Judge(p *Preview, approved []string) (rejected []Step, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
 	for _, s := range p.Steps {
 		g.byURN[s.URN] = s
@@ -26,24 +27,24 @@ func Judge(p *Preview, approved []string) (refused []Step, unused []string) {
 	used := map[string]bool{}
 
 	for _, s := range p.Steps {
-		if s.Why = g.judge(s); len(s.Why) == 0 {
+		if s.Why = g.reasons(s); len(s.Why) == 0 {
 			continue
 		}
 
-		ok := false
+		isApproved := false
 
 		for _, name := range []string{s.Name(), string(s.URN), strings.TrimSuffix(s.Name(), tokens.OfVM)} {
 			if slices.Contains(approved, name) {
-				used[name], ok = true, true
+				used[name], isApproved = true, true
 			}
 		}
 
-		if !ok {
-			refused = append(refused, s)
+		if !isApproved {
+			rejected = append(rejected, s)
 		}
 	}
 
-	slices.SortFunc(refused, func(a, b Step) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(rejected, func(a, b Step) int { return strings.Compare(a.Name(), b.Name()) })
 
 	for _, name := range approved {
 		if !used[name] {
@@ -51,7 +52,7 @@ func Judge(p *Preview, approved []string) (refused []Step, unused []string) {
 		}
 	}
 
-	return refused, unused
+	return rejected, unused
 }
 
 type guard struct {
@@ -59,33 +60,33 @@ type guard struct {
 	byURN   map[urn.URN]Step
 }
 
-func (g *guard) judge(s Step) []string {
+func (g *guard) reasons(s Step) []string {
 	loses := s.Operation == Delete || s.Operation == Replace
 	switch {
 	case s.URN.Type() == tokens.VirtualMachine && s.Gone && s.Operation == Create:
-		return g.judgeGone()
+		return g.goneReasons()
 	case s.URN.Type() == tokens.VirtualMachine:
-		return g.judgeMachine(s)
+		return g.machineReasons(s)
 	case !loses:
 		return nil
 	case s.URN.Type() == tokens.Secrets:
 		return []string{"the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more"}
 	case s.URN.Type() == tokens.LocalCommand && strings.HasSuffix(s.Name(), tokens.OfBootstrap) &&
-		under(s.URN, tokens.TalosCluster):
+		isChildOf(s.URN, tokens.TalosCluster):
 		return []string{"etcd is bootstrapped once in a cluster's life"}
-	case s.URN.Type() == tokens.RemoteCommand && under(s.URN, tokens.GoldenTemplate):
-		return g.judgeTemplate(s)
+	case s.URN.Type() == tokens.RemoteCommand && isChildOf(s.URN, tokens.GoldenTemplate):
+		return g.templateReasons(s)
 	default:
 		return nil
 	}
 }
 
-// under tells whether a resource has a component of the type right above it.
-func under(u urn.URN, component string) bool {
+// isChildOf reports whether a resource's parent is a component of the type.
+func isChildOf(u urn.URN, component string) bool {
 	return strings.HasSuffix(string(u.QualifiedType()), component+"$"+string(u.Type()))
 }
 
-func (g *guard) judgeMachine(s Step) []string {
+func (g *guard) machineReasons(s Step) []string {
 	if s.Old == nil || s.Operation == Same {
 		return nil
 	}
@@ -93,21 +94,21 @@ func (g *guard) judgeMachine(s Step) []string {
 	changed, _ := changedMachine(s)
 	machine := s.machine()
 
-	var why []string
+	var reasons []string
 
 	loses := s.Operation == Delete || s.Operation == Replace
 	if machine.ControlPlane && loses {
-		why = g.judgeControlPlane(s, machine.Cluster)
+		reasons = g.controlPlaneReasons(s, machine.Cluster)
 	}
 
 	if s.Operation == Replace && len(machine.Devices) > 0 {
-		why = append(why, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
+		reasons = append(reasons, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
 
-	// A node's system disk holds nothing that is not made again; that of a machine of no cluster may.
+	// A node's system disk holds nothing that cannot be recreated; that of a plain machine may.
 	for _, d := range machine.Disks {
 		if loses && (machine.Cluster == "" || d.Interface != spec.SystemDisk) {
-			why = append(why, fmt.Sprintf(
+			reasons = append(reasons, fmt.Sprintf(
 				"data disk %s (%d GiB on %s) is deleted with all that is on it", d.Interface, d.SizeGiB, d.Datastore,
 			))
 		}
@@ -115,16 +116,17 @@ func (g *guard) judgeMachine(s Step) []string {
 
 	for _, change := range changed.Changes {
 		if change.Effect == vmdiff.Impossible {
-			why = append(why, "`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))
+			reasons = append(reasons, "`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))
 		}
 	}
 
-	return why
+	return reasons
 }
 
-// judgeGone judges a machine that a refresh did not find. One may be lost and is made anew; where several are, or no
-// other one was found, whoever was asked is more likely not the one who has them.
-func (g *guard) judgeGone() []string {
+// goneReasons returns the reasons against recreating a machine that a refresh did not find. A single one may be lost;
+// if several are missing, or no other one was found, the refresh probably asked the wrong Proxmox or without
+// privileges.
+func (g *guard) goneReasons() []string {
 	var gone []string
 
 	found := 0
@@ -151,12 +153,11 @@ func (g *guard) judgeGone() []string {
 	)}
 }
 
-// judgeControlPlane judges a control plane that goes, for good or for another machine. Those that leave etcd before do
-// so one after the other, and only where the others are healthy; but nothing has one replacement wait for the one
-// before it to be back.
-func (g *guard) judgeControlPlane(s Step, cluster string) []string {
-	is := fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster)
-	stays := false
+// controlPlaneReasons returns the reasons against deleting or replacing a control plane. Control planes leave etcd one
+// after the other, and only while the others are healthy, but no replacement waits until the previous one is back.
+func (g *guard) controlPlaneReasons(s Step, cluster string) []string {
+	description := fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster)
+	otherStays := false
 
 	var replaced []string
 
@@ -166,24 +167,24 @@ func (g *guard) judgeControlPlane(s Step, cluster string) []string {
 		case other.Operation == Replace:
 			replaced = append(replaced, other.Name())
 		default:
-			stays = true
+			otherStays = true
 		}
 	}
 
 	slices.Sort(replaced)
 
 	switch {
-	case g.goes(cluster):
-		return []string{is}
-	case !g.leaves(s):
-		return []string{is + ", and nothing has it leave: the state is of an earlier version of this program; " +
-			"run `up` once without this change before"}
+	case g.isClusterDeleted(cluster):
+		return []string{description}
+	case !g.hasLeaveCommand(s):
+		return []string{description + ", and nothing has it leave: the state is of an earlier version of this program; " +
+			"first run `up` once without this change"}
 	case s.Operation != Replace:
 		return nil
-	case !stays && !g.preview.showsSames():
-		return []string{is + "; whether another one stays cannot be told: preview with --show-sames"}
-	case !stays:
-		return []string{is + ", and no other one stays: `up` would end with an error; add control planes before"}
+	case !otherStays && !g.preview.showsSames():
+		return []string{description + "; whether another one stays is unknown: preview with --show-sames"}
+	case !otherStays:
+		return []string{description + ", and no other one stays: `up` would end with an error; add control planes first"}
 	case len(replaced) > 1:
 		return []string{fmt.Sprintf(
 			"the plan replaces %d control planes of cluster %s at once (%s), which can lose etcd's majority: replace one in each run",
@@ -194,15 +195,15 @@ func (g *guard) judgeControlPlane(s Step, cluster string) []string {
 	}
 }
 
-// goes says whether a whole cluster goes.
-func (g *guard) goes(cluster string) bool {
+// isClusterDeleted reports whether the plan deletes the whole cluster.
+func (g *guard) isClusterDeleted(cluster string) bool {
 	return slices.ContainsFunc(g.preview.Steps, func(s Step) bool {
 		return s.URN.Type() == tokens.Secrets && s.Name() == cluster+tokens.OfSecrets && s.Operation == Delete
 	})
 }
 
-// leaves says whether the state has the command that has a machine's node leave.
-func (g *guard) leaves(machine Step) bool {
+// hasLeaveCommand reports whether the state has the command with which a machine's node leaves its cluster.
+func (g *guard) hasLeaveCommand(machine Step) bool {
 	name := strings.TrimSuffix(machine.Name(), tokens.OfVM) + tokens.OfLeave
 
 	return slices.ContainsFunc(g.preview.Steps, func(s Step) bool {
@@ -210,8 +211,8 @@ func (g *guard) leaves(machine Step) bool {
 	})
 }
 
-// judgeTemplate finds the linked clones that live on the template's disk and outlive this plan.
-func (g *guard) judgeTemplate(s Step) []string {
+// templateReasons finds linked clones on the template's disk that the plan does not delete.
+func (g *guard) templateReasons(s Step) []string {
 	var vmid any
 
 	if s.Old != nil {
@@ -239,7 +240,7 @@ func (g *guard) judgeTemplate(s Step) []string {
 	case len(clones) > 0:
 		return []string{"linked clones live on its disk: " + strings.Join(clones, ", ")}
 	case !g.preview.showsSames():
-		return []string{"whether it has linked clones cannot be told: preview with --show-sames"}
+		return []string{"whether it has linked clones is unknown: preview with --show-sames"}
 	default:
 		return nil
 	}

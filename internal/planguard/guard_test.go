@@ -17,11 +17,11 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// edit changes a recorded preview, so that one recording serves both sides of a limit.
+// edit changes a recorded preview, so that one recording serves several cases.
 type edit func(p *planguard.Preview)
 
-// recorded reads a preview that the real engine wrote (lab/engine/guard_test.go), in one of its two forms.
-func recorded(t *testing.T, name, form string) *planguard.Preview {
+// readRecording reads a preview of the real engine (written by lab/engine/guard_test.go) in one of its two forms.
+func readRecording(t *testing.T, name, form string) *planguard.Preview {
 	t.Helper()
 
 	file, err := os.Open(filepath.Join("testdata", name+"."+form+".json.gz"))
@@ -37,7 +37,7 @@ func recorded(t *testing.T, name, form string) *planguard.Preview {
 	return p
 }
 
-// step changes the step of the resource of that name.
+// step changes the step of the named resource.
 func step(name string, change func(s *planguard.Step)) edit {
 	return func(p *planguard.Preview) {
 		i := slices.IndexFunc(p.Steps, func(s planguard.Step) bool {
@@ -61,8 +61,8 @@ func input(name, key string, value any) edit {
 	})
 }
 
-// leaves has the state have the commands by which nodes leave their cluster, and no others.
-func leaves(nodes ...string) edit {
+// leaving gives the state exactly these nodes' commands for leaving their cluster.
+func leaving(nodes ...string) edit {
 	return func(p *planguard.Preview) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool { return strings.HasSuffix(s.Name(), "-leave") })
 
@@ -75,8 +75,8 @@ func leaves(nodes ...string) edit {
 	}
 }
 
-// gone has a refresh not find machines, which are made anew.
-func gone(names ...string) edit {
+// setGone marks machines that a refresh did not find and the plan recreates.
+func setGone(names ...string) edit {
 	return func(p *planguard.Preview) {
 		for _, name := range names {
 			step(name, func(s *planguard.Step) { s.Operation, s.Old, s.Gone = planguard.Create, nil, true })(p)
@@ -84,27 +84,27 @@ func gone(names ...string) edit {
 	}
 }
 
-// without has the stack not have machines.
-func without(names ...string) edit {
+// removeMachines removes machines from the stack.
+func removeMachines(names ...string) edit {
 	return func(p *planguard.Preview) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool { return slices.Contains(names, s.Name()) })
 	}
 }
 
-// unshown takes the steps out that leave a resource as it is, the stack apart, as a preview without --show-sames does.
-func unshown(p *planguard.Preview) {
+// hideSames removes the steps of unchanged resources except the stack, as a preview without --show-sames does.
+func hideSames(p *planguard.Preview) {
 	p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool {
 		return s.Operation == planguard.Same && s.URN.Type() != "pulumi:pulumi:Stack"
 	})
 }
 
 const (
-	is      = "it is a control plane of cluster one and a member of its etcd"
-	stays   = ", and nothing has it leave: the state is of an earlier version of this program; run `up` once without this change before"
-	member  = is + stays
-	two     = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
-	erased  = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
-	missing = "the refresh found %d of the stack's %d machines, and `up` would recreate %s, empty: " +
+	isControlPlane = "it is a control plane of cluster one and a member of its etcd"
+	noLeaveCommand = ", and nothing has it leave: the state is of an earlier version of this program; first run `up` once without this change"
+	member         = isControlPlane + noLeaveCommand
+	two            = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
+	erased         = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
+	missing        = "the refresh found %d of the stack's %d machines, and `up` would recreate %s, empty: " +
 		"is this the stack's Proxmox, and may its token see them (VM.Audit)"
 	clones = "linked clones live on its disk: "
 )
@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 
 	both := []string{"delete one-cp-2-vm: " + member, "delete one-cp-3-vm: " + member}
-	// Nothing takes a disk out: a version of the program that did not know let such a plan through to `up`.
+	// No run removes a disk from a machine, so `up` would refuse.
 	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be removed, and no run removes a disk from a machine; " +
 		"set it again, or recreate the machine: for a worker, lower count and raise it again"
 
@@ -134,76 +134,76 @@ func TestJudge(t *testing.T) {
 		unused   []string
 	}{
 		"two control planes go that nothing has leave": {
-			preview: "fewer-control-planes", edits: []edit{leaves()}, findings: both,
+			preview: "fewer-control-planes", edits: []edit{leaving()}, findings: both,
 		},
 		"two control planes go whose VMIDs are blinded": {
 			preview: "fewer-control-planes", findings: both,
-			edits: []edit{leaves(), input("one-cp-2-vm", "vmId", "[secret]"), input("one-cp-3-vm", "vmId", "[secret]")},
+			edits: []edit{leaving(), input("one-cp-2-vm", "vmId", "[secret]"), input("one-cp-3-vm", "vmId", "[secret]")},
 		},
-		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{leaves("one-cp-2", "one-cp-3")}},
+		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{leaving("one-cp-2", "one-cp-3")}},
 		"the cluster goes with them": {
 			preview: "fewer-control-planes",
-			edits:   []edit{leaves("one-cp-2", "one-cp-3"), operation("one-secrets", planguard.Delete)},
+			edits:   []edit{leaving("one-cp-2", "one-cp-3"), operation("one-secrets", planguard.Delete)},
 			findings: []string{
-				"delete one-cp-2-vm: " + is, "delete one-cp-3-vm: " + is,
+				"delete one-cp-2-vm: " + isControlPlane, "delete one-cp-3-vm: " + isControlPlane,
 				"delete one-secrets: the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more",
 			},
 		},
 		"a refresh does not find two machines": {
-			preview: "fewer-control-planes", edits: []edit{gone("one-general-1-vm", "one-general-2-vm"), leaves("one-cp-2", "one-cp-3")},
+			preview: "fewer-control-planes", edits: []edit{setGone("one-general-1-vm", "one-general-2-vm"), leaving("one-cp-2", "one-cp-3")},
 			findings: []string{
 				"create one-general-1-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
 				"create one-general-2-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
 			},
 		},
 		"a refresh does not find one machine": {
-			preview: "fewer-control-planes", edits: []edit{gone("one-general-1-vm"), leaves("one-cp-2", "one-cp-3")},
+			preview: "fewer-control-planes", edits: []edit{setGone("one-general-1-vm"), leaving("one-cp-2", "one-cp-3")},
 		},
 		"a refresh finds no machine, and all are named": {
-			preview: "more-cores", edits: []edit{gone("one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
+			preview: "more-cores", edits: []edit{setGone("one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
 			approved: []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"},
 		},
 		"a refresh does not find the only machine": {
-			preview: "more-cores", edits: []edit{gone("one-cp-1-vm"), without("one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
+			preview: "more-cores", edits: []edit{setGone("one-cp-1-vm"), removeMachines("one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
 			findings: []string{"create one-cp-1-vm: " + fmt.Sprintf(missing, 0, 1, "one-cp-1-vm")},
 		},
 		"one control plane goes": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{leaves(), operation("one-cp-3-vm", planguard.Same)},
+			edits:    []edit{leaving(), operation("one-cp-3-vm", planguard.Same)},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane is replaced while another changes": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				leaves("one-cp-2"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update),
+				leaving("one-cp-2"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update),
 			},
 		},
 		"a control plane is replaced that nothing has leave": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{leaves(), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update)},
+			edits:    []edit{leaving(), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update)},
 			findings: []string{"replace one-cp-2-vm: " + member},
 		},
 		"two control planes are replaced": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				leaves("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Replace),
+				leaving("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Replace),
 			},
 			findings: []string{"replace one-cp-2-vm: " + two, "replace one-cp-3-vm: " + two},
 		},
 		"a control plane is replaced while all others go": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				leaves("one-cp-1", "one-cp-2", "one-cp-3"), operation("one-cp-1-vm", planguard.Replace),
+				leaving("one-cp-1", "one-cp-2", "one-cp-3"), operation("one-cp-1-vm", planguard.Replace),
 			},
 			findings: []string{
-				"replace one-cp-1-vm: " + is + ", and no other one stays: `up` would end with an error; add control planes before",
+				"replace one-cp-1-vm: " + isControlPlane + ", and no other one stays: `up` would end with an error; add control planes first",
 			},
 		},
-		"whether another control plane stays cannot be told": {
+		"whether another control plane stays is unknown": {
 			preview: "fewer-control-planes",
-			edits:   []edit{leaves("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), unshown},
+			edits:   []edit{leaving("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), hideSames},
 			findings: []string{
-				"replace one-cp-2-vm: " + is + "; whether another one stays cannot be told: preview with --show-sames",
+				"replace one-cp-2-vm: " + isControlPlane + "; whether another one stays is unknown: preview with --show-sames",
 			},
 		},
 		"one control plane changes": {
@@ -236,22 +236,23 @@ func TestJudge(t *testing.T) {
 		},
 		"a control plane that is read or refreshed is not touched": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{leaves(), operation("one-cp-1-vm", planguard.Refresh), operation("one-cp-3-vm", planguard.Read)},
+			edits:    []edit{leaving(), operation("one-cp-1-vm", planguard.Refresh), operation("one-cp-3-vm", planguard.Read)},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane that is new is not touched": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				leaves(), step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
+				leaving(),
+				step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
 			},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"control planes of two clusters": {
 			preview: "fewer-control-planes",
-			edits:   []edit{leaves(), input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
+			edits:   []edit{leaving(), input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
 			findings: []string{
 				"delete one-cp-2-vm: " + member,
-				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd" + stays,
+				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd" + noLeaveCommand,
 			},
 		},
 		"a worker without data disks goes": {
@@ -312,7 +313,7 @@ func TestJudge(t *testing.T) {
 		"a template goes with its clones, but for one": {
 			preview: "template",
 			edits: []edit{
-				leaves(), operation("one-general-1-vm", planguard.Delete), operation("one-cp-1-vm", planguard.Delete),
+				leaving(), operation("one-general-1-vm", planguard.Delete), operation("one-cp-1-vm", planguard.Delete),
 				operation("talos-pve2-build", planguard.Same),
 				operation("talos-pve1-build", planguard.Delete),
 			},
@@ -328,11 +329,11 @@ func TestJudge(t *testing.T) {
 			},
 			findings: template[:1],
 		},
-		"whose clones they are cannot be told": {
-			preview: "template", edits: []edit{unshown},
+		"the owner of the clones is unknown": {
+			preview: "template", edits: []edit{hideSames},
 			findings: []string{
-				"replace talos-pve1-build: whether it has linked clones cannot be told: preview with --show-sames",
-				"replace talos-pve2-build: whether it has linked clones cannot be told: preview with --show-sames",
+				"replace talos-pve1-build: whether it has linked clones is unknown: preview with --show-sames",
+				"replace talos-pve2-build: whether it has linked clones is unknown: preview with --show-sames",
 			},
 		},
 		"a template whose VMID is not known has all clones": {
@@ -373,13 +374,13 @@ func TestJudge(t *testing.T) {
 						p.Steps[i].URN = s.URN.Rename(strings.Replace(s.Name(), "-build", tokens.OfBootstrap, 1))
 					}
 				},
-				step("talos-pve1-bootstrap", elsewhere), step("talos-pve2-bootstrap", elsewhere),
+				step("talos-pve1-bootstrap", moveToOtherComponent), step("talos-pve2-bootstrap", moveToOtherComponent),
 				operation("one-bootstrap", planguard.Delete),
-				step("one-bootstrap", elsewhere),
+				step("one-bootstrap", moveToOtherComponent),
 			},
 		},
 		"what is approved is left out": {
-			preview: "fewer-control-planes", edits: []edit{leaves()}, approved: []string{"one-cp-2-vm"}, findings: both[1:],
+			preview: "fewer-control-planes", edits: []edit{leaving()}, approved: []string{"one-cp-2-vm"}, findings: both[1:],
 		},
 		"a machine is approved by its node": {
 			preview:  "fewer-control-planes",
@@ -409,27 +410,27 @@ func TestJudge(t *testing.T) {
 			t.Run(name+"/"+form, func(t *testing.T) {
 				t.Parallel()
 
-				p := recorded(t, test.preview, form)
+				p := readRecording(t, test.preview, form)
 				for _, change := range test.edits {
 					change(p)
 				}
 
 				findings, unused := planguard.Judge(p, test.approved)
 
-				var said []string
+				var texts []string
 				for _, f := range findings {
-					said = append(said, f.String())
+					texts = append(texts, f.String())
 				}
 
-				assert.Equal(t, test.findings, said)
+				assert.Equal(t, test.findings, texts)
 				assert.Equal(t, test.unused, unused)
 			})
 		}
 	}
 }
 
-// elsewhere puts a resource under another component.
-func elsewhere(s *planguard.Step) {
+// moveToOtherComponent moves a resource to another component.
+func moveToOtherComponent(s *planguard.Step) {
 	s.Operation = planguard.Delete
 
 	name := string(s.URN)
@@ -440,20 +441,20 @@ func elsewhere(s *planguard.Step) {
 	s.URN = urn.URN(name)
 }
 
-// TestDescribeSaysWhatHappensToMachines by the rules of the program.
+// TestDescribeSaysWhatHappensToMachines by the program's own rules.
 func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 	t.Parallel()
 
 	const restart = "one-cp-1 … one-cp-3 restart: cores 2 → 3"
 
 	for _, form := range []string{"digest", "events"} {
-		p := recorded(t, "more-cores", form)
+		p := readRecording(t, "more-cores", form)
 		assert.Equal(t, []string{restart}, p.Describe(), "one after the other, so that the API stays")
-		unshown(p)
+		hideSames(p)
 		assert.Equal(t, []string{restart}, p.Describe(), "how many there are is not known")
 	}
 
 	assert.Equal(
-		t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, recorded(t, "drift", "events").Describe(),
+		t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, readRecording(t, "drift", "events").Describe(),
 	)
 }

@@ -8,12 +8,12 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// Machines are the machines that are there and that the plan changes or replaces, in order of their names.
+// Machines returns the existing machines that the plan changes or replaces, sorted by name.
 func (p *Preview) Machines() []vmdiff.Changed {
 	var all []vmdiff.Changed
 
 	for _, s := range p.Steps {
-		if changed, is := changedMachine(s); is {
+		if changed, ok := changedMachine(s); ok {
 			all = append(all, changed)
 		}
 	}
@@ -23,11 +23,11 @@ func (p *Preview) Machines() []vmdiff.Changed {
 	return all
 }
 
-// Describe says what the plan does to machines that are there; see [vmdiff.Describe].
+// Describe describes what the plan does to existing machines; see [vmdiff.Describe].
 func (p *Preview) Describe() []string {
 	var controlPlanes map[string]int
 
-	if p.showsSames() { // any other preview does not show how many there are
+	if p.showsSames() { // other previews do not show all control planes
 		controlPlanes = map[string]int{}
 
 		for _, s := range p.controlPlanes() {
@@ -40,14 +40,14 @@ func (p *Preview) Describe() []string {
 	return vmdiff.Describe(p.Machines(), controlPlanes)
 }
 
-// showsSames says whether the preview shows resources that stay as they are.
+// showsSames reports whether the preview shows unchanged resources.
 func (p *Preview) showsSames() bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool {
 		return s.Operation == Same && s.URN.Type() != tokens.Stack
 	})
 }
 
-// controlPlanes are the steps of the VMs of control planes that are there.
+// controlPlanes returns the steps of existing control planes' VMs.
 func (p *Preview) controlPlanes() (steps []Step) {
 	for _, s := range p.Steps {
 		if s.URN.Type() == tokens.VirtualMachine && s.Old != nil && s.machine().ControlPlane {
@@ -58,15 +58,15 @@ func (p *Preview) controlPlanes() (steps []Step) {
 	return steps
 }
 
-// machine is the VM as it is before the plan, with what can be read of it.
+// machine returns the VM before the plan, as far as it can be read.
 func (s Step) machine() vmdiff.Machine {
-	m, _ := vmdiff.Read(s.Old.Inputs) // a part that is blinded hides no other
+	m, _ := vmdiff.Read(s.Old.Inputs) // a blinded part does not affect others
 
 	return m
 }
 
-// changedMachine judges an update or a replacement of a VM by the rules that the program judges by, and what they do
-// not know by the property alone.
+// changedMachine returns an update or replacement of a VM with its effects, by the program's own rules; properties
+// unknown to them are judged by name.
 func changedMachine(s Step) (vmdiff.Changed, bool) {
 	if s.URN.Type() != tokens.VirtualMachine || s.Old == nil || s.Operation != Update && s.Operation != Replace {
 		return vmdiff.Changed{}, false

@@ -1,5 +1,5 @@
-// Package planguard reads what `pulumi preview --json` writes and judges it: policies see resources, a plan guard sees
-// operations.
+// Package planguard parses the output of `pulumi preview --json` and finds dangerous steps. Policies see only
+// resources; a guard of plans sees operations.
 package planguard
 
 import (
@@ -15,46 +15,45 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// Preview is what a run of `pulumi preview` would do.
+// Preview is the output of `pulumi preview`.
 type Preview struct {
-	// Stack is the stack's name; empty where the preview ended before it had one.
+	// Stack is the stack's name; empty if the preview ended before it was known.
 	Stack string
-	// Config are the stack's values by full key, secrets blinded.
+	// Config is the stack's configuration by full key, secrets blinded.
 	Config map[string]string
-	// Steps are the resources in the order in which the engine came to them, each once, unchanged ones included where the
-	// preview shows them.
+	// Steps has one step per resource, in the engine's order, with unchanged ones if the preview shows them.
 	Steps []Step
-	// Errors and Warnings are what the engine, the program and the providers said.
+	// Errors and Warnings of the engine, the program and the providers.
 	Errors, Warnings []Message
-	// Policies are violations; Packs the policy packs that ran, name → version. Digests hold neither, see Streamed.
+	// Policies are violations; Packs the policy packs that ran, name → version. Digests have neither, see Streamed.
 	Policies []Policy
 	Packs    map[string]string
-	// Hosts say what a run changes on Proxmox hosts that are not as wanted, file by file.
+	// Hosts lists the files that a run changes on Proxmox hosts.
 	Hosts []string
-	// Drift are nodes that are not what is planned, where someone has asked them.
+	// Drift lists nodes that differ from the plan, if the nodes were compared.
 	Drift []request.NodeDifference
-	// Streamed says that the engine's events were read, with policies, instead of a digest.
+	// Streamed: the input was the engine's events, with policies, instead of a digest.
 	Streamed bool
-	// Finished says that the preview completed. The engine's summary and the CLI's exit status say so; a digest
-	// tells neither, so that an error in it says the opposite.
+	// Finished: the preview succeeded, by the engine's summary and the CLI's exit status. A digest has neither, so an
+	// error in it means that the preview failed.
 	Finished bool
 
 	result result
-	// closing are complaints about plugins that the CLI closed itself, see isClosing.
-	closing []Message
+	// shutdownErrors are errors about plugins that the CLI itself closed, see isPluginShutdown.
+	shutdownErrors []Message
 }
 
-// result is what the engine, or the exit status of its CLI, says of the whole preview.
+// result is the result of the preview, by the engine's summary or the CLI's exit status.
 type result int
 
 const (
 	unfinished result = iota // no summary
-	ended                    // it completed, whatever its result
+	completed                // with an unknown result
 	succeeded
 	failed
 )
 
-// Operation is what a step does to its resource, the parts of a replacement taken together.
+// Operation is what a step does to its resource; the parts of a replacement are one Replace.
 type Operation string
 
 // The operations, as the engine calls them.
@@ -69,26 +68,26 @@ const (
 	Refresh Operation = "refresh"
 )
 
-// Step is what happens to a resource.
+// Step is an operation on a resource.
 type Step struct {
 	URN       urn.URN
 	Operation Operation
-	// Old and New are the resource before and after; nil where there is none.
+	// Old and New are the resource before and after; nil if there is none.
 	Old, New *State
-	// Properties are those that change; for a replacement those that make it necessary.
+	// Properties are those that change; for a replacement, those that require it.
 	Properties []string
-	// Gone says that a refresh did not find the resource, which is then made anew where it is still wanted.
+	// Gone: a refresh did not find the resource, which the plan recreates.
 	Gone bool
-	// Why is what would be lost, of a step that no one should take without having said so; see [Judge].
+	// Why lists the reasons why the step needs approval; see [Judge].
 	Why []string
 
-	refreshed bool // only a refresh has come to the resource as yet
+	refreshed bool // the only step so far is a refresh
 }
 
-// Name is the resource's own name, which is what is approved.
+// Name returns the resource's name, by which it is approved.
 func (s Step) Name() string { return s.URN.Name() }
 
-// String is a step that no one should take as one sentence.
+// String describes a step that needs approval.
 func (s Step) String() string {
 	return fmt.Sprintf("%s %s: %s", s.Operation, s.Name(), strings.Join(s.Why, "; "))
 }
@@ -100,9 +99,9 @@ type State struct {
 	Outputs map[string]any `json:"outputs"`
 }
 
-// Message is a diagnostic of the resource, or of the whole preview.
+// Message is a diagnostic about a resource, or about the whole preview.
 type Message struct {
-	Resource string // name; empty = none in particular
+	Resource string // name; empty = the whole preview
 	Text     string
 }
 
@@ -116,8 +115,8 @@ type Policy struct {
 var ErrFormat = errors.New("not the output of `pulumi preview --json`")
 
 // Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the
-// engine's events. Whoever ran it may append what neither form has: the CLI's exit status, {"exitStatus": 255}, and
-// nodes that differ from the plan, {"drift": […]}.
+// engine's events. talos-proxmox appends what neither form has: the CLI's exit status, {"exitStatus": 255}, and nodes
+// that differ from the plan, {"drift": […]}.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}
@@ -131,7 +130,7 @@ func Parse(r io.Reader) (*Preview, error) {
 				return nil, fmt.Errorf("%w: it is empty; did the preview fail?", ErrFormat)
 			}
 
-			p.judge()
+			p.finish()
 
 			return p, nil
 		}
@@ -158,9 +157,9 @@ func Parse(r io.Reader) (*Preview, error) {
 		case keys.Drift != nil:
 			p.Drift = append(p.Drift, *keys.Drift...)
 		case first && keys.Sequence != nil, p.Streamed:
-			p.Streamed, err = true, p.event(raw)
+			p.Streamed, err = true, p.addEvent(raw)
 		default:
-			err = p.digest(raw)
+			err = p.addDigest(raw)
 		}
 
 		if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the Pulumi CLI 3.259 writes of a plugin that it closed too early, in both forms, after its source
-// (sdk/go/common/resource/plugin).
+// Errors of the Pulumi CLI 3.259 about a plugin that it closed too early, in both forms (source:
+// sdk/go/common/resource/plugin).
 const (
 	closedDigest = `{"message": "error: Detected that /p/pulumi-resource-command exited prematurely. \n       This is *always* a bug in the provider.\n", "severity": "error"}`
 	closedEvent  = `{"sequence": 9, "diagnosticEvent": {"prefix": "error: ", "message": "Detected that /p/pulumi-resource-command exited prematurely. \n       This is *always* a bug in the provider.\n", "color": "never", "severity": "error", "streamID": 1}}`
 )
 
-// Errors that say that the preview is not whole.
+// Errors that make the preview incomplete.
 const (
 	realDigest = `{"urn": "urn:pulumi:prod::talos-proxmox::proxmoxve:VM/virtualMachine:VirtualMachine::prod-cp-1-vm", "message": "error: rpc error: code = Unavailable desc = error reading from server: EOF", "severity": "error"}`
 	realEvent  = `{"sequence": 3, "diagnosticEvent": {"urn": "urn:pulumi:prod::talos-proxmox::proxmoxve:VM/virtualMachine:VirtualMachine::prod-cp-1-vm", "prefix": "error: ", "message": "rpc error: code = Unavailable desc = error reading from server: EOF", "color": "never", "severity": "error"}}`
 )
 
-func digestOf(diagnostics ...string) string {
+func digestWith(diagnostics ...string) string {
 	return `{"config": {}, "steps": [], "diagnostics": [` + strings.Join(diagnostics, ",") +
 		`], "changeSummary": {"same": 3}}`
 }
@@ -41,15 +41,15 @@ func TestFinished(t *testing.T) {
 		finished bool
 		errors   []string // their beginnings
 	}{
-		"a good digest":                          {output: digestOf(), finished: true},
-		"a digest with plugins closed too early": {output: digestOf(closedDigest, closedDigest), finished: true},
-		"a digest with an error":                 {output: digestOf(realDigest), errors: []string{"rpc error"}},
+		"a good digest":                          {output: digestWith(), finished: true},
+		"a digest with plugins closed too early": {output: digestWith(closedDigest, closedDigest), finished: true},
+		"a digest with an error":                 {output: digestWith(realDigest), errors: []string{"rpc error"}},
 		"a digest of a plugin that did crash": {
-			output: digestOf(realDigest, closedDigest), errors: []string{"rpc error", "Detected that"},
+			output: digestWith(realDigest, closedDigest), errors: []string{"rpc error", "Detected that"},
 		},
 		"a digest without its summary":        {output: `{"config": {}, "steps": []}`},
-		"a good digest of a CLI that failed":  {output: digestOf() + failedExit},
-		"a good digest of a CLI that did not": {output: digestOf(closedDigest) + goodExit, finished: true},
+		"a good digest of a CLI that failed":  {output: digestWith() + failedExit},
+		"a good digest of a CLI that did not": {output: digestWith(closedDigest) + goodExit, finished: true},
 		"good events":                         {output: eventsWith("succeeded"), finished: true},
 		"events with plugins closed too early": {
 			output: eventsWith("succeeded", closedEvent, closedEvent), finished: true,

@@ -18,60 +18,60 @@ type account struct {
 	hosts []string // of its machines, sorted
 }
 
-// addAccount notes the cluster of a machine where it gets accounts.
-func (w *work) addAccount(m spec.Member) {
+// addAccount adds the cluster of a machine if it has accounts.
+func (p *planned) addAccount(m spec.Member) {
 	c := m.Of
 	if c == nil || c.Proxmox == nil || c.Proxmox.CSI == nil && c.Proxmox.CloudController == nil {
 		return
 	}
 
-	i := slices.IndexFunc(w.accounts, func(a account) bool { return a.Cluster == c })
+	i := slices.IndexFunc(p.accounts, func(a account) bool { return a.Cluster == c })
 	if i < 0 {
-		i = len(w.accounts)
-		w.accounts = append(w.accounts, account{Cluster: c, path: m.Parent()})
+		i = len(p.accounts)
+		p.accounts = append(p.accounts, account{Cluster: c, path: m.Parent()})
 	}
 
-	a := &w.accounts[i]
+	a := &p.accounts[i]
 	a.hosts = append(a.hosts, m.Host)
 	slices.Sort(a.hosts)
 	a.hosts = slices.Compact(a.hosts)
 }
 
-// admits says whether a machine's cluster has accounts that are let onto it.
-func (w work) admits(m machine) bool {
-	return slices.ContainsFunc(w.accounts, func(a account) bool { return a.Cluster == m.Of })
+// hasAccounts reports whether a machine's cluster has accounts, which get privileges on the machine.
+func (p planned) hasAccounts(m machine) bool {
+	return slices.ContainsFunc(p.accounts, func(a account) bool { return a.Cluster == m.Of })
 }
 
-// onAccounts is where the clusters' accounts are made: nowhere, without any.
-func (j *judge) onAccounts(path, privilege string, which func(account) bool) []need {
-	if slices.ContainsFunc(j.work.accounts, which) {
+// needsForAccounts returns the need on a path if a cluster's accounts match.
+func (c *checker) needsForAccounts(path, privilege string, match func(account) bool) []need {
+	if slices.ContainsFunc(c.planned.accounts, match) {
 		return []need{{privileges: []string{privilege}, path: path}}
 	}
 
 	return nil
 }
 
-func anyAccount(account) bool      { return true }
-func makesRoles(a account) bool    { return !a.Proxmox.ExistingRoles }
-func existingRoles(a account) bool { return a.Proxmox.ExistingRoles }
+func anyAccount(account) bool          { return true }
+func createsRoles(a account) bool      { return !a.Proxmox.ExistingRoles }
+func usesExistingRoles(a account) bool { return a.Proxmox.ExistingRoles }
 
-// classes judges the datastores of storage classes: a pod whose host lacks one gets no volume there.
-func (j *judge) classes() {
-	for _, c := range j.work.accounts {
-		for _, class := range c.Proxmox.StorageClasses {
+// checkStorageClasses checks the datastores of storage classes: pods get no volume on a host without the datastore.
+func (c *checker) checkStorageClasses() {
+	for _, a := range c.planned.accounts {
+		for _, class := range a.Proxmox.StorageClasses {
 			path := class.Path + ".datastore"
 
 			var lack, have []string
 
-			for _, name := range c.hosts {
-				h := j.site.host(name)
+			for _, name := range a.hosts {
+				h := c.site.host(name)
 				if h.Storages == nil {
 					continue
 				}
 
 				s, found := h.storage(class.Datastore)
 				if found && s.Enabled != 0 && !slices.Contains(s.Contents(), contentImages) {
-					j.absentClass(path, class.Datastore, h, name)
+					c.reportContentType(path, class.Datastore, h, name)
 				}
 
 				if found && s.Enabled != 0 {
@@ -84,32 +84,32 @@ func (j *judge) classes() {
 			switch {
 			case len(lack) == 0:
 			case len(have) == 0:
-				j.problem(lack[0], path, class.Datastore, "is not a storage of any host of cluster %s (%s; for images %s has %s): "+
-					"correct the name, or add it with `pvesm add`", c.Name, strings.Join(lack, ", "), lack[0],
-					j.site.host(lack[0]).offer(contentImages))
+				c.problem(lack[0], path, class.Datastore, "is not a storage of any host of cluster %s (%s; for images %s has %s): "+
+					"correct the name, or add it with `pvesm add`", a.Name, strings.Join(lack, ", "), lack[0],
+					c.site.host(lack[0]).storageList(contentImages))
 			default:
-				j.warn(lack[0], path, class.Datastore, "is not on %s, where cluster %s has machines: pods there get no volume of "+
-					"storage class %s", strings.Join(lack, ", "), c.Name, class.Name)
+				c.warn(lack[0], path, class.Datastore, "is not on %s, where cluster %s has machines: pods there get no volume of "+
+					"storage class %s", strings.Join(lack, ", "), a.Name, class.Name)
 			}
 		}
 	}
 }
 
-func (j *judge) absentClass(path, datastore string, h *Host, host string) {
-	j.problem(host, path, datastore, "takes no content of type %s on %s: choose another of %s, or `pvesm set %s "+
-		"--content` with %[1]s", contentImages, host, h.offer(contentImages), datastore)
+func (c *checker) reportContentType(path, datastore string, h *Host, host string) {
+	c.problem(host, path, datastore, "takes no content of type %s on %s: choose another of %s, or `pvesm set %s "+
+		"--content` with %[1]s", contentImages, host, h.storageList(contentImages), datastore)
 }
 
-// askAccounts asks for the group that accounts are in, and for roles that are to be there already. Proxmox shows a
-// group to those who may change its users.
-func (a *asker) askAccounts(ctx context.Context) {
-	accounts := a.work.accounts
+// readAccounts reads the groups, and the roles if they have to exist already. Proxmox shows a group to those who may
+// change its users.
+func (r *reader) readAccounts(ctx context.Context) {
+	accounts := r.planned.accounts
 	if len(accounts) == 0 {
 		return
 	}
 
-	if rights := a.site.Rights; rights.Has("/access/groups/"+permissions.Group, "User.Modify") {
-		ask(ctx, a, "which groups there are", "/access/groups", func(s *Site, groups []struct {
+	if rights := r.site.Rights; rights.Has("/access/groups/"+permissions.Group, "User.Modify") {
+		get(ctx, r, "which groups there are", "/access/groups", func(s *Site, groups []struct {
 			ID string `json:"groupid"`
 		},
 		) {
@@ -120,8 +120,8 @@ func (a *asker) askAccounts(ctx context.Context) {
 		})
 	}
 
-	if slices.ContainsFunc(accounts, existingRoles) {
-		ask(ctx, a, "which roles there are", proxmoxapi.PathRoles, func(s *Site, roles []proxmoxapi.Role) {
+	if slices.ContainsFunc(accounts, usesExistingRoles) {
+		get(ctx, r, "which roles there are", proxmoxapi.PathRoles, func(s *Site, roles []proxmoxapi.Role) {
 			s.Roles = map[string][]string{}
 			for _, r := range roles {
 				s.Roles[r.ID] = strings.Split(r.Privileges, ",")
@@ -130,20 +130,20 @@ func (a *asker) askAccounts(ctx context.Context) {
 	}
 }
 
-// accounts judges what the clusters' accounts need that is not made with them.
-func (j *judge) accounts() {
-	for _, c := range j.work.accounts {
-		if j.site.Groups != nil && !slices.Contains(j.site.Groups, permissions.Group) {
-			j.problem("", c.path+".proxmox", nil, "needs the group %s on Proxmox, which its accounts are in: as root on a host, "+
+// checkAccounts checks for the group and the existing roles that the clusters' accounts need.
+func (c *checker) checkAccounts() {
+	for _, a := range c.planned.accounts {
+		if c.site.Groups != nil && !slices.Contains(c.site.Groups, permissions.Group) {
+			c.problem("", a.path+".proxmox", nil, "needs the group %s on Proxmox, which its accounts are in: as root on a host, "+
 				"`pveum group add %[1]s` makes it (docs/permissions.md)", permissions.Group)
 		}
 
-		if j.site.Roles == nil || !existingRoles(c) {
+		if c.site.Roles == nil || !usesExistingRoles(a) {
 			continue
 		}
 
 		for _, role := range permissions.KubernetesRoles() {
-			has := j.site.Roles[role.ID]
+			has := c.site.Roles[role.ID]
 
 			var lack []string
 
@@ -154,8 +154,8 @@ func (j *judge) accounts() {
 			}
 
 			if len(lack) > 0 {
-				j.problem("", c.path+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, "+
-					"`%s` makes it", role.ID, strings.Join(lack, ", "), role.Command(j.site.major()))
+				c.problem("", a.path+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, "+
+					"`%s` makes it", role.ID, strings.Join(lack, ", "), role.Command(c.site.major()))
 			}
 		}
 	}

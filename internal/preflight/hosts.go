@@ -8,54 +8,55 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// hosts finds those that Proxmox does not know, and those that are away.
-func (j *judge) hosts() {
-	if j.site.Hosts == nil {
+// checkHosts finds hosts that are not in Proxmox' cluster or not online.
+func (c *checker) checkHosts() {
+	if c.site.Hosts == nil {
 		return
 	}
 
-	known := strings.Join(slices.Sorted(maps.Keys(j.site.Hosts)), ", ")
-	for _, h := range j.plan.Hosts {
-		found, there := j.site.Hosts[h.Name]
-		switch fresh := j.work.on(h.Name); {
-		case !there:
-			j.problem(h.Name, h.Path+".name", h.Name, "is not a host of this Proxmox cluster (there are %s): correct "+
+	known := strings.Join(slices.Sorted(maps.Keys(c.site.Hosts)), ", ")
+	for _, h := range c.plan.Hosts {
+		found, exists := c.site.Hosts[h.Name]
+		switch planned := c.planned.newOn(h.Name); {
+		case !exists:
+			c.problem(h.Name, h.Path+".name", h.Name, "is not a host of this Proxmox cluster (there are %s): correct "+
 				"the name, or join the host to the cluster", known)
 		case found.Status == statusUnknown:
-			j.warn(h.Name, h.Path+".name", h.Name, "tells nothing of itself: `systemctl restart pvestatd` there; until "+
-				"then nobody knows what its cores and storages are used for")
+			c.warn(h.Name, h.Path+".name", h.Name, "has not reported its status lately: `systemctl restart pvestatd` there; until "+
+				"then the usage of its cores and storages is unknown")
 		case found.Status != statusOffline:
-			j.fine(h.Name, "is %s", found.Status)
-		case len(fresh) > 0:
-			j.problem(h.Name, h.Path+".name", h.Name, "is offline, and %s: bring it back (`pvecm status` and "+
+			c.fine(h.Name, "is %s", found.Status)
+		case len(planned) > 0:
+			c.problem(h.Name, h.Path+".name", h.Name, "is offline, and %s: bring it back (`pvecm status` and "+
 				"`systemctl status pve-cluster corosync` there), or place them elsewhere",
-				toBeMade(fresh))
+				describeNew(planned))
 		default:
-			j.warn(h.Name, h.Path+".name", h.Name, "is offline: what is on it can neither be read nor changed")
+			c.warn(h.Name, h.Path+".name", h.Name, "is offline: what is on it can neither be read nor changed")
 		}
 	}
 }
 
-// toBeMade says what is new, by its first names.
-func toBeMade(names []string) string {
-	const most = 3
+// describeNew names the first of what is to be created.
+func describeNew(names []string) string {
+	const limit = 3
 
-	text := strings.Join(names[:min(most, len(names))], ", ")
-	if len(names) > most {
+	text := strings.Join(names[:min(limit, len(names))], ", ")
+	if len(names) > limit {
 		text += ", …"
 	}
 
 	if len(names) == 1 {
-		return text + " is to be made there"
+		return text + " is to be created there"
 	}
 
-	return text + " are to be made there"
+	return text + " are to be created there"
 }
 
-// quorum is needed for whatever is written. Who may not ask for it sees how many hosts are away.
-func (j *judge) quorum() {
-	if j.site.NoQuorum {
-		j.add(severity(j.work.anything()), "", "hosts", nil,
+// checkQuorum: Proxmox refuses every change without quorum. Credentials that may not read it see how many hosts are
+// offline.
+func (c *checker) checkQuorum() {
+	if c.site.NoQuorum {
+		c.add(severity(c.planned.hasNew()), "", "hosts", nil,
 			"Proxmox's cluster has no quorum, so that nothing can be made or changed: `pvecm status` on a host "+
 				"shows who is missing; running machines keep running")
 
@@ -64,44 +65,44 @@ func (j *judge) quorum() {
 
 	away := 0
 
-	for _, h := range j.site.Hosts {
+	for _, h := range c.site.Hosts {
 		if h.Status == statusOffline {
 			away++
 		}
 	}
 
-	if away > 0 && 2*away >= len(j.site.Hosts) {
-		j.warn("", "hosts", nil, "%d of the %d hosts of Proxmox's cluster are offline, so that it may have no "+
+	if away > 0 && 2*away >= len(c.site.Hosts) {
+		c.warn("", "hosts", nil, "%d of the %d hosts of Proxmox's cluster are offline, so that it may have no "+
 			"quorum and nothing can be made or changed: `pvecm status` on a host shows it",
-			away, len(j.site.Hosts))
+			away, len(c.site.Hosts))
 	}
 }
 
-// Statuses of a host that the others do not see, and of one whose pvestatd has not told its figures lately.
+// Statuses of a host that is out of the cluster, and of one whose pvestatd has not reported lately.
 const (
 	statusOffline = "offline"
 	statusUnknown = "unknown"
 )
 
-// cores finds machines that Proxmox does not start, and templates that start only while they are built. The plan itself
-// knows the hosts whose size is set.
-func (j *judge) cores() {
-	for _, m := range j.work.machines {
-		if cores := j.site.host(m.Host).Cores; cores > 0 && m.Cores > cores && !j.stated(m.Host) {
-			j.problem(m.Host, m.Path+".cores", nil, "gives %s %d cores, and %s has %d: Proxmox does not start such "+
+// checkCores finds machines with more cores than their host, which Proxmox does not start, and such templates that boot
+// during their build. Hosts with cores in the configuration are checked with the plan.
+func (c *checker) checkCores() {
+	for _, m := range c.planned.machines {
+		if cores := c.site.host(m.Host).Cores; cores > 0 && m.Cores > cores && !c.hasPlannedCores(m.Host) {
+			c.problem(m.Host, m.Path+".cores", nil, "gives %s %d cores, and %s has %d: Proxmox does not start such "+
 				"a machine; give it fewer, or another host",
 				m.Name, m.Cores, m.Host, cores)
 		}
 	}
 
-	for _, t := range j.work.templates {
-		if cores := j.site.host(t.Host).Cores; cores > 0 && t.Cores > cores && t.System != nil && !t.built {
-			j.problem(t.Host, t.path+".cores", nil, "%d cores are more than the %d of %s, and the template starts there while "+
+	for _, t := range c.planned.templates {
+		if cores := c.site.host(t.Host).Cores; cores > 0 && t.Cores > cores && t.System != nil && !t.built {
+			c.problem(t.Host, t.path+".cores", nil, "%d cores are more than the %d of %s, and the template starts there while "+
 				"it is built: give it fewer; machines have cores of their own", t.Cores, cores, t.Host)
 		}
 	}
 }
 
-func (j *judge) stated(host string) bool {
-	return slices.ContainsFunc(j.plan.Hosts, func(h spec.Host) bool { return h.Name == host && h.Cores > 0 })
+func (c *checker) hasPlannedCores(host string) bool {
+	return slices.ContainsFunc(c.plan.Hosts, func(h spec.Host) bool { return h.Name == host && h.Cores > 0 })
 }

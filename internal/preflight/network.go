@@ -5,29 +5,29 @@ import "slices"
 // typeVNet is the type of SDN's VNets in the list of a host's bridges.
 const typeVNet = "vnet"
 
-// bridges judges the bridges and VNets of the machines' network cards.
-func (j *judge) bridges() {
-	for _, m := range j.work.machines {
-		h := j.site.host(m.Host)
+// checkBridges checks the bridges and VNets of the machines' network cards.
+func (c *checker) checkBridges() {
+	for _, m := range c.planned.machines {
+		h := c.site.host(m.Host)
 		if h.Bridges == nil {
 			continue
 		}
 
-		for _, c := range m.cards() {
-			switch b, found := h.bridge(c.bridge); {
+		for _, nic := range m.cards() {
+			switch b, found := h.bridge(nic.bridge); {
 			case !found:
-				j.noBridge(m, c, h)
-			case c.vlan == 0:
-				j.fine(m.Host, "bridge %s", b.Name)
+				c.reportMissingBridge(m, nic, h)
+			case nic.vlan == 0:
+				c.fine(m.Host, "bridge %s", b.Name)
 			case b.Type == typeVNet && b.VNetAware == 0:
-				j.problem(m.Host, c.path+".vlan", nil, "is %d, and the VNet %s takes no VLANs: leave vlan out, or "+
-					"switch on VLAN Aware of the VNet under Datacenter, SDN", c.vlan, b.Name)
+				c.problem(m.Host, nic.path+".vlan", nil, "is %d, and the VNet %s takes no VLANs: leave vlan out, or "+
+					"switch on VLAN Aware of the VNet under Datacenter, SDN", nic.vlan, b.Name)
 			case b.Type == "bridge" && b.VLANAware == 0 && b.Ports == "":
-				j.problem(m.Host, c.path+".vlan", nil, "is %d, and the bridge %s of %s has no port that Proxmox "+
+				c.problem(m.Host, nic.path+".vlan", nil, "is %d, and the bridge %s of %s has no port that Proxmox "+
 					"could tag: switch on VLAN aware of the bridge (System, Network), "+
-					"or give it a port", c.vlan, b.Name, m.Host)
+					"or give it a port", nic.vlan, b.Name, m.Host)
 			default:
-				j.fine(m.Host, "bridge %s with VLAN %d", b.Name, c.vlan)
+				c.fine(m.Host, "bridge %s with VLAN %d", b.Name, nic.vlan)
 			}
 		}
 	}
@@ -42,9 +42,10 @@ func (h *Host) bridge(name string) (Bridge, bool) {
 	return h.Bridges[i], true
 }
 
-// noBridge is one that the host does not list; where the credentials may not see it, the rights say so.
-func (j *judge) noBridge(m machine, c card, h *Host) {
-	if j.site.Rights != nil && !j.site.Rights.Has("/sdn/zones/localnetwork/"+c.bridge, "SDN.Use", "SDN.Audit") {
+// reportMissingBridge reports a bridge that the host does not list, unless the credentials may not see it: checkRights
+// reports that.
+func (c *checker) reportMissingBridge(m machine, nic card, h *Host) {
+	if c.site.Rights != nil && !c.site.Rights.Has("/sdn/zones/localnetwork/"+nic.bridge, "SDN.Use", "SDN.Audit") {
 		return
 	}
 
@@ -54,7 +55,7 @@ func (j *judge) noBridge(m machine, c card, h *Host) {
 	}
 
 	slices.Sort(names)
-	j.problem(m.Host, c.path+".bridge", c.bridge, "is not a bridge of %s (%s): correct the name, or make "+
+	c.problem(m.Host, nic.path+".bridge", nic.bridge, "is not a bridge of %s (%s): correct the name, or make "+
 		"the bridge there; a VNet needs SDN.Use on /sdn/zones/<zone>/%s",
-		m.Host, thereAre(names), c.bridge)
+		m.Host, available(names), nic.bridge)
 }

@@ -10,41 +10,40 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// releases finds versions and extensions that the Image Factory does not have, of images that are still to be
-// downloaded.
-func (j *judge) releases() {
-	if j.site.Releases == nil {
+// checkReleases finds versions and extensions of new images that the Image Factory does not have.
+func (c *checker) checkReleases() {
+	if c.site.Releases == nil {
 		return
 	}
 
-	for _, i := range j.work.talosImages() {
-		if !slices.Contains(j.site.Releases, i.Version) {
-			j.problem("", i.path+".version", i.Version, "is not a release that the Image Factory at %s has: use %s",
-				j.site.Factory, nearest(i.Version, j.site.Releases))
+	for _, i := range c.planned.talosImages() {
+		if !slices.Contains(c.site.Releases, i.Version) {
+			c.problem("", i.path+".version", i.Version, "is not a release that the Image Factory at %s has: use %s",
+				c.site.Factory, nearestReleases(i.Version, c.site.Releases))
 
 			continue
 		}
 
-		offered, known := j.site.Extensions[i.Version]
+		offered, known := c.site.Extensions[i.Version]
 		renamed := talos.RenamedExtensions()
 
 		missing := slices.DeleteFunc(slices.Clone(i.Extensions), func(name string) bool {
 			return slices.Contains(offered, name) || slices.Contains(offered, renamed[name])
 		})
 		if known && len(missing) > 0 {
-			j.problem("", i.path+".extensions", nil, "%s: the Image Factory at %s has no such extension for Talos "+
+			c.problem("", i.path+".extensions", nil, "%s: the Image Factory at %s has no such extension for Talos "+
 				"%s; correct the name, or leave it out",
-				strings.Join(missing, ", "), j.site.Factory, i.Version)
+				strings.Join(missing, ", "), c.site.Factory, i.Version)
 
 			continue
 		}
 
-		j.fine("", "the Image Factory at %s has Talos %s", j.site.Factory, i.Version)
+		c.fine("", "the Image Factory at %s has Talos %s", c.site.Factory, i.Version)
 	}
 }
 
-// nearest names the releases around a version, and the newest.
-func nearest(version string, releases []string) string {
+// nearestReleases lists the releases before and after a version, and the newest.
+func nearestReleases(version string, releases []string) string {
 	wanted, err := semver.ParseTolerant(version)
 
 	var known []semver.Version

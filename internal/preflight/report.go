@@ -8,12 +8,12 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// Report is the judgement for a terminal: what is of no host in particular, then host by host, what is wrong first.
+// Report formats findings for a terminal: those without a host, then host by host, errors first.
 func Report(found problem.List) string {
 	hosts := []string{""}
-	for _, one := range found {
-		if !slices.Contains(hosts, one.Of) {
-			hosts = append(hosts, one.Of)
+	for _, finding := range found {
+		if !slices.Contains(hosts, finding.Of) {
+			hosts = append(hosts, finding.Of)
 		}
 	}
 
@@ -27,9 +27,9 @@ func Report(found problem.List) string {
 		}
 
 		for _, severity := range []problem.Severity{problem.Error, problem.Warning, problem.Fine} {
-			for _, one := range found {
-				if one.Of == name && one.Severity == severity {
-					fmt.Fprintf(&report, "  %-8s %s\n", severity, one)
+			for _, finding := range found {
+				if finding.Of == name && finding.Severity == severity {
+					fmt.Fprintf(&report, "  %-8s %s\n", severity, finding)
 				}
 			}
 		}

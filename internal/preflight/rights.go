@@ -11,30 +11,21 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Versions of Proxmox VE that the program knows.
-const (
-	leastPVE = permissions.OldestPVE
-	mostPVE  = permissions.NewestPVE
-)
-
-// keyToken is where what Proxmox says of the credentials belongs.
-const keyToken = "proxmoxve:apiToken" //nolint:gosec // a key, not a token
-
-func (j *judge) refused() {
-	j.problem("", j.key(), nil, "is refused (%s): compare its id, its secret and its expiry with Datacenter, "+
-		"Permissions; docs/permissions.md makes a token", j.site.Refused)
+func (c *checker) reportLoginError() {
+	c.problem("", c.credentialsKey(), nil, "is refused (%s): compare its id, its secret and its expiry with Datacenter, "+
+		"Permissions; docs/permissions.md makes a token", c.site.LoginError)
 }
 
-// key is the setting that the credentials are of.
-func (j *judge) key() string {
-	if j.site.Identity != "" && !strings.Contains(j.site.Identity, "!") {
+// credentialsKey returns the configuration key of the credentials.
+func (c *checker) credentialsKey() string {
+	if c.site.Identity != "" && !strings.Contains(c.site.Identity, "!") {
 		return "proxmoxve:username"
 	}
 
-	return keyToken
+	return "proxmoxve:apiToken"
 }
 
-// major is the number before the dot; 0 = not known.
+// major returns Proxmox VE's major version; 0 if unknown.
 func (s *Site) major() int {
 	text, _, _ := strings.Cut(s.Version, ".")
 	number, _ := strconv.Atoi(text) // 0 with an error
@@ -42,75 +33,75 @@ func (s *Site) major() int {
 	return number
 }
 
-func (j *judge) version() {
-	switch major := j.site.major(); {
+func (c *checker) checkVersion() {
+	switch major := c.site.major(); {
 	case major == 0:
-	case major < leastPVE:
-		j.problem("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s; upgrade it to %d or %d: pve%dto%d "+
+	case major < permissions.OldestPVE:
+		c.problem("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s; upgrade it to %d or %d: pve%dto%d "+
 			"--full shows what prevents it",
-			j.site.Version, leastPVE, mostPVE, major, major+1)
-	case major > mostPVE:
-		j.warn("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s, which is newer than this program: try "+
-			"it on the lab of a newer version first", j.site.Version)
+			c.site.Version, permissions.OldestPVE, permissions.NewestPVE, major, major+1)
+	case major > permissions.NewestPVE:
+		c.warn("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s, which is newer than this program: try "+
+			"it on the lab of a newer version first", c.site.Version)
 	default:
-		j.fine("", "Proxmox VE %s answers at %s", j.site.Version, j.site.Endpoint)
+		c.fine("", "Proxmox VE %s answers at %s", c.site.Version, c.site.Endpoint)
 	}
 }
 
-// need is what the plan must be allowed on a path; any of the privileges will do.
+// need is a privilege that the plan needs on a path; any of the privileges is enough.
 type need struct {
 	privileges []string
 	path       string
-	or         string // another path that will do
+	or         string // another path where it is enough
 }
 
-// rights compares what the token may do with what the plan needs, by the table of docs/permissions.md.
-func (j *judge) rights() {
-	if j.site.Rights == nil {
+// checkRights compares the token's privileges with those that the plan needs, by the table of docs/permissions.md.
+func (c *checker) checkRights() {
+	if c.site.Rights == nil {
 		return
 	}
 
 	all := true
 
 	for _, role := range permissions.Roles() {
-		lacks := j.lacks(role)
+		lacks := c.lacks(role)
 		for _, path := range slices.Sorted(maps.Keys(lacks)) {
 			all = false
 
-			j.problem("", j.key(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; "+
+			c.problem("", c.credentialsKey(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; "+
 				"docs/permissions.md has what is in the role",
-				j.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].where(),
-				j.grant(path, role), role.ID, j.both())
+				c.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].pathList(),
+				c.grantCommand(path, role), role.ID, c.separatedTokenNote())
 		}
 	}
 
 	if all {
-		j.fine("", "%s may do what the plan needs", j.site.Identity)
+		c.fine("", "%s may do what the plan needs", c.site.Identity)
 	}
 
-	if excess, unused := j.site.Rights.Excess(), j.site.Rights.Unused(); len(excess) > 0 {
-		j.warn("", j.key(), nil, "%s may make itself Administrator by %s: give it only the roles of docs/permissions.md, on their "+
-			"paths, with `--propagate 0` where stated", j.site.Identity, strings.Join(excess, ", "))
+	if excess, unused := c.site.Rights.Excess(), c.site.Rights.Unused(); len(excess) > 0 {
+		c.warn("", c.credentialsKey(), nil, "%s may make itself Administrator by %s: give it only the roles of docs/permissions.md, on their "+
+			"paths, with `--propagate 0` where stated", c.site.Identity, strings.Join(excess, ", "))
 	} else if len(unused) > 0 {
-		j.warn("", j.key(), nil, "%s has privileges that the program does not need: %s; give it only the roles of "+
-			"docs/permissions.md", j.site.Identity, strings.Join(unused, ", "))
+		c.warn("", c.credentialsKey(), nil, "%s has privileges that the program does not need: %s; give it only the roles of "+
+			"docs/permissions.md", c.site.Identity, strings.Join(unused, ", "))
 	}
 }
 
-func (j *judge) allowed(n need) bool {
-	return j.site.Rights.Has(n.path, n.privileges...) || n.or != "" && j.site.Rights.Has(n.or, n.privileges...)
+func (c *checker) allowed(n need) bool {
+	return c.site.Rights.Has(n.path, n.privileges...) || n.or != "" && c.site.Rights.Has(n.or, n.privileges...)
 }
 
-// lack is what is not granted where a role is given.
+// lack is what is missing of a role.
 type lack struct{ privileges, paths []string }
 
-// lacks gathers what is missing of a role by the path of the documentation.
-func (j *judge) lacks(role permissions.Role) map[string]lack {
+// lacks returns what is missing of a role, by the path in the documentation.
+func (c *checker) lacks(role permissions.Role) map[string]lack {
 	all := map[string]lack{}
 
 	for _, n := range role.Needs {
-		for _, wanted := range j.needs(n) {
-			if j.allowed(wanted) {
+		for _, wanted := range c.needs(n) {
+			if c.allowed(wanted) {
 				continue
 			}
 
@@ -130,90 +121,90 @@ func (j *judge) lacks(role permissions.Role) map[string]lack {
 	return all
 }
 
-// where names the first paths.
-func (l lack) where() string {
-	const most = 3
-	if len(l.paths) <= most {
+// pathList lists the first paths.
+func (l lack) pathList() string {
+	const limit = 3
+	if len(l.paths) <= limit {
 		return strings.Join(l.paths, ", ")
 	}
 
-	return fmt.Sprintf("%s and %d more paths", strings.Join(l.paths[:most], ", "), len(l.paths)-most)
+	return fmt.Sprintf("%s and %d more paths", strings.Join(l.paths[:limit], ", "), len(l.paths)-limit)
 }
 
-func (j *judge) grant(path string, role permissions.Role) string {
-	user, _, separated := strings.Cut(j.site.Identity, "!")
+func (c *checker) grantCommand(path string, role permissions.Role) string {
+	user, _, separated := strings.Cut(c.site.Identity, "!")
 	if !separated {
 		return role.Grant(path, user, "")
 	}
 
-	return role.Grant(path, user, j.site.Identity)
+	return role.Grant(path, user, c.site.Identity)
 }
 
-// both says why a token's own rule is not enough.
-func (j *judge) both() string {
-	if strings.Contains(j.site.Identity, "!") {
+// separatedTokenNote explains why a rule for the token alone is not enough.
+func (c *checker) separatedTokenNote() string {
+	if strings.Contains(c.site.Identity, "!") {
 		return " (a separated token may only what its user may, too)"
 	}
 
 	return ""
 }
 
-// needs is where the plan needs a privilege of the table; nowhere, for what this plan does not do.
-func (j *judge) needs(n permissions.Need) []need {
+// needs returns where the plan needs a privilege of the table; nowhere if the plan does not use it.
+func (c *checker) needs(n permissions.Need) []need {
 	switch privilege := n.Privilege; privilege {
 	case "VM.Clone":
-		return on(j.work.machines, cloned, privilege)
+		return needsAt(c.planned.machines, templatePath, privilege)
 	case "VM.Allocate":
-		return j.onMachines(func(m machine) bool { return m.new || j.work.admits(m) }, privilege)
+		return c.needsOnMachines(func(m machine) bool { return m.new || c.planned.hasAccounts(m) }, privilege)
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
 
-		return j.onMachines(agent, permissions.On(j.site.major(), privilege), "VM.GuestAgent.Unrestricted")
+		return c.needsOnMachines(agent, permissions.On(c.site.major(), privilege), "VM.GuestAgent.Unrestricted")
 	case "VM.Migrate":
-		return j.onMachines(func(m machine) bool {
-			running, there := j.stack.Machines[m.VMID]
+		return c.needsOnMachines(func(m machine) bool {
+			running, exists := c.stack.Machines[m.VMID]
 
-			return there && m.HostPinned && running.Host != m.Host
+			return exists && m.HostPinned && running.Host != m.Host
 		}, privilege)
 	case "Datastore.AllocateTemplate":
-		return j.onImages(privilege)
+		return c.needsOnImages(privilege)
 	case "Datastore.AllocateSpace":
-		return slices.Concat(j.onDatastores(privilege), j.onImages(privilege), j.onClasses(privilege))
+		return slices.Concat(c.needsOnDatastores(privilege), c.needsOnImages(privilege), c.needsOnStorageClasses(privilege))
 	case "SDN.Use":
-		return j.onBridges(privilege)
+		return c.needsOnBridges(privilege)
 	case "Sys.AccessNetwork":
-		return j.onHosts(privilege)
+		return c.needsOnHosts(privilege)
 	case "Realm.AllocateUser", "User.Modify":
-		return j.onAccounts(n.Path, privilege, anyAccount)
+		return c.needsForAccounts(n.Path, privilege, anyAccount)
 	case "Datastore.Audit":
-		return j.onClasses(privilege)
+		return c.needsOnStorageClasses(privilege)
 	case "Sys.Modify":
 		if n.Path != "/" {
-			return j.onAccounts(n.Path, privilege, makesRoles)
+			return c.needsForAccounts(n.Path, privilege, createsRoles)
 		}
 
-		if slices.ContainsFunc(j.work.machines, func(m machine) bool { return m.new && m.StartupOrder > 0 }) {
+		if slices.ContainsFunc(c.planned.machines, func(m machine) bool { return m.new && m.StartupOrder > 0 }) {
 			return []need{{privileges: []string{privilege}, path: "/"}}
 		}
 
 		return nil
 	case "Mapping.Modify", "Mapping.Use":
-		return j.onMappings(privilege)
-	case "Datastore.Allocate": // otherwise for what a later run may do
-		return j.onClasses(privilege)
-	case "Pool.Allocate": // for what a later run may do
+		return c.needsOnMappings(privilege)
+	case "Datastore.Allocate": // elsewhere only a later run may need it
+		return c.needsOnStorageClasses(privilege)
+	case "Pool.Allocate": // only a later run may need it
 		return nil
 	default:
-		return j.onMachines(func(machine) bool { return true }, privilege)
+		return c.needsOnMachines(func(machine) bool { return true }, privilege)
 	}
 }
 
-// onMachines is where some of the machines are; what they are allowed by their resource pool counts.
-func (j *judge) onMachines(which func(machine) bool, privileges ...string) []need {
+// needsOnMachines returns needs on the VMs that match, or on their resource pools.
+func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string) []need {
 	var needs []need
 
-	for _, m := range j.work.machines {
-		if which(m) {
+	for _, m := range c.planned.machines {
+		if match(m) {
 			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
 			if m.ResourcePool != "" {
 				n.or = "/pool/" + m.ResourcePool
@@ -226,8 +217,8 @@ func (j *judge) onMachines(which func(machine) bool, privileges ...string) []nee
 	return needs
 }
 
-// on is where something of a list is; an empty path is nowhere.
-func on[T any](list []T, path func(T) string, privileges ...string) []need {
+// needsAt returns needs on the path of each item; items with an empty path need nothing.
+func needsAt[T any](list []T, path func(T) string, privileges ...string) []need {
 	var needs []need
 
 	for _, one := range list {
@@ -239,8 +230,8 @@ func on[T any](list []T, path func(T) string, privileges ...string) []need {
 	return needs
 }
 
-// cloned leads to the template of a machine that is still to be made.
-func cloned(m machine) string {
+// templatePath returns the path of the template that a new machine is cloned from; empty if there is none.
+func templatePath(m machine) string {
 	if !m.new || m.Template.VMID == 0 {
 		return ""
 	}
@@ -248,22 +239,22 @@ func cloned(m machine) string {
 	return fmt.Sprintf("/vms/%d", m.Template.VMID)
 }
 
-func (j *judge) onImages(privilege string) []need {
-	return on(j.work.images, func(i image) string { return "/storage/" + i.ImageDatastore }, privilege)
+func (c *checker) needsOnImages(privilege string) []need {
+	return needsAt(c.planned.images, func(i image) string { return "/storage/" + i.ImageDatastore }, privilege)
 }
 
-// onDatastores is on those of the machines' disks.
-func (j *judge) onDatastores(privilege string) (needs []need) {
-	for _, m := range j.work.machines {
-		needs = append(needs, on(m.Disks(), func(d spec.Disk) string { return "/storage/" + d.Datastore }, privilege)...)
+// needsOnDatastores returns needs on the datastores of machines' disks.
+func (c *checker) needsOnDatastores(privilege string) (needs []need) {
+	for _, m := range c.planned.machines {
+		needs = append(needs, needsAt(m.Disks(), func(d spec.Disk) string { return "/storage/" + d.Datastore }, privilege)...)
 	}
 
 	return needs
 }
 
-// onClasses is on those of storage classes.
-func (j *judge) onClasses(privilege string) (needs []need) {
-	for _, a := range j.work.accounts {
+// needsOnStorageClasses returns needs on the datastores of storage classes.
+func (c *checker) needsOnStorageClasses(privilege string) (needs []need) {
+	for _, a := range c.planned.accounts {
 		for _, datastore := range a.Proxmox.Datastores() {
 			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + datastore})
 		}
@@ -272,28 +263,29 @@ func (j *judge) onClasses(privilege string) (needs []need) {
 	return needs
 }
 
-// onHosts is on those that download. Who may change and see all of a host may do so, too.
-func (j *judge) onHosts(privilege string) []need {
-	if j.site.Rights.Has("/", "Sys.Audit") && j.site.Rights.Has("/", "Sys.Modify") {
+// needsOnHosts returns needs on hosts that download images. Sys.Audit with Sys.Modify on / allows downloads as well.
+func (c *checker) needsOnHosts(privilege string) []need {
+	if c.site.Rights.Has("/", "Sys.Audit") && c.site.Rights.Has("/", "Sys.Modify") {
 		return nil
 	}
 
-	return on(j.work.images, func(i image) string { return "/nodes/" + i.Host }, privilege)
+	return needsAt(c.planned.images, func(i image) string { return "/nodes/" + i.Host }, privilege)
 }
 
-// onBridges leaves VNets out: who sees one may use it, and the path of one that is not seen is not known.
-func (j *judge) onBridges(privilege string) []need {
+// needsOnBridges returns needs on bridges. It skips VNets: whoever sees one may use it, and the path of one that is not
+// visible is unknown.
+func (c *checker) needsOnBridges(privilege string) []need {
 	var needs []need
 
-	for _, m := range j.work.machines {
-		for _, c := range m.cards() {
-			if bridge, found := j.site.host(m.Host).bridge(c.bridge); found && bridge.Type == typeVNet {
+	for _, m := range c.planned.machines {
+		for _, nic := range m.cards() {
+			if bridge, found := c.site.host(m.Host).bridge(nic.bridge); found && bridge.Type == typeVNet {
 				continue
 			}
 
-			path := "/sdn/zones/localnetwork/" + c.bridge
-			if c.vlan > 0 {
-				path = fmt.Sprintf("%s/%d", path, c.vlan)
+			path := "/sdn/zones/localnetwork/" + nic.bridge
+			if nic.vlan > 0 {
+				path = fmt.Sprintf("%s/%d", path, nic.vlan)
 			}
 
 			needs = append(needs, need{privileges: []string{privilege}, path: path})
@@ -303,14 +295,14 @@ func (j *judge) onBridges(privilege string) []need {
 	return needs
 }
 
-func (j *judge) onMappings(privilege string) (needs []need) {
-	for _, h := range j.plan.Hosts {
-		needs = append(needs, on(h.GPUs, func(gpu spec.GPU) string {
+func (c *checker) needsOnMappings(privilege string) (needs []need) {
+	for _, h := range c.plan.Hosts {
+		needs = append(needs, needsAt(h.GPUs, func(gpu spec.GPU) string {
 			switch {
 			case gpu.Raw:
 				return ""
-			case privilege == "Mapping.Modify" && !slices.Contains(j.stack.Mappings, gpu.Name):
-				return "/mapping/pci" // where one is made
+			case privilege == "Mapping.Modify" && !slices.Contains(c.stack.Mappings, gpu.Name):
+				return "/mapping/pci" // to create it
 			default:
 				return "/mapping/pci/" + gpu.Name
 			}
@@ -320,17 +312,17 @@ func (j *judge) onMappings(privilege string) (needs []need) {
 	return needs
 }
 
-// Roles are those that a stack needs which has nothing yet: the program's own, and of clusters' software those that an
-// administrator is to make.
+// Roles returns the roles that a new stack with this plan needs: the program's own, and the roles of clusters' software
+// that an administrator has to create.
 func Roles(plan *spec.Plan) []permissions.Role {
 	nothing := func(spec.Template) bool { return false }
 	stack := Stack{
 		Image: func(t spec.Template) string { return t.Key }, Downloaded: nothing, Built: nothing,
 	}
-	j := &judge{plan: plan, stack: stack, site: &Site{Rights: permissions.Granted{}}, work: newWork(plan, stack)}
+	c := &checker{plan: plan, stack: stack, site: &Site{Rights: permissions.Granted{}}, planned: newPlanned(plan, stack)}
 
-	roles := slices.DeleteFunc(permissions.Roles(), func(r permissions.Role) bool { return len(j.lacks(r)) == 0 })
-	if slices.ContainsFunc(j.work.accounts, existingRoles) {
+	roles := slices.DeleteFunc(permissions.Roles(), func(r permissions.Role) bool { return len(c.lacks(r)) == 0 })
+	if slices.ContainsFunc(c.planned.accounts, usesExistingRoles) {
 		roles = append(roles, permissions.KubernetesRoles()...)
 	}
 

@@ -12,65 +12,65 @@ import (
 	"talos-proxmox/internal/proxmoxapi"
 )
 
-// tokenSoon is how long before a token's end a warning begins.
-const tokenSoon = 30 * 24 * time.Hour
+// expiryWarning is how long before the token's expiry the warning begins.
+const expiryWarning = 30 * 24 * time.Hour
 
-// Credentials returns what is wrong with those for Proxmox: that it refuses them, or that they end soon. Where it does
-// not answer, nothing is known to be.
+// Credentials checks the credentials for Proxmox: it finds those that Proxmox refuses or that expire soon, and nothing
+// if Proxmox does not answer.
 func Credentials(ctx context.Context, proxmox *proxmoxapi.Machines) problem.List {
-	a := &asker{
-		Questions: Questions{Proxmox: proxmox}, site: &Site{Identity: proxmox.Identity(), Asked: time.Now()},
+	r := &reader{
+		Questions: Questions{Proxmox: proxmox}, site: &Site{Identity: proxmox.Identity(), ReadAt: time.Now()},
 	}
-	if a.askRights(ctx) {
-		a.askToken(ctx)
-	}
-
-	j := &judge{site: a.site}
-	if j.site.Refused != nil {
-		j.refused()
+	if r.readRights(ctx) {
+		r.readToken(ctx)
 	}
 
-	j.token()
+	c := &checker{site: r.site}
+	if c.site.LoginError != nil {
+		c.reportLoginError()
+	}
 
-	return j.found
+	c.checkToken()
+
+	return c.found
 }
 
-// askToken asks when the token ends. Proxmox shows a token its own user to whom it would show any: with Sys.Audit or
-// User.Modify on a group that the user is in (source: pve-access-control, API2/User.pm, and RPCEnvironment.pm, where a
+// readToken reads when the token expires. Proxmox shows a token its own user only with Sys.Audit or User.Modify on a
+// group of the user, like any other user (source: pve-access-control, API2/User.pm, and RPCEnvironment.pm, where a
 // token is not its user itself).
-func (a *asker) askToken(ctx context.Context) {
-	user, token, separated := strings.Cut(a.site.Identity, "!")
-	if !separated || !a.site.Rights.Has("/access/groups/"+permissions.OwnGroup, "Sys.Audit", "User.Modify") {
+func (r *reader) readToken(ctx context.Context) {
+	user, token, separated := strings.Cut(r.site.Identity, "!")
+	if !separated || !r.site.Rights.Has("/access/groups/"+permissions.OwnGroup, "Sys.Audit", "User.Modify") {
 		return
 	}
 
-	type ends struct {
+	type expiring struct {
 		Expire json.Number `json:"expire"` // seconds; 0 = never
 	}
 
-	ask(ctx, a, "when "+a.site.Identity+" ends", "/access/users/"+url.PathEscape(user), func(s *Site, answer struct {
-		ends
+	get(ctx, r, "when "+r.site.Identity+" ends", "/access/users/"+url.PathEscape(user), func(s *Site, answer struct {
+		expiring
 
-		Tokens map[string]ends `json:"tokens"`
+		Tokens map[string]expiring `json:"tokens"`
 	},
 	) {
-		for _, end := range []ends{answer.ends, answer.Tokens[token]} {
+		for _, end := range []expiring{answer.expiring, answer.Tokens[token]} {
 			seconds, _ := end.Expire.Int64() // 0 with an error
 
-			if at := time.Unix(seconds, 0); seconds > 0 && (s.TokenEnds.IsZero() || at.Before(s.TokenEnds)) {
-				s.TokenEnds = at
+			if at := time.Unix(seconds, 0); seconds > 0 && (s.TokenExpiry.IsZero() || at.Before(s.TokenExpiry)) {
+				s.TokenExpiry = at
 			}
 		}
 	})
 }
 
-// token warns before the token ends.
-func (j *judge) token() {
-	end := j.site.TokenEnds
-	if left := end.Sub(j.site.Asked); end.IsZero() || left > tokenSoon {
+// checkToken warns before the token expires.
+func (c *checker) checkToken() {
+	end := c.site.TokenExpiry
+	if left := end.Sub(c.site.ReadAt); end.IsZero() || left > expiryWarning {
 		return
 	}
 
-	j.warn("", j.key(), nil, "%s expires on %s, and Proxmox refuses it from then on: create another one, or extend it; "+
-		"docs/permissions.md#the-end-of-the-token", j.site.Identity, end.UTC().Format(time.DateOnly))
+	c.warn("", c.credentialsKey(), nil, "%s expires on %s, and Proxmox refuses it from then on: create another one, or extend it; "+
+		"docs/permissions.md#the-end-of-the-token", c.site.Identity, end.UTC().Format(time.DateOnly))
 }

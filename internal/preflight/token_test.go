@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// TestATokenThatEndsIsSaid: a month before, where Proxmox says when; nobody asks who would not be told.
-func TestATokenThatEndsIsSaid(t *testing.T) {
+// TestTokenExpiry: a warning a month before, if Proxmox shows the expiry. It is not requested without the privilege.
+func TestTokenExpiry(t *testing.T) {
 	t.Parallel()
 
 	const seen = `"/access/groups/talos-proxmox": {"Sys.Audit": 1}`
@@ -37,14 +37,14 @@ func TestATokenThatEndsIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			asked := false
+			requested := false
 
 			api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case "/api2/json/access/permissions":
 					_, _ = fmt.Fprintf(w, `{"data": {%s}}`, test.rights)
 				case "/api2/json/access/users/pulumi@pve":
-					asked = true
+					requested = true
 					_, _ = fmt.Fprintf(w, `{"data": %s}`, test.user)
 				default:
 					_, _ = w.Write([]byte(`{"data": null}`))
@@ -62,13 +62,13 @@ func TestATokenThatEndsIsSaid(t *testing.T) {
 			assert.Contains(t, credentials, test.wants)
 
 			plan := &spec.Plan{}
-			told := preflight.Ask(t.Context(), preflight.Questions{
+			site := preflight.Ask(t.Context(), preflight.Questions{
 				Plan: plan, Endpoint: api.URL, Proxmox: machines,
 				Factory: talos.Factory{URL: api.URL}, Transport: api.Client().Transport,
 			})
-			assert.Equal(t, test.user != "", asked)
+			assert.Equal(t, test.user != "", requested)
 
-			if text := preflight.Report(preflight.Judge(plan, preflight.Stack{}, told)); test.wants == "" {
+			if text := preflight.Report(preflight.Judge(plan, preflight.Stack{}, site)); test.wants == "" {
 				assert.NotContains(t, text, " expires on ")
 			} else {
 				assert.Contains(t, text, test.wants)
@@ -77,7 +77,7 @@ func TestATokenThatEndsIsSaid(t *testing.T) {
 	}
 }
 
-// TestCredentialsThatAreRefused are a problem, and a Proxmox that does not answer is none of them.
+// TestCredentialsThatAreRefused are a problem; a Proxmox that does not answer is none.
 func TestCredentialsThatAreRefused(t *testing.T) {
 	t.Parallel()
 

@@ -10,46 +10,49 @@ import (
 	"sync"
 )
 
-// csiMachine is the VMID that volumes of the CSI plugin have in their names.
-const csiMachine = 9999
+// csiVMID is the VMID in the names of the CSI plugin's volumes.
+const csiVMID = 9999
 
-// askVolumes asks whose volumes are on the datastores of storage classes: who may allocate there sees all of them.
-func (a *asker) askVolumes(ctx context.Context) {
-	ours := map[int]bool{csiMachine: true}
-	for _, t := range a.Plan.Templates {
-		ours[t.VMID] = true
+// readVolumes reads which other machines have volumes on the datastores of storage classes. Whoever may allocate there
+// sees all volumes.
+func (r *reader) readVolumes(ctx context.Context) {
+	ownVMIDs := map[int]bool{csiVMID: true}
+	for _, t := range r.Plan.Templates {
+		ownVMIDs[t.VMID] = true
 	}
 
-	for _, m := range a.work.machines {
-		ours[m.VMID] = true
+	for _, m := range r.planned.machines {
+		ownVMIDs[m.VMID] = true
 	}
 
-	for vmid := range a.Stack.Machines {
-		ours[vmid] = true
+	for vmid := range r.Stack.Machines {
+		ownVMIDs[vmid] = true
 	}
 
-	var all sync.WaitGroup
+	var wg sync.WaitGroup
 
-	for _, c := range a.work.accounts {
-		for _, host := range c.hosts {
-			for _, datastore := range c.Proxmox.Datastores() {
-				all.Go(func() {
+	for _, account := range r.planned.accounts {
+		for _, host := range account.hosts {
+			for _, datastore := range account.Proxmox.Datastores() {
+				wg.Go(func() {
 					var volumes []struct {
 						VMID json.Number `json:"vmid"` // a number, or its text
 					}
-					// One that is not on this host is judged where hosts and datastores are compared.
-					if err := a.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=%s",
+					// checkStorageClasses reports a datastore that is not on this host.
+					if err := r.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=%s",
 						url.PathEscape(host), url.PathEscape(datastore), contentImages), &volumes); err != nil {
 						return
 					}
 
-					a.mutex.Lock()
-					defer a.mutex.Unlock()
+					r.mu.Lock()
+					defer r.mu.Unlock()
 
 					for _, v := range volumes {
 						number, err := v.VMID.Int64()
-						if vmid := int(number); err == nil && !ours[vmid] && !slices.Contains(a.site.Foreign[datastore], vmid) {
-							a.site.Foreign[datastore] = append(a.site.Foreign[datastore], vmid)
+
+						vmid := int(number)
+						if foreign := r.site.ForeignVolumes[datastore]; err == nil && !ownVMIDs[vmid] && !slices.Contains(foreign, vmid) {
+							r.site.ForeignVolumes[datastore] = append(foreign, vmid)
 						}
 					}
 				})
@@ -57,20 +60,20 @@ func (a *asker) askVolumes(ctx context.Context) {
 		}
 	}
 
-	all.Wait()
+	wg.Wait()
 }
 
-// foreign warns of storage classes whose datastore holds volumes of machines that are not the stack's: the plan itself
-// says of its own.
-func (j *judge) foreign() {
-	for _, c := range j.work.accounts {
-		for _, class := range c.Proxmox.StorageClasses {
-			found := slices.Sorted(slices.Values(j.site.Foreign[class.Datastore]))
+// checkForeignVolumes warns of storage classes whose datastore has volumes of other machines. Those of the stack's own
+// machines are a matter of the plan.
+func (c *checker) checkForeignVolumes() {
+	for _, a := range c.planned.accounts {
+		for _, class := range a.Proxmox.StorageClasses {
+			found := slices.Sorted(slices.Values(c.site.ForeignVolumes[class.Datastore]))
 			if len(found) == 0 {
 				continue
 			}
 
-			j.warn("", class.Path+".datastore", class.Datastore, "holds volumes of machines that are not this stack's (%s), which the "+
+			c.warn("", class.Path+".datastore", class.Datastore, "holds volumes of machines that are not this stack's (%s), which the "+
 				"CSI plugin's token may delete: give the class a datastore of its own (docs/platform.md#volumes)",
 				strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(found), "["), "]"))
 		}

@@ -14,12 +14,12 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// TestVolumesOfOthersAreFound on the datastores of storage classes, and nobody asks for others.
-func TestVolumesOfOthersAreFound(t *testing.T) {
+// TestForeignVolumes are read on the datastores of storage classes only.
+func TestForeignVolumes(t *testing.T) {
 	t.Parallel()
 
-	s := newSituation()
-	accounts("fast")(s)
+	s := newFixture()
+	addAccounts("fast")(s)
 
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -27,7 +27,7 @@ func TestVolumesOfOthersAreFound(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"data": [{"vmid": 9999}, {"vmid": %d}, {"vmid": "101"}, {"vmid": 7}, {"volid": "fast:x"}]}`,
 				s.worker().VMID)
 		case strings.HasSuffix(r.URL.Path, "/content"):
-			t.Errorf("nobody asks for %s", r.URL.Path)
+			t.Errorf("unexpected request: %s", r.URL.Path)
 		default:
 			_, _ = w.Write([]byte(`{"data": null}`))
 		}
@@ -37,10 +37,10 @@ func TestVolumesOfOthersAreFound(t *testing.T) {
 	setting := func(key string) string {
 		return map[string]string{"endpoint": api.URL, "apiToken": "pulumi@pve!talos=uuid"}[key]
 	}
-	told := preflight.Ask(t.Context(), preflight.Questions{
+	site := preflight.Ask(t.Context(), preflight.Questions{
 		Plan: s.plan, Stack: s.stack, Endpoint: api.URL, Proxmox: proxmoxapi.NewMachines(setting, api.Client().Transport),
 		Factory: talos.Factory{URL: api.URL}, Transport: api.Client().Transport,
 	})
-	assert.Contains(t, preflight.Report(preflight.Judge(s.plan, s.stack, told)),
+	assert.Contains(t, preflight.Report(preflight.Judge(s.plan, s.stack, site)),
 		`"fast" holds volumes of machines that are not this stack's (7 101), which the CSI plugin's token may delete`)
 }

@@ -1,5 +1,5 @@
-// Package proxmoxapi reaches the API of Proxmox VE with a stack's own endpoint and credentials, as the provider
-// proxmoxve does.
+// Package proxmoxapi is a client of Proxmox VE's API with a stack's own endpoint and credentials, like the provider
+// proxmoxve.
 package proxmoxapi
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/luthermonson/go-proxmox"
 )
 
-// Setting reads a setting of the provider by its key, such as apiToken; empty = not set.
+// Setting returns a setting of the provider by its key, such as apiToken; empty = not set.
 type Setting func(key string) string
 
-// variables are those that the published provider reads where its configuration says nothing. All parts of it read
-// these; PM_VE_… only some.
-var variables = map[string]string{ //nolint:gosec // names of variables
+// environmentVariables are read by the published provider for settings that its configuration does not have. All parts
+// of the provider read these; only some read PM_VE_….
+var environmentVariables = map[string]string{ //nolint:gosec // names of environmentVariables
 	"endpoint":            "PROXMOX_VE_ENDPOINT",
 	"insecure":            "PROXMOX_VE_INSECURE",
 	"apiToken":            "PROXMOX_VE_API_TOKEN",
@@ -34,20 +34,20 @@ var variables = map[string]string{ //nolint:gosec // names of variables
 	"csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
 }
 
-// Settings reads settings as the published provider does: as they are set, then from the environment.
-func Settings(stated, environment func(string) string) Setting {
-	return func(key string) string { return cmp.Or(stated(key), environment(variables[key])) }
+// Settings reads settings like the published provider: from its configuration, then from the environment.
+func Settings(configured, environment func(string) string) Setting {
+	return func(key string) string { return cmp.Or(configured(key), environment(environmentVariables[key])) }
 }
 
-// Connect makes a client; a nil transport is HTTP's default. It calls Proxmox only where it has to log in with a
-// password.
+// Connect creates a client; a nil transport is HTTP's default. It sends a request only to log in with a password.
 func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*proxmox.Client, error) {
 	endpoint, err := url.Parse(value("endpoint"))
 	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {
 		return nil, errors.New("proxmoxve:endpoint is not of the form https://host:8006/")
 	}
 
-	options := []proxmox.Option{proxmox.WithHTTPClient(&http.Client{Transport: refusals{trusting(value, transport)}})}
+	httpClient := &http.Client{Transport: errorTransport{insecureTransport(value, transport)}}
+	options := []proxmox.Option{proxmox.WithHTTPClient(httpClient)}
 
 	token, ticket := value("apiToken"), value("authTicket")
 
@@ -69,14 +69,14 @@ func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*
 	client := proxmox.NewClient("https://"+endpoint.Host+"/api2/json", options...)
 	if token == "" && ticket == "" {
 		if err := client.CreateSession(ctx); err != nil {
-			return nil, fmt.Errorf("unable to log in to Proxmox: %w", Said(err))
+			return nil, fmt.Errorf("unable to log in to Proxmox: %w", Cause(err))
 		}
 	}
 
 	return client, nil
 }
 
-// Identity is whom Proxmox takes the credentials for: a user, or a token with its user.
+// Identity returns the user, or the token with its user, of the credentials.
 func Identity(value Setting) string {
 	token, ticket := value("apiToken"), value("authTicket")
 	switch {
@@ -96,8 +96,8 @@ func Identity(value Setting) string {
 	}
 }
 
-// trusting is the transport, which trusts any certificate where the user says so.
-func trusting(value Setting, transport http.RoundTripper) http.RoundTripper {
+// insecureTransport returns the transport, modified to trust any certificate if the user configures that.
+func insecureTransport(value Setting, transport http.RoundTripper) http.RoundTripper {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
@@ -117,21 +117,21 @@ func trusting(value Setting, transport http.RoundTripper) http.RoundTripper {
 	return plain
 }
 
-// refusals makes errors of answers that refuse, in Proxmox's own words: the client keeps some of them to itself.
-type refusals struct{ next http.RoundTripper }
+// errorTransport turns error responses into errors with Proxmox' own message, some of which the client hides.
+type errorTransport struct{ next http.RoundTripper }
 
-// refusal is what Proxmox answered instead.
-type refusal struct {
+// apiError is an error response of Proxmox.
+type apiError struct {
 	code         int
 	status, body string
 }
 
-func (r *refusal) Error() string {
+func (r *apiError) Error() string {
 	return strings.TrimSpace("Proxmox answers " + r.status + " " + r.body)
 }
 
 // RoundTrip is part of http.RoundTripper.
-func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
+func (t errorTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	if err != nil || response.StatusCode < http.StatusBadRequest {
 		return response, err
@@ -144,10 +144,10 @@ func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) //nolint:errcheck // the status says enough
 
-	r := &refusal{code: response.StatusCode, status: response.Status}
+	r := &apiError{code: response.StatusCode, status: response.Status}
 
 	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
-		for name, complaint := range answer.Errors { // some end with a line break
+		for name, complaint := range answer.Errors { // some messages end with a line break
 			answer.Errors[name] = strings.TrimSpace(complaint)
 		}
 
@@ -157,18 +157,18 @@ func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, r
 }
 
-// Refused returns the status with which Proxmox refused; 0 for any other error.
-func Refused(err error) int {
-	if r := new(refusal); errors.As(err, &r) {
+// StatusCode returns the status code of an error response of Proxmox; 0 for any other error.
+func StatusCode(err error) int {
+	if r := new(apiError); errors.As(err, &r) {
 		return r.code
 	}
 
 	return 0
 }
 
-// Said takes the request from around a refusal.
-func Said(err error) error {
-	if r := new(refusal); errors.As(err, &r) {
+// Cause unwraps an error response of Proxmox from the error about its request.
+func Cause(err error) error {
+	if r := new(apiError); errors.As(err, &r) {
 		return r
 	}
 

@@ -1,6 +1,6 @@
 package proxmoxapi
 
-// Where Proxmox lists what it knows by name: PCI mappings, roles, and users with their tokens.
+// Paths of lists: PCI mappings, roles, and users with their tokens.
 const (
 	PathMappings = "/cluster/mapping/pci"
 	PathRoles    = "/access/roles"

@@ -17,33 +17,33 @@ import (
 	"github.com/luthermonson/go-proxmox"
 )
 
-// Limits of asking: a host's API is served by three processes.
+// Limits of requests: three processes serve a host's API.
 const (
-	askedAtOnce  = 6
-	answerWithin = 10 * time.Second
+	maxParallelRequests = 6
+	requestTimeout      = 10 * time.Second
 )
 
-// shutdownWithin is how long a guest may take to shut down for a restart: as long as the provider gives it.
-const shutdownWithin = 10 * time.Minute
+// shutdownTimeout is how long a guest may take to shut down for a restart: the same as with the provider.
+const shutdownTimeout = 10 * time.Minute
 
-// ErrGone is a VM that is on no host.
+// ErrGone means that a VM is on no host.
 var ErrGone = errors.New("there is no such VM")
 
-// Machines asks the API, and knows which machines have which VMIDs.
+// Machines reads machines from the API.
 type Machines struct {
 	value     Setting
 	transport http.RoundTripper
-	turns     chan struct{}
-	list      func(ctx context.Context) ([]Listed, error) // as it was when it was first asked for
+	slots     chan struct{}
+	list      func(ctx context.Context) ([]Listed, error) // fetched once
 
-	mutex  sync.Mutex // guards what follows
-	client *proxmox.Client
-	failed error // no one answers
+	mu         sync.Mutex // guards what follows
+	client     *proxmox.Client
+	connectErr error // the API does not answer
 }
 
-// NewMachines asks no one yet; a nil transport is HTTP's default.
+// NewMachines sends no request yet; a nil transport is HTTP's default.
 func NewMachines(value Setting, transport http.RoundTripper) *Machines {
-	g := &Machines{value: value, transport: transport, turns: make(chan struct{}, askedAtOnce)}
+	g := &Machines{value: value, transport: transport, slots: make(chan struct{}, maxParallelRequests)}
 
 	var (
 		once sync.Once
@@ -52,7 +52,7 @@ func NewMachines(value Setting, transport http.RoundTripper) *Machines {
 	)
 
 	g.list = func(ctx context.Context) ([]Listed, error) {
-		once.Do(func() { all, err = g.now(ctx) })
+		once.Do(func() { all, err = g.fetchList(ctx) })
 
 		return all, err
 	}
@@ -60,31 +60,31 @@ func NewMachines(value Setting, transport http.RoundTripper) *Machines {
 	return g
 }
 
-// Identity is whom Proxmox takes the credentials for.
+// Identity returns the identity of the credentials.
 func (g *Machines) Identity() string { return Identity(g.value) }
 
-// Get asks the API. Once it did not answer it is not asked again.
+// Get sends a GET request. After a request without an answer, all others fail at once.
 func (g *Machines) Get(ctx context.Context, path string, into any) error {
-	g.turns <- struct{}{}
+	g.slots <- struct{}{}
 
-	defer func() { <-g.turns }()
+	defer func() { <-g.slots }()
 
-	return g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
-		return Said(client.Get(ctx, path, into))
+	return g.do(ctx, func(ctx context.Context, client *proxmox.Client) error {
+		return Cause(client.Get(ctx, path, into))
 	})
 }
 
-// List returns all machines that the credentials may see, as they were when they were first asked for.
+// List returns all machines that the credentials may see, as of the first call.
 func (g *Machines) List(ctx context.Context) ([]Listed, error) {
-	g.turns <- struct{}{}
+	g.slots <- struct{}{}
 
-	defer func() { <-g.turns }()
+	defer func() { <-g.slots }()
 
 	return g.list(ctx)
 }
 
-func (g *Machines) now(ctx context.Context) (all []Listed, err error) {
-	err = g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
+func (g *Machines) fetchList(ctx context.Context) (all []Listed, err error) {
+	err = g.do(ctx, func(ctx context.Context, client *proxmox.Client) error {
 		all, err = List(ctx, client)
 
 		return err
@@ -93,9 +93,9 @@ func (g *Machines) now(ctx context.Context) (all []Listed, err error) {
 	return all, err
 }
 
-// ask bounds a question. Anything that is not an answer of Proxmox ends all questions.
-func (g *Machines) ask(ctx context.Context, question func(context.Context, *proxmox.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+// do bounds a request. An error that is not a response of Proxmox makes all later requests fail.
+func (g *Machines) do(ctx context.Context, request func(context.Context, *proxmox.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
 	client, err := g.connect(ctx)
@@ -103,8 +103,8 @@ func (g *Machines) ask(ctx context.Context, question func(context.Context, *prox
 		return err
 	}
 
-	err = question(ctx, client)
-	if r := new(refusal); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
+	err = request(ctx, client)
+	if r := new(apiError); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
 		g.fail(err)
 	}
 
@@ -113,16 +113,15 @@ func (g *Machines) ask(ctx context.Context, question func(context.Context, *prox
 
 // Machine is a VM as Proxmox has it.
 type Machine struct {
-	Host   string
-	Config Config
-	// Stopped machines do not run.
+	Host    string
+	Config  Config
 	Stopped bool
 }
 
-// Config is a VM's configuration by Proxmox' own names, such as memory and scsi0.
+// Config is a VM's configuration by Proxmox' keys, such as memory and scsi0.
 type Config map[string]value
 
-// value is a text or a number.
+// value is a string or a number.
 type value string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -137,9 +136,9 @@ func (v *value) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Generation tells a machine from others that had its VMID before: Proxmox gives a VM a new one when it is made,
-// cloned, restored from a backup or rolled back to a snapshot, and keeps it when the VM is moved. Where someone
-// switched it off, a machine that was recreated has another identity still.
+// Generation distinguishes a machine from earlier ones with its VMID: Proxmox sets a new vmgenid when a VM is created,
+// cloned, restored from a backup or rolled back to a snapshot, and keeps it when the VM moves. If the vmgenid is
+// disabled, a recreated machine still has another SMBIOS UUID.
 func (m Machine) Generation() string {
 	if generation := m.Config["vmgenid"]; generation != "" && generation != "0" {
 		return string(generation)
@@ -148,26 +147,27 @@ func (m Machine) Generation() string {
 	return string(m.Config["smbios1"])
 }
 
-// Number is a number of the configuration; 0 = it is none.
+// Number returns a number of the configuration; 0 if it is none.
 func (m Machine) Number(key string) int {
 	number, _ := strconv.Atoi(string(m.Config[key])) // 0 with an error
 
 	return number
 }
 
-// Option is an option of a device, such as the bridge of net0; empty = it has none. The device is there or not.
+// Option returns an option of a device, such as the bridge of net0; empty if it has none. Found reports whether the
+// device exists.
 func (m Machine) Option(device, option string) (value string, found bool) {
 	text, found := m.Config[device]
 	for part := range strings.SplitSeq(string(text), ",") {
-		if stated, is := strings.CutPrefix(part, option+"="); is {
-			value = stated
+		if v, ok := strings.CutPrefix(part, option+"="); ok {
+			value = v
 		}
 	}
 
 	return value, found
 }
 
-// DiskGiB is the size of a disk, rounded up; ok is false for one that is not there.
+// DiskGiB returns the size of a disk, rounded up; ok is false if it does not exist.
 func (m Machine) DiskGiB(place string) (size int, ok bool) {
 	text, ok := m.Option(place, "size")
 	if text != "" {
@@ -179,30 +179,29 @@ func (m Machine) DiskGiB(place string) (size int, ok bool) {
 		}
 	}
 
-	return math.MaxInt, ok // without a size that is known
+	return math.MaxInt, ok // unknown size
 }
 
-// Find returns the machine with a VMID, which is looked for on the host first; an empty host is any. Once the API did
-// not answer it is not asked again.
+// Find returns the machine with a VMID. It tries the host first; an empty host means any.
 func (g *Machines) Find(ctx context.Context, host string, vmid int) (m Machine, err error) {
-	g.turns <- struct{}{}
+	g.slots <- struct{}{}
 
-	defer func() { <-g.turns }()
+	defer func() { <-g.slots }()
 
-	err = g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
+	err = g.do(ctx, func(ctx context.Context, client *proxmox.Client) error {
 		err := ErrGone
 		if host != "" {
-			m, err = read(ctx, client, host, vmid)
+			m, err = readMachine(ctx, client, host, vmid)
 		}
 
 		if err != nil && (errors.Is(err, ErrGone) || strings.Contains(err.Error(), "does not exist")) {
-			if host, err = hostOf(ctx, client, vmid); err == nil {
-				m, err = read(ctx, client, host, vmid)
+			if host, err = findHost(ctx, client, vmid); err == nil {
+				m, err = readMachine(ctx, client, host, vmid)
 			}
 		}
 
 		if err == nil {
-			m.Stopped, err = g.stopped(ctx, client, m.Host, vmid)
+			m.Stopped, err = g.isStopped(ctx, client, m.Host, vmid)
 		}
 
 		return err
@@ -211,9 +210,9 @@ func (g *Machines) Find(ctx context.Context, host string, vmid int) (m Machine, 
 	return m, err
 }
 
-// stopped asks for a machine that did not run when the list was made: the list is seconds old, and machines start
-// meanwhile.
-func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host string, vmid int) (bool, error) {
+// isStopped reads the status of a machine that did not run in the list: the list is seconds old, and the machine may
+// have been started.
+func (g *Machines) isStopped(ctx context.Context, client *proxmox.Client, host string, vmid int) (bool, error) {
 	all, err := g.list(ctx)
 	if err != nil {
 		return false, err
@@ -229,17 +228,17 @@ func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host str
 	if err := client.Get(
 		ctx, fmt.Sprintf("/nodes/%s/qemu/%d/status/current", url.PathEscape(host), vmid), &now,
 	); err != nil {
-		return false, fmt.Errorf("unable to read the status of VM %d on host %s: %w", vmid, host, Said(err))
+		return false, fmt.Errorf("unable to read the status of VM %d on host %s: %w", vmid, host, Cause(err))
 	}
 
 	return now.Status == "stopped", nil
 }
 
-// read takes what the VM runs with. By default Proxmox answers with what it has from its next start on.
-func read(ctx context.Context, client *proxmox.Client, host string, vmid int) (Machine, error) {
+// readMachine reads the running configuration of a VM. By default, Proxmox returns the one for its next start.
+func readMachine(ctx context.Context, client *proxmox.Client, host string, vmid int) (Machine, error) {
 	m := Machine{Host: host}
 	if err := client.Get(ctx, configPath(host, vmid)+"?current=1", &m.Config); err != nil {
-		return m, fmt.Errorf("unable to read VM %d on host %s: %w", vmid, host, Said(err))
+		return m, fmt.Errorf("unable to read VM %d on host %s: %w", vmid, host, Cause(err))
 	}
 
 	return m, nil
@@ -249,13 +248,13 @@ func configPath(host string, vmid int) string {
 	return fmt.Sprintf("/nodes/%s/qemu/%d/config", url.PathEscape(host), vmid)
 }
 
-// Restarted is the configuration that a VM has from its next start on, with the changes that wait for it.
+// Restarted returns a VM's configuration for its next start, with pending changes.
 func (g *Machines) Restarted(ctx context.Context, host string, vmid int) (config Config, err error) {
 	return config, g.Get(ctx, configPath(host, vmid), &config)
 }
 
-// Restart shuts a VM down and starts it again, which applies the pending changes of its configuration. It returns once
-// Proxmox's task has ended, which gives the guest ten minutes to shut down.
+// Restart shuts a VM down and starts it again, which applies pending changes of its configuration. It waits for
+// Proxmox' task, which gives the guest ten minutes to shut down.
 func (g *Machines) Restart(ctx context.Context, host string, vmid int) error {
 	client, err := g.connect(ctx)
 	if err != nil {
@@ -265,34 +264,34 @@ func (g *Machines) Restart(ctx context.Context, host string, vmid int) error {
 	path := fmt.Sprintf("/nodes/%s/qemu/%d/status/reboot", url.PathEscape(host), vmid)
 
 	var id proxmox.UPID
-	if err := client.Post(ctx, path, map[string]any{"timeout": shutdownWithin.Seconds()}, &id); err != nil {
-		return Said(err)
+	if err := client.Post(ctx, path, map[string]any{"timeout": shutdownTimeout.Seconds()}, &id); err != nil {
+		return Cause(err)
 	}
 
-	return Await(ctx, client, id, time.Second)
+	return WaitForTask(ctx, client, id, time.Second)
 }
 
-// Listed is a machine, or a container, in the list of all hosts' machines.
+// Listed is a VM or container in the list of all hosts.
 type Listed struct {
 	Type     string `json:"type"` // qemu or lxc
 	VMID     int    `json:"vmid"`
 	Name     string `json:"name"`
 	Host     string `json:"node"`
 	Status   string `json:"status"`
-	Template int    `json:"template"` // 1 = it is one
+	Template int    `json:"template"` // 1 = it is a template
 }
 
-// List asks for the machines of all hosts that the credentials may see.
+// List lists the machines of all hosts that the credentials may see.
 func List(ctx context.Context, client *proxmox.Client) ([]Listed, error) {
 	var all []Listed
 	if err := client.Get(ctx, "/cluster/resources?type=vm", &all); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", Said(err))
+		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
 	}
 
 	return all, nil
 }
 
-func hostOf(ctx context.Context, client *proxmox.Client, vmid int) (string, error) {
+func findHost(ctx context.Context, client *proxmox.Client, vmid int) (string, error) {
 	all, err := List(ctx, client)
 	if err != nil {
 		return "", err
@@ -308,19 +307,19 @@ func hostOf(ctx context.Context, client *proxmox.Client, vmid int) (string, erro
 }
 
 func (g *Machines) connect(ctx context.Context) (*proxmox.Client, error) {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 
-	if g.failed == nil && g.client == nil {
-		g.client, g.failed = Connect(ctx, g.value, g.transport)
+	if g.connectErr == nil && g.client == nil {
+		g.client, g.connectErr = Connect(ctx, g.value, g.transport)
 	}
 
-	return g.client, g.failed
+	return g.client, g.connectErr
 }
 
 func (g *Machines) fail(err error) {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 
-	g.failed = err
+	g.connectErr = err
 }

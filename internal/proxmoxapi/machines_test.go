@@ -70,12 +70,12 @@ func TestOptionsOfDevices(t *testing.T) {
 	assert.True(t, found)
 }
 
-// proxmox answers by path, and notes what it was asked.
+// proxmox answers by path and records requests.
 type proxmox struct {
-	mu      sync.Mutex
-	answers map[string]string
-	asked   []string
-	down    error
+	mu       sync.Mutex
+	answers  map[string]string
+	requests []string
+	down     error
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -85,7 +85,7 @@ func (p *proxmox) RoundTrip(request *http.Request) (*http.Response, error) {
 
 	path := strings.TrimPrefix(request.URL.Path, "/api2/json")
 
-	p.asked = append(p.asked, path)
+	p.requests = append(p.requests, path)
 	if p.down != nil {
 		return nil, p.down
 	}
@@ -129,13 +129,13 @@ func TestFindFollowsAMachineThatWasMoved(t *testing.T) {
 
 	started, err := all.Find(t.Context(), "pve2", 3001)
 	require.NoError(t, err)
-	assert.False(t, started.Stopped, "it was started after the list was made")
+	assert.False(t, started.Stopped, "it was started after the list was read")
 
 	_, err = all.Find(t.Context(), "pve1", 4711)
 	require.ErrorIs(t, err, proxmoxapi.ErrGone)
 }
 
-func TestFindAsksNobodyTwiceWhoDoesNotAnswer(t *testing.T) {
+func TestFindFailsAtOnceAfterNoAnswer(t *testing.T) {
 	t.Parallel()
 
 	p := &proxmox{down: errors.New("connection refused")}
@@ -146,5 +146,5 @@ func TestFindAsksNobodyTwiceWhoDoesNotAnswer(t *testing.T) {
 		require.ErrorContains(t, err, "connection refused")
 	}
 
-	assert.Len(t, p.asked, 1)
+	assert.Len(t, p.requests, 1)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/luthermonson/go-proxmox"
 )
 
-// Sleep waits, or returns why it must not.
+// Sleep waits, or returns the context's error.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -20,16 +20,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Await asks for a task until it has ended. The error is how it ended; one that ended with warnings did its work.
-func Await(ctx context.Context, client *proxmox.Client, id proxmox.UPID, poll time.Duration) error {
+// WaitForTask polls a task until it has ended, and returns an error if it failed; a task with warnings succeeded.
+func WaitForTask(ctx context.Context, client *proxmox.Client, id proxmox.UPID, poll time.Duration) error {
 	task := proxmox.NewTask(id, client)
 	if task == nil {
-		return errors.New("Proxmox names no task") //nolint:staticcheck // a name
+		return errors.New("Proxmox returned no task") //nolint:staticcheck // a name
 	}
 
 	for {
 		if err := task.Ping(ctx); err != nil {
-			return Said(err)
+			return Cause(err)
 		}
 
 		if task.IsCompleted {

@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// bookkeeping is the folder of a file backend.
-const bookkeeping = ".pulumi"
+// metaFolder is where a file backend keeps states and locks, relative to its URL.
+const metaFolder = ".pulumi"
 
-// repairBackend repairs what a kill left half-written in a file backend: the state from its own backup. Other backends
-// write an object whole or not at all.
+// repairBackend repairs a file backend: a state that was half-written when the run was killed is restored from its
+// backup. Other backends write objects atomically.
 func (r *recovery) repairBackend(ctx context.Context) error {
 	out, err := r.Pulumi(ctx, nil, "whoami", "--json")
 	if err != nil {
-		return fmt.Errorf("unable to learn where the state is: %w", err)
+		return fmt.Errorf("unable to determine where the state is stored: %w", err)
 	}
 
 	var login struct {
 		URL string `json:"url"`
 	}
 	if err := json.Unmarshal(out, &login); err != nil {
-		return fmt.Errorf("unable to learn where the state is: %w", err)
+		return fmt.Errorf("unable to determine where the state is stored: %w", err)
 	}
 
 	folder, ok := fileBackend(login.URL, r.Project)
@@ -39,10 +39,10 @@ func (r *recovery) repairBackend(ctx context.Context) error {
 		r.printf("Stack %s is locked by %s.", r.Stack, lock)
 	}
 
-	return r.repairState(filepath.Join(folder, bookkeeping, "stacks", r.name, r.stackName()+".json"))
+	return r.repairState(filepath.Join(folder, metaFolder, "stacks", r.name, r.stackName()+".json"))
 }
 
-// fileBackend is the folder of a file backend's URL.
+// fileBackend returns the folder of a file backend's URL; false for any other backend.
 func fileBackend(url, project string) (string, bool) {
 	path, ok := strings.CutPrefix(url, "file://")
 	if !ok {
@@ -61,10 +61,10 @@ func fileBackend(url, project string) (string, bool) {
 	return path, true
 }
 
-// locks say who locked the stack.
+// locks describes the stack's locks: who took each, where and when.
 func (r *recovery) locks(folder string) []string {
-	//nolint:errcheck // the pattern is right
-	files, _ := filepath.Glob(filepath.Join(folder, bookkeeping, "locks", "organization", r.name, r.stackName(), "*.json"))
+	//nolint:errcheck // the pattern is valid
+	files, _ := filepath.Glob(filepath.Join(folder, metaFolder, "locks", "organization", r.name, r.stackName(), "*.json"))
 
 	var locks []string
 
@@ -88,10 +88,10 @@ func (r *recovery) locks(folder string) []string {
 	return locks
 }
 
-// repairState takes a half-written state's backup in its place. A state that was being written for the first time has
-// none, and nothing is lost with it.
+// repairState replaces a half-written state by its backup. A first state has no backup; it is deleted, and nothing is
+// lost with it.
 func (r *recovery) repairState(path string) error {
-	// The backend keeps a file's attributes beside it, can do without them, and stops at half-written ones.
+	// The attributes beside the state are optional, but the backend fails on half-written ones.
 	attributes := path + ".attrs"
 	if b, err := os.ReadFile(attributes); err == nil && !json.Valid(b) { //nolint:gosec // the backend's own
 		if err := os.Remove(attributes); err != nil {
@@ -103,7 +103,7 @@ func (r *recovery) repairState(path string) error {
 
 	state, err := os.ReadFile(path) //nolint:gosec // the backend's own
 	if err != nil || json.Valid(state) {
-		return nil //nolint:nilerr // there is no state here, or one under another name: the CLI says more
+		return nil //nolint:nilerr // no state, or one under another name: the CLI reports it
 	}
 
 	backup, err := os.ReadFile(path + ".bak") //nolint:gosec // the backend's own
@@ -113,7 +113,7 @@ func (r *recovery) repairState(path string) error {
 			return fmt.Errorf("unable to remove a half-written state: %w", err)
 		}
 
-		r.gone = true
+		r.stateRemoved = true
 		r.printf(
 			"the state was being written for the first time, and nothing was made: pulumi stack init %s starts over", r.Stack,
 		)

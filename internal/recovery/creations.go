@@ -12,54 +12,54 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// creation is a machine that the killed run was making, by the inputs that it was made from.
+// creation is a machine or template that the killed run was creating, from the inputs of its resource.
 type creation struct {
 	resource          string
 	vmid              int
 	name, description string
-	host              string // where it was to be; it may be on another one by now
-	// named is one that no pending creation proves: somebody has named its VMID. Its description is then known only by
-	// what it says of the machine, about.
-	named bool
-	about string
-	// cluster is that of a named node, address where a node's Talos API is; both may be unknown.
+	host              string // planned; Proxmox may have moved it since
+	// byVMID marks a machine that the user named by VMID and no pending operation proves. Only the part of its
+	// description after the marker is known: about.
+	byVMID bool
+	about  string
+	// cluster is set for nodes named by VMID; address, of the Talos API, where it is known.
 	cluster string
 	address netip.Addr
-	// source and sourceHost are the VM that it is cloned from, 0 and empty for none: the task that clones is the source's.
+	// source and sourceHost are the VM it is cloned from, if any: Proxmox lists the clone task under the source.
 	source     int
 	sourceHost string
-	build      *build // of a template
+	build      *build // templates only
 }
 
-// describes says whether a description is the one that the stack gives the machine.
+// describes reports whether the stack gives the machine this description.
 func (c creation) describes(description string) bool {
-	if c.named {
+	if c.byVMID {
 		return ownership.About(description) == c.about
 	}
 
 	return description == strings.TrimSpace(c.description)
 }
 
-// build is how a template is built and removed, in its host's shell.
+// build holds how a template is built and removed in its host's shell.
 type build struct {
 	owner, provenance string
 	remove, script    string
 	connection        Connection
 }
 
-// creationOf reads what a resource's inputs make.
-func creationOf(resource apitype.ResourceV3) (creation, bool) {
+// parseCreation reads a creation from a resource's inputs; false if the resource is neither a machine nor a template.
+func parseCreation(resource apitype.ResourceV3) (creation, bool) {
 	switch {
 	case string(resource.Type) == tokens.VirtualMachine:
-		return machineOf(resource)
+		return parseMachine(resource)
 	case strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate):
-		return templateOf(resource)
+		return parseTemplate(resource)
 	default:
 		return creation{}, false
 	}
 }
 
-func machineOf(resource apitype.ResourceV3) (creation, bool) {
+func parseMachine(resource apitype.ResourceV3) (creation, bool) {
 	var inputs struct {
 		VMID        int    `json:"vmId"`
 		Name        string `json:"name"`
@@ -81,7 +81,7 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 		return creation{}, false
 	}
 
-	made := creation{
+	c := creation{
 		resource:    resource.URN.Name(),
 		vmid:        inputs.VMID,
 		name:        inputs.Name,
@@ -89,24 +89,24 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 		host:        inputs.Host,
 		source:      inputs.Clone.VMID, sourceHost: inputs.Clone.Host,
 	}
-	if made.source != 0 && made.sourceHost == "" {
-		made.sourceHost = made.host
+	if c.source != 0 && c.sourceHost == "" {
+		c.sourceHost = c.host
 	}
 
 	for _, card := range inputs.Initialization.IPConfigs[:min(1, len(inputs.Initialization.IPConfigs))] {
 		if prefix, err := netip.ParsePrefix(card.IPv4.Address); err == nil {
-			made.address = prefix.Addr()
+			c.address = prefix.Addr()
 		}
 	}
 
-	return made, true
+	return c, true
 }
 
-// download is a file that a host was downloading. The task outlives its plugin; a second download would find the file
-// in its way at the end.
+// download is a file that a host was downloading. The task outlives the provider's plugin, and a second download of the
+// same file fails at its end because the file exists.
 type download struct{ host, file string }
 
-func downloadOf(resource apitype.ResourceV3) (download, bool) {
+func parseDownload(resource apitype.ResourceV3) (download, bool) {
 	var inputs struct {
 		Host string `json:"nodeName"`
 		File string `json:"fileName"`
@@ -119,8 +119,8 @@ func downloadOf(resource apitype.ResourceV3) (download, bool) {
 	return download{inputs.Host, inputs.File}, ok
 }
 
-// templateOf reads the parameters that the build script gets in front of it.
-func templateOf(resource apitype.ResourceV3) (creation, bool) {
+// parseTemplate reads the parameters that precede the build script.
+func parseTemplate(resource apitype.ResourceV3) (creation, bool) {
 	var inputs struct {
 		Delete     string     `json:"delete"`
 		Stdin      string     `json:"stdin"`
@@ -131,7 +131,7 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 		return creation{}, false
 	}
 
-	parameters := assignments(inputs.Stdin)
+	parameters := parseAssignments(inputs.Stdin)
 
 	vmid, err := strconv.Atoi(parameters["vmid"])
 	if err != nil || parameters["name"] == "" {
@@ -150,8 +150,8 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 	}, true
 }
 
-// assignments reads the lines name='value' that a script begins with, up to the first value of several lines.
-func assignments(script string) map[string]string {
+// parseAssignments reads the name='value' lines at the start of a script, up to the first multi-line value.
+func parseAssignments(script string) map[string]string {
 	values := map[string]string{}
 
 	for line := range strings.Lines(script) {
@@ -166,7 +166,7 @@ func assignments(script string) map[string]string {
 	return values
 }
 
-// decode brings a resource's inputs into a Go value, with the plain text of secrets that were asked for.
+// decode decodes a resource's inputs, with secrets in plain text if the export shows them.
 func decode(inputs map[string]any, into any) error {
 	b, err := json.Marshal(reveal(inputs))
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// entry is one of Proxmox' configuration that the killed run was making, and that a second creation finds in its way:
-// a PCI mapping, or an account of a cluster's software. Rules are none: making them again is nothing.
+// entry is a part of Proxmox' configuration that the killed run was creating and that makes a second creation fail: a
+// PCI mapping, or a role, user or token of a cluster's software. ACL rules are not entries: they can be set twice.
 type entry struct {
 	resource string
 	kind     entryKind
 	name     string // as Proxmox lists it: rtx4000, talos-prod-csi@pve!kubernetes-1
-	// remark is its comment; of a role, which has none, its privileges.
+	// remark is the comment; for a role, which has none, its privileges.
 	remark string
 }
 
-// entryKind is what people call it.
+// entryKind is the kind as messages print it.
 type entryKind string
 
 const (
@@ -35,10 +35,10 @@ const (
 	kindToken   entryKind = "token"
 )
 
-// String is user talos-prod-csi@pve.
+// String returns kind and name, such as "user talos-prod-csi@pve".
 func (e entry) String() string { return string(e.kind) + " " + e.name }
 
-// path leads to it in Proxmox' API.
+// path returns the entry's path in Proxmox' API.
 func (e entry) path() string {
 	switch e.kind {
 	case kindMapping:
@@ -54,8 +54,8 @@ func (e entry) path() string {
 	}
 }
 
-// entryOf reads what a resource's inputs make.
-func entryOf(resource apitype.ResourceV3) (entry, bool) {
+// parseEntry reads an entry from a resource's inputs.
+func parseEntry(resource apitype.ResourceV3) (entry, bool) {
 	var inputs struct {
 		Name, Comment, TokenName string
 		UserID                   string `json:"userId"`
@@ -66,26 +66,29 @@ func entryOf(resource apitype.ResourceV3) (entry, bool) {
 		return entry{}, false
 	}
 
-	made := entry{resource: resource.URN.Name(), remark: inputs.Comment}
+	e := entry{resource: resource.URN.Name(), remark: inputs.Comment}
 
 	switch string(resource.Type) {
 	case tokens.PCIMapping:
-		made.kind, made.name = kindMapping, inputs.Name
+		e.kind, e.name = kindMapping, inputs.Name
 	case tokens.Role:
-		made.kind, made.name, made.remark = kindRole, inputs.RoleID, privileges(inputs.Privileges)
+		e.kind, e.name, e.remark = kindRole, inputs.RoleID, joinPrivileges(inputs.Privileges)
 	case tokens.User:
-		made.kind, made.name = kindUser, inputs.UserID
+		e.kind, e.name = kindUser, inputs.UserID
 	case tokens.UserToken:
-		made.kind, made.name = kindToken, inputs.UserID+"!"+inputs.TokenName
+		e.kind, e.name = kindToken, inputs.UserID+"!"+inputs.TokenName
 	}
 
-	return made, made.name != ""
+	return e, e.name != ""
 }
 
-func privileges(list []string) string { return strings.Join(slices.Sorted(slices.Values(list)), ",") }
+func joinPrivileges(list []string) string {
+	return strings.Join(slices.Sorted(slices.Values(list)), ",")
+}
 
-// foundEntries are the remarks of what Proxmox has of the kinds that the killed run was making.
-func (r *recovery) foundEntries(ctx context.Context) (map[string]string, error) {
+// existingEntries returns the remarks of Proxmox' entries of the kinds that the killed run was creating, by
+// entry.String.
+func (r *recovery) existingEntries(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 
 	for kind, list := range map[entryKind]func(context.Context, map[string]string) error{
@@ -96,7 +99,7 @@ func (r *recovery) foundEntries(ctx context.Context) (map[string]string, error) 
 		}
 
 		if err := list(ctx, found); err != nil {
-			return nil, fmt.Errorf("unable to list Proxmox's %ss: %w", kind, proxmoxapi.Said(err))
+			return nil, fmt.Errorf("unable to list Proxmox's %ss: %w", kind, proxmoxapi.Cause(err))
 		}
 	}
 
@@ -128,8 +131,8 @@ func (r *recovery) listUsers(ctx context.Context, found map[string]string) error
 	return err
 }
 
-// inUse is the remark of a role that somebody has.
-const inUse = "in use"
+// roleInUse replaces the remark of a role that an ACL rule grants.
+const roleInUse = "in use"
 
 func (r *recovery) listRoles(ctx context.Context, found map[string]string) error {
 	var list []proxmoxapi.Role
@@ -140,23 +143,23 @@ func (r *recovery) listRoles(ctx context.Context, found map[string]string) error
 
 	err := errors.Join(r.api.Get(ctx, proxmoxapi.PathRoles, &list), r.api.Get(ctx, "/access/acl", &rules))
 	for _, role := range list {
-		found[entry{kind: kindRole, name: role.ID}.String()] = privileges(strings.Split(role.Privileges, ","))
+		found[entry{kind: kindRole, name: role.ID}.String()] = joinPrivileges(strings.Split(role.Privileges, ","))
 	}
 
 	for _, rule := range rules {
-		found[entry{kind: kindRole, name: rule.Role}.String()] = inUse
+		found[entry{kind: kindRole, name: rule.Role}.String()] = roleInUse
 	}
 
 	return err
 }
 
-// foreignEntry says why an entry is not provably the one that the killed run was making; empty = it is.
-func (r *recovery) foreignEntry(made entry, remark string) string {
-	if made.kind == kindRole {
+// foreignEntryReason says why an entry is not provably the one that the killed run was creating; empty if it is.
+func (r *recovery) foreignEntryReason(e entry, remark string) string {
+	if e.kind == kindRole {
 		switch remark {
-		case made.remark:
+		case e.remark:
 			return ""
-		case inUse:
+		case roleInUse:
 			return "somebody has it"
 		default:
 			return "its privileges are not those that this stack gives it"
@@ -168,53 +171,53 @@ func (r *recovery) foreignEntry(made entry, remark string) string {
 	case !marked:
 		return "its comment does not say that this stack made it"
 	case !owner.Is(r.owner):
-		return r.anothers(owner)
-	case remark != made.remark:
+		return r.foreignOwnerReason(owner)
+	case remark != e.remark:
 		return "its comment is not the one that this stack gives it"
 	default:
 		return ""
 	}
 }
 
-// prospectOf says what becomes of an entry that a creation made.
-func (r *recovery) prospectOf(made entry, found map[string]string) string {
-	remark, there := found[made.String()]
-	if !there {
-		return made.String() + " is not there, or not yet"
+// describeEntryOutcome says what recovery does with an entry.
+func (r *recovery) describeEntryOutcome(e entry, found map[string]string) string {
+	remark, exists := found[e.String()]
+	if !exists {
+		return e.String() + " is not there, or not yet"
 	}
 
-	if why := r.foreignEntry(made, remark); why != "" {
-		return made.String() + " is left alone: " + why
+	if why := r.foreignEntryReason(e, remark); why != "" {
+		return e.String() + " is left alone: " + why
 	}
 
-	return made.String() + " is removed"
+	return e.String() + " is removed"
 }
 
-// removeEntries removes those that the pending creations made, and names what it leaves alone. Nothing uses them: the
-// stack makes machines after their mappings, and rules after their roles, users and tokens.
+// removeEntries removes the entries of pending creations, and reports what it leaves alone. Nothing uses them yet: the
+// stack creates machines after their mappings, and ACL rules after their roles, users and tokens.
 func (r *recovery) removeEntries(ctx context.Context) error {
-	found, err := r.foundEntries(ctx)
+	found, err := r.existingEntries(ctx)
 	if err != nil {
 		return err
 	}
 
 	var problems []error
 
-	for _, made := range r.entries {
-		remark, there := found[made.String()]
-		if !there {
+	for _, e := range r.entries {
+		remark, exists := found[e.String()]
+		if !exists {
 			continue
 		}
 
-		if r.foreignEntry(made, remark) == "" {
-			if err := r.api.Delete(ctx, made.path(), nil); err != nil {
-				problems = append(problems, fmt.Errorf("unable to remove %s: %w", made, proxmoxapi.Said(err)))
+		if r.foreignEntryReason(e, remark) == "" {
+			if err := r.api.Delete(ctx, e.path(), nil); err != nil {
+				problems = append(problems, fmt.Errorf("unable to remove %s: %w", e, proxmoxapi.Cause(err)))
 
 				continue
 			}
 		}
 
-		r.printf("%s", r.prospectOf(made, found))
+		r.printf("%s", r.describeEntryOutcome(e, found))
 	}
 
 	return errors.Join(problems...)

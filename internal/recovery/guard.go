@@ -13,13 +13,13 @@ import (
 	"talos-proxmox/internal/tlsprobe"
 )
 
-// clockSkew is by how much the clocks of Proxmox and of this machine may differ.
+// clockSkew is the tolerated difference between the clocks of Proxmox and this machine.
 const clockSkew = 5 * time.Minute
 
-// readBegin finds out since when there can be an interrupted run: the stack's last run that succeeded has begun by
-// then, and the state has its first resource. A machine that is older is not what such a run left.
-func (r *recovery) readBegin(ctx context.Context) error {
-	if len(r.ours) == 0 {
+// readLastRunStart sets the earliest start of the interrupted run: it began after the start of the last successful run
+// and after the first resource in the state was created. Such a run did not leave older machines.
+func (r *recovery) readLastRunStart(ctx context.Context) error {
+	if len(r.creations) == 0 {
 		return nil
 	}
 
@@ -38,47 +38,48 @@ func (r *recovery) readBegin(ctx context.Context) error {
 	}
 
 	for _, u := range updates {
-		if u.Kind == "update" && u.Result == "succeeded" && u.Start.After(r.since) {
-			r.since = u.Start
+		if u.Kind == "update" && u.Result == "succeeded" && u.Start.After(r.runStart) {
+			r.runStart = u.Start
 		}
 	}
 
 	return nil
 }
 
-// inUse says why a machine may be more than what an interrupted run left; empty = it is no more. Such a run may have
-// started it, but has not configured it: a configuration is applied only to a machine that the state has. Of a machine
-// that somebody has named no pending creation proves that.
-func (r *recovery) inUse(ctx context.Context, made creation, m machine) (string, error) {
+// inUseReason says why a machine may be in use instead of a remainder of the interrupted run; empty if it is not. The
+// run may have started the machine, but not configured it: configurations are applied only to machines in the state.
+// No pending creation proves this for a machine named by VMID.
+func (r *recovery) inUseReason(ctx context.Context, c creation, m machine) (string, error) {
 	switch {
-	case m.begun || made.build != nil:
+	case m.unnamedClone || c.build != nil:
 		return "", nil
-	case made.named && m.Status != stopped:
+	case c.byVMID && m.Status != stopped:
 		return "it runs", nil
-	case m.Status != stopped && made.address.IsValid() && tlsprobe.Look(ctx, made.address, tlsprobe.Expected{}).Configured:
-		return fmt.Sprintf("a machine with a Talos configuration answers at its address %s", made.address), nil
-	case r.since.IsZero():
+	case m.Status != stopped && c.address.IsValid() && tlsprobe.Look(ctx, c.address, tlsprobe.Expected{}).Configured:
+		return fmt.Sprintf("a machine with a Talos configuration answers at its address %s", c.address), nil
+	case r.runStart.IsZero():
 		return "", nil
 	}
 
-	at := m.created
-	if made.source != 0 { // a clone has the time of its template
-		cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.VMID)
+	createdAt := m.created
+	if c.source != 0 { // a clone's configuration has the creation time of its template
+		clonedAt, err := r.api.lastClone(ctx, r.identity, c.sourceHost, c.source, m.VMID)
 		if err != nil {
 			return "", err
 		}
 
-		at = cloned
+		createdAt = clonedAt
 	}
 
-	const form = time.DateTime + " MST"
+	const timeFormat = time.DateTime + " MST"
 
 	switch {
-	case at.IsZero():
+	case createdAt.IsZero():
 		return "Proxmox does not say when it was made", nil
-	case at.Add(clockSkew).Before(r.since):
+	case createdAt.Add(clockSkew).Before(r.runStart):
 		return fmt.Sprintf(
-			"it was made at %s, and what could be interrupted began later, at %s", at.UTC().Format(form), r.since.UTC().Format(form),
+			"it was made at %s, and what could be interrupted began later, at %s",
+			createdAt.UTC().Format(timeFormat), r.runStart.UTC().Format(timeFormat),
 		), nil
 	default:
 		return "", nil
@@ -87,21 +88,21 @@ func (r *recovery) inUse(ctx context.Context, made creation, m machine) (string,
 
 func (r *recovery) isConfirmed(m machine) bool { return slices.Contains(r.Confirmed, m.Name) }
 
-// refusal is about a machine that may be in use.
-func (r *recovery) refusal(m machine, why string) error {
-	if why == "" {
+// confirmationError asks to confirm a machine that may be in use, by name; nil without a reason.
+func (r *recovery) confirmationError(m machine, reason string) error {
+	if reason == "" {
 		return nil
 	}
 
 	return fmt.Errorf(
 		"%s may be in use: %s. If the state was lost, or is in another backend, do not remove anything: docs/recovery.md, "+
 			"\"The state is lost\". To remove it with its data, name it: talos-proxmox recover %s%s --confirm %s",
-		m, why, r.Stack, r.vmid(m), m.Name,
+		m, reason, r.Stack, r.vmidFlag(m), m.Name,
 	)
 }
 
-// vmid is how `talos-proxmox recover` names a machine that no pending creation is of.
-func (r *recovery) vmid(m machine) string {
+// vmidFlag returns the flag of `talos-proxmox recover` for a machine that was named by VMID.
+func (r *recovery) vmidFlag(m machine) string {
 	if !slices.Contains(r.VMIDs, m.VMID) {
 		return ""
 	}
@@ -109,49 +110,49 @@ func (r *recovery) vmid(m machine) string {
 	return fmt.Sprintf(" --vmid %d", m.VMID)
 }
 
-// doubts say why machines that would be removed may be in use, by VMID. They are asked at once: one that does not
-// answer takes its time.
-func (r *recovery) doubts(ctx context.Context, machines map[int]machine) (map[int]string, error) {
-	var all sync.WaitGroup
+// inUseReasons returns inUseReason by VMID of the machines that would be removed. It runs in parallel: machines that do
+// not answer time out.
+func (r *recovery) inUseReasons(ctx context.Context, machines map[int]machine) (map[int]string, error) {
+	var wg sync.WaitGroup
 
-	why, problems := make([]string, len(r.ours)), make([]error, len(r.ours))
+	results, problems := make([]string, len(r.creations)), make([]error, len(r.creations))
 
-	for i, made := range r.ours {
-		if m, there := machines[made.vmid]; there && r.foreign(made, m) == "" {
-			all.Go(func() { why[i], problems[i] = r.inUse(ctx, made, m) })
+	for i, c := range r.creations {
+		if m, exists := machines[c.vmid]; exists && r.foreignReason(c, m) == "" {
+			wg.Go(func() { results[i], problems[i] = r.inUseReason(ctx, c, m) })
 		}
 	}
 
-	all.Wait()
+	wg.Wait()
 
-	doubts := map[int]string{}
+	reasons := map[int]string{}
 
-	for i, made := range r.ours {
-		if why[i] != "" {
-			doubts[made.vmid] = why[i]
+	for i, c := range r.creations {
+		if results[i] != "" {
+			reasons[c.vmid] = results[i]
 		}
 	}
 
-	return doubts, errors.Join(problems...)
+	return reasons, errors.Join(problems...)
 }
 
-// confirmByName has each machine that may be in use confirmed by its name, or refuses.
+// confirmByName asks for the name of each machine that may be in use; without TypeName, such machines are errors.
 func (r *recovery) confirmByName(ctx context.Context, machines map[int]machine) error {
-	doubts, err := r.doubts(ctx, machines)
+	reasons, err := r.inUseReasons(ctx, machines)
 	if err != nil {
 		return err
 	}
 
 	var problems []error
 
-	for _, vmid := range slices.Sorted(maps.Keys(doubts)) {
-		m, why := machines[vmid], doubts[vmid]
+	for _, vmid := range slices.Sorted(maps.Keys(reasons)) {
+		m, why := machines[vmid], reasons[vmid]
 		if r.isConfirmed(m) {
 			continue
 		}
 
 		if r.TypeName == nil {
-			problems = append(problems, r.refusal(m, why))
+			problems = append(problems, r.confirmationError(m, why))
 
 			continue
 		}

@@ -20,23 +20,23 @@ type machine struct {
 	proxmoxapi.Listed
 
 	description, lock string
-	// created is when its configuration was first written: of a clone, its template's.
+	// created is the creation time in the configuration; a clone has its template's.
 	created time.Time
-	// begun is a clone that has no name and no marker yet. cut is one whose removal was cut short: its disks are gone, and
-	// its configuration says nothing but that.
-	begun, cut bool
+	// unnamedClone: the clone was interrupted before Proxmox wrote its name and description.
+	// partlyDeleted: the deletion was interrupted; the disks are gone and the configuration has only its lock.
+	unnamedClone, partlyDeleted bool
 	// proven says that such a machine is the killed run's: a task of this stack's credentials began the clone from the
-	// template that it is to be made of; the removal is of the template that was being built, which has the VMID on the
-	// host of the build: that begins only where no other machine has it, and its own end is a removal.
+	// planned template; or the partly deleted machine has the VMID, on the build's host, of a template that was being
+	// built. A build starts only if no other machine has its VMID, and ends a failure with a deletion.
 	proven bool
-	// protected is one that Proxmox does not delete.
+	// protected: Proxmox refuses to delete it.
 	protected bool
-	// disks are those that its removal deletes, with their sizes.
+	// disks are the disks that its removal deletes, with their sizes.
 	disks []string
 }
 
-// withDisks says which disks go with the machine; nothing where it has none.
-func (m machine) withDisks() string {
+// diskList lists the disks that are removed with the machine, as the end of a sentence; empty without any.
+func (m machine) diskList() string {
 	if len(m.disks) == 0 {
 		return ""
 	}
@@ -49,35 +49,35 @@ func (m machine) String() string {
 	return fmt.Sprintf("VM %d %s on %s (%s)", m.VMID, m.Name, m.Host, m.Status)
 }
 
-// foreign says why a machine is not provably the one that the killed run was making; empty = it is.
-func (r *recovery) foreign(made creation, m machine) string {
+// foreignReason says why a machine is not provably the one that the killed run was creating; empty if it is.
+func (r *recovery) foreignReason(c creation, m machine) string {
 	owner, marked := ownership.OwnerOf(m.description)
 	switch {
 	case m.proven:
 		return ""
-	case m.cut:
+	case m.partlyDeleted:
 		return fmt.Sprintf("its removal was cut short, which took its name away, and nothing says that it was %s. If it was, this "+
-			"ends it: `qm unlock %d && qm destroy %[2]d` on %s", made.name, m.VMID, m.Host)
-	case m.begun:
+			"ends it: `qm unlock %d && qm destroy %[2]d` on %s", c.name, m.VMID, m.Host)
+	case m.unnamedClone:
 		return fmt.Sprintf("it is a clone that ended before it had a name, and no task of %s on %s says that it is %s. If it is, this removes it: "+
-			"`qm unlock %d && qm destroy %d` on %s", r.identity, made.sourceHost, made.name, m.VMID, m.VMID, m.Host)
-	case m.Name != made.name:
-		return fmt.Sprintf("it is not %s", made.name)
+			"`qm unlock %d && qm destroy %d` on %s", r.identity, c.sourceHost, c.name, m.VMID, m.VMID, m.Host)
+	case m.Name != c.name:
+		return fmt.Sprintf("it is not %s", c.name)
 	case !marked:
 		return "its description does not say that this stack made it"
 	case !owner.Is(r.owner):
-		return r.anothers(owner)
-	case made.build == nil && (m.Template == 1 || !made.describes(m.description)):
+		return r.foreignOwnerReason(owner)
+	case c.build == nil && (m.Template == 1 || !c.describes(m.description)):
 		return "its description is not the one that this stack gives it"
-	case made.build != nil && !strings.Contains(m.description+" ", " provenance="+made.build.provenance+" "):
+	case c.build != nil && !strings.Contains(m.description+" ", " provenance="+c.build.provenance+" "):
 		return "it is a template that was built from something else"
 	default:
 		return ""
 	}
 }
 
-// anothers says whose something is.
-func (r *recovery) anothers(owner ownership.Owner) string {
+// foreignOwnerReason names the other stack that something belongs to.
+func (r *recovery) foreignOwnerReason(owner ownership.Owner) string {
 	if owner.IsNamesake(r.owner) {
 		return fmt.Sprintf("stack %s made it, which has this one's names and another id: the state was lost, or this is another "+
 			"backend (`pulumi whoami --verbose` names it)", owner)
@@ -86,10 +86,10 @@ func (r *recovery) anothers(owner ownership.Owner) string {
 	return fmt.Sprintf("stack %s made it", owner)
 }
 
-// machines are the VMs that there are under the VMIDs of the pending creations.
-func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
-	if len(r.ours) == 0 {
-		return nil, nil //nolint:nilnil // none
+// findMachines returns the VMs that exist with the VMIDs of pending creations.
+func (r *recovery) findMachines(ctx context.Context) (map[int]machine, error) {
+	if len(r.creations) == 0 {
+		return nil, nil //nolint:nilnil // nothing to look for
 	}
 
 	all, err := r.api.machines(ctx)
@@ -99,9 +99,9 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 
 	found := map[int]machine{}
 
-	for _, made := range r.ours {
-		m, there := all[made.vmid]
-		if !there {
+	for _, c := range r.creations {
+		m, exists := all[c.vmid]
+		if !exists {
 			continue
 		}
 
@@ -109,24 +109,24 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 			return nil, err
 		}
 
-		m.begun = m.Name == "" && m.description == begunClone && made.source != 0
+		m.unnamedClone = m.Name == "" && m.description == unnamedCloneDescription && c.source != 0
 
 		switch {
-		case m.begun:
-			cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.VMID)
+		case m.unnamedClone:
+			clonedAt, err := r.api.lastClone(ctx, r.identity, c.sourceHost, c.source, m.VMID)
 			if err != nil {
 				return nil, err
 			}
 
-			m.proven = !cloned.IsZero()
-		case m.cut:
-			m.proven = made.build != nil && made.host == m.Host
+			m.proven = !clonedAt.IsZero()
+		case m.partlyDeleted:
+			m.proven = c.build != nil && c.host == m.Host
 		}
 
 		switch {
 		case m.proven:
-			m.Name = made.name
-		case m.begun || m.cut:
+			m.Name = c.name
+		case m.unnamedClone || m.partlyDeleted:
 			m.Name = "without a name"
 		}
 
@@ -136,26 +136,26 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 	return found, nil
 }
 
-// running names the tasks that Proxmox still works on for the pending creations, or that hold their machines.
-func (r *recovery) running(ctx context.Context) ([]string, error) {
+// runningTasks describes Proxmox' unfinished tasks of the pending creations: machines, clone sources and downloads.
+func (r *recovery) runningTasks(ctx context.Context) ([]string, error) {
 	hosts := map[string]bool{}
 
-	wanted := map[int]bool{}
-	for _, made := range r.ours {
-		wanted[made.vmid] = true
-		for _, host := range []string{made.host, made.sourceHost} {
+	vmids := map[int]bool{}
+	for _, c := range r.creations {
+		vmids[c.vmid] = true
+		for _, host := range []string{c.host, c.sourceHost} {
 			if host != "" {
 				hosts[host] = true
 			}
 		}
 
-		if made.source != 0 {
-			wanted[made.source] = true
+		if c.source != 0 {
+			vmids[c.source] = true
 		}
 	}
 
-	for _, made := range r.files {
-		hosts[made.host] = true
+	for _, c := range r.files {
+		hosts[c.host] = true
 	}
 
 	all, err := r.api.machines(ctx)
@@ -163,8 +163,8 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 
-	for vmid := range wanted {
-		if m, there := all[vmid]; there {
+	for vmid := range vmids {
+		if m, exists := all[vmid]; exists {
 			hosts[m.Host] = true
 		}
 	}
@@ -178,7 +178,7 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 		}
 
 		for _, t := range tasks {
-			if vmid, err := strconv.Atoi(t.ID); err == nil && wanted[vmid] {
+			if vmid, err := strconv.Atoi(t.ID); err == nil && vmids[vmid] {
 				running = append(running, fmt.Sprintf("%s of VM %d on %s", t.Type, vmid, host))
 			}
 
@@ -191,70 +191,70 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 	return running, nil
 }
 
-// removersAtOnce bounds how many machines are removed at the same time.
-const removersAtOnce = 4
+// maxParallelRemovals bounds how many machines are removed at the same time.
+const maxParallelRemovals = 4
 
-// removeMachines stops and destroys what the pending creations made, and names what it leaves alone.
+// removeMachines stops and destroys the machines of pending creations, and reports what it leaves alone.
 func (r *recovery) removeMachines(ctx context.Context) error {
-	machines, err := r.machines(ctx)
+	machines, err := r.findMachines(ctx)
 	if err != nil {
 		return err
 	}
 
 	var (
-		all      sync.WaitGroup
-		saying   sync.Mutex
-		problems = make([]error, len(r.ours))
-		places   = make(chan struct{}, removersAtOnce)
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		problems = make([]error, len(r.creations))
+		slots    = make(chan struct{}, maxParallelRemovals)
 	)
 
-	say := func(format string, values ...any) {
-		saying.Lock()
-		defer saying.Unlock()
+	printf := func(format string, values ...any) {
+		mu.Lock()
+		defer mu.Unlock()
 
 		r.printf(format, values...)
 	}
 
-	for i, made := range r.ours {
-		m, there := machines[made.vmid]
-		if !there || made.build != nil {
+	for i, c := range r.creations {
+		m, exists := machines[c.vmid]
+		if !exists || c.build != nil {
 			continue
 		}
 
-		if why := r.foreign(made, m); why != "" {
-			say("%s is left alone: %s", m, why)
+		if reason := r.foreignReason(c, m); reason != "" {
+			printf("%s is left alone: %s", m, reason)
 
 			continue
 		}
 
-		all.Go(func() {
-			places <- struct{}{}
+		wg.Go(func() {
+			slots <- struct{}{}
 
-			defer func() { <-places }()
+			defer func() { <-slots }()
 
-			var left string
-			if left, problems[i] = r.remove(ctx, made, m); problems[i] == nil {
-				say("%s is removed%s%s", m, m.withDisks(), left)
+			var note string
+			if note, problems[i] = r.remove(ctx, c, m); problems[i] == nil {
+				printf("%s is removed%s%s", m, m.diskList(), note)
 			}
 		})
 	}
 
-	all.Wait()
+	wg.Wait()
 
 	return errors.Join(problems...)
 }
 
-// remove returns what it says of the volumes that stay.
-func (r *recovery) remove(ctx context.Context, made creation, m machine) (left string, err error) {
+// remove destroys a machine. The note says which volumes stay.
+func (r *recovery) remove(ctx context.Context, c creation, m machine) (note string, err error) {
 	if m.lock != "" {
 		return "", fmt.Errorf(
 			"%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.VMID, m.Host,
 		)
 	}
 
-	// It may have been started since the question.
-	if why, err := r.inUse(ctx, made, m); err != nil || why != "" && !r.isConfirmed(m) {
-		return "", errors.Join(err, r.refusal(m, why))
+	// It may have been started since confirmByName.
+	if reason, err := r.inUseReason(ctx, c, m); err != nil || reason != "" && !r.isConfirmed(m) {
+		return "", errors.Join(err, r.confirmationError(m, reason))
 	}
 
 	if m.Status != stopped {
@@ -280,9 +280,10 @@ func (r *recovery) remove(ctx context.Context, made creation, m machine) (left s
 	}
 }
 
-// endRemoval is the script that ends a removal which was cut short, for the command that a template is removed with: no
-// build of it runs meanwhile. Through the API only root@pam could, with a password (source: PVE::API2::Qemu, skiplock).
-func endRemoval(vmid int) string {
+// finishRemovalScript returns a script that completes an interrupted deletion. The removal command of the template runs
+// it, which excludes builds of the template. Through the API only root@pam with a password could skip the lock (source:
+// PVE::API2::Qemu, skiplock).
+func finishRemovalScript(vmid int) string {
 	return fmt.Sprintf(`if [ "$(qm config %[1]d)" != 'lock: destroyed' ]; then
   echo 'VM %[1]d is not what a removal left that was cut short: it is left alone'
   exit 1
@@ -291,37 +292,37 @@ qm unlock %[1]d && qm destroy %[1]d && echo 'VM %[1]d is removed'
 `, vmid)
 }
 
-// removeTemplates runs the templates' own removal in their hosts' shells. It waits for a build that still runs there,
+// removeTemplates runs the removal commands of templates in their hosts' shells. A removal waits for a running build,
 // and leaves alone what is not of this build.
 func (r *recovery) removeTemplates(ctx context.Context) error {
-	machines, err := r.machines(ctx)
+	machines, err := r.findMachines(ctx)
 	if err != nil {
 		return err
 	}
 
 	var problems []error
 
-	for _, made := range r.ours {
-		if made.build == nil {
+	for _, c := range r.creations {
+		if c.build == nil {
 			continue
 		}
 
 		r.printf(
-			"template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", made.name, made.vmid,
+			"template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", c.name, c.vmid,
 		)
 
-		script := made.build.script
-		if m := machines[made.vmid]; m.cut && m.proven {
-			script = endRemoval(m.VMID)
+		script := c.build.script
+		if m := machines[c.vmid]; m.partlyDeleted && m.proven {
+			script = finishRemovalScript(m.VMID)
 		}
 
-		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, script)
-		for line := range strings.Lines(printed) {
+		output, err := r.Shell(ctx, c.build.connection, c.build.remove, script)
+		for line := range strings.Lines(output) {
 			r.printf("%s", strings.TrimSpace(line))
 		}
 
 		if err != nil {
-			problems = append(problems, fmt.Errorf("unable to remove template %s, VM %d: %w", made.name, made.vmid, err))
+			problems = append(problems, fmt.Errorf("unable to remove template %s, VM %d: %w", c.name, c.vmid, err))
 		}
 	}
 

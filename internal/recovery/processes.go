@@ -18,15 +18,15 @@ import (
 	"talos-proxmox/internal/proxmoxapi"
 )
 
-// process is one of this machine, as Linux shows it under /proc. Elsewhere none is found, and what a dead run left has
-// to end by itself.
+// process is a process of this machine, read from /proc. Systems without /proc show none; there, what a killed run left
+// has to end by itself.
 type process struct {
 	pid  int
 	name string
 	args []string
 }
 
-// processes are those that were started in the project's folder.
+// processes returns the processes whose working directory is the project's folder.
 func (r *recovery) processes() []process {
 	folder, err := filepath.EvalSymlinks(r.Project)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *recovery) processes() []process {
 
 		in, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err != nil || in != folder {
-			continue // ended, someone else's, or of another project
+			continue // ended, another user's, or of another project
 		}
 
 		line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
@@ -63,13 +63,13 @@ func (r *recovery) processes() []process {
 	return list
 }
 
-// operations are the commands of the CLI that change a stack.
+// operations returns the CLI's commands that change a stack.
 func operations() []string {
 	return []string{"up", "update", "destroy", "refresh", "import", "watch"}
 }
 
-// refuseLiveRuns finds a run of the stack that has not ended, as far as this machine knows: to unlock the stack under
-// it would have two runs at once.
+// refuseLiveRuns returns ErrUnderWay if a run of the stack is active on this machine: unlocking the stack would allow a
+// second one.
 func (r *recovery) refuseLiveRuns(_ context.Context) error {
 	for _, p := range r.processes() {
 		if p.name != "pulumi" ||
@@ -87,7 +87,7 @@ func (r *recovery) refuseLiveRuns(_ context.Context) error {
 	return nil
 }
 
-// stackOf is the stack that a command of the CLI names; empty = the selected one.
+// stackOf returns the stack in a CLI command's arguments; empty means the selected one.
 func stackOf(args []string) string {
 	for i, arg := range args {
 		for _, flag := range []string{"--stack", "-s"} {
@@ -104,8 +104,8 @@ func stackOf(args []string) string {
 	return ""
 }
 
-// leftPlugins are plugins of the project whose engine has gone: an engine gives each its address as an argument.
-func (r *recovery) leftPlugins() []process {
+// orphanedPlugins returns the project's plugins whose engine has ended: the engine passes its address as an argument.
+func (r *recovery) orphanedPlugins() []process {
 	return slices.DeleteFunc(r.processes(), func(p process) bool {
 		if !strings.HasPrefix(p.name, "pulumi-resource-") && !strings.HasPrefix(p.name, "pulumi-analyzer-") {
 			return true
@@ -117,12 +117,12 @@ func (r *recovery) leftPlugins() []process {
 			return err == nil
 		})
 
-		return engine < 0 || listening(p.args[engine])
+		return engine < 0 || isListening(p.args[engine])
 	})
 }
 
-// listening tells whether something listens at an address of this machine.
-func listening(address string) bool {
+// isListening reports whether something listens at an address of this machine.
+func isListening(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second) //nolint:noctx // bounded
 	if err == nil {
 		_ = conn.Close()
@@ -131,28 +131,28 @@ func listening(address string) bool {
 	return err == nil || !errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Limits of ending a plugin.
+// How long a plugin may take to end after each signal, and how often that is checked.
 const (
 	endGrace = 5 * time.Second
 	endPoll  = 50 * time.Millisecond
 )
 
-// endPlugins ends what works on without its engine, with the commands that it runs: no one would learn what it makes.
+// endPlugins ends orphaned plugins and the commands that they run: what they create would reach no state.
 func (r *recovery) endPlugins(ctx context.Context) error {
-	for _, p := range r.leftPlugins() {
+	for _, p := range r.orphanedPlugins() {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			if err := p.signal(signal); err != nil {
 				return fmt.Errorf("unable to end %s (process %d): %w", p.name, p.pid, err)
 			}
 
-			for end := time.Now().Add(endGrace); p.runs() && time.Now().Before(end); {
+			for end := time.Now().Add(endGrace); p.isRunning() && time.Now().Before(end); {
 				if err := proxmoxapi.Sleep(ctx, endPoll); err != nil {
 					return err
 				}
 			}
 		}
 
-		if p.runs() {
+		if p.isRunning() {
 			return fmt.Errorf("%s (process %d) does not end: end it manually, then recover again", p.name, p.pid)
 		}
 
@@ -162,7 +162,7 @@ func (r *recovery) endPlugins(ctx context.Context) error {
 	return nil
 }
 
-// signal reaches the plugin and what it has started: an engine makes each plugin the leader of a process group.
+// signal signals the plugin and its children: an engine makes each plugin the leader of a process group.
 func (p process) signal(signal syscall.Signal) error {
 	to := p.pid
 	if group, err := syscall.Getpgid(p.pid); err == nil && group == p.pid {
@@ -176,8 +176,8 @@ func (p process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// runs tells whether the process has not ended; one that no one has waited for yet has.
-func (p process) runs() bool {
+// isRunning reports whether the process is running; a zombie is not.
+func (p process) isRunning() bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "stat"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false

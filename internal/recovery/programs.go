@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// CLI runs the Pulumi CLI at a path in a folder, with variables beside those of this process.
+// CLI runs the Pulumi CLI at a path in a folder, with environment variables in addition to this process's.
 func CLI(path, folder string, environment ...string) Pulumi {
 	return func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, path, append(args, "--non-interactive")...) //nolint:gosec // the user's own CLI
@@ -23,28 +23,28 @@ func CLI(path, folder string, environment ...string) Pulumi {
 
 		cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
 		if err := cmd.Run(); err != nil {
-			said := strings.TrimSpace(stderr.String() + diagnostics(stdout.String()))
-			if hint := Hint(said); hint != "" {
-				said += "; " + hint
+			message := strings.TrimSpace(stderr.String() + diagnostics(stdout.String()))
+			if hint := Hint(message); hint != "" {
+				message += "; " + hint
 			}
 
-			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, said)
+			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, message)
 		}
 
 		return stdout.Bytes(), nil
 	}
 }
 
-// diagnostics are those at the end of what an operation of the engine writes to its standard output; else empty.
-func diagnostics(said string) string {
-	_, said, _ = strings.Cut(said, "\nDiagnostics:\n")
-	said, _, _ = strings.Cut(said, "\nResources:\n")
+// diagnostics returns the diagnostics at the end of an operation's standard output; empty if it has none.
+func diagnostics(message string) string {
+	_, message, _ = strings.Cut(message, "\nDiagnostics:\n")
+	message, _, _ = strings.Cut(message, "\nResources:\n")
 
-	return said
+	return message
 }
 
-// hints are what to do about what the CLI says to those who have not begun yet.
-var hints = []struct{ said, do string }{ //nolint:gochecknoglobals // a table
+// hints are advice for errors that the CLI reports before a stack is set up.
+var hints = []struct{ message, advice string }{ //nolint:gochecknoglobals // a table
 	{
 		"PULUMI_ACCESS_TOKEN must be set",
 		"nobody is logged in: run `pulumi login`, or `pulumi login file://~/pulumi-state` for a folder of your own",
@@ -60,26 +60,26 @@ var hints = []struct{ said, do string }{ //nolint:gochecknoglobals // a table
 	},
 }
 
-// Hint is what to do about what the Pulumi CLI said; empty = nothing is known of that.
-func Hint(said string) string {
+// Hint returns advice for an error message of the Pulumi CLI; empty if there is none.
+func Hint(message string) string {
 	for _, hint := range hints {
-		if strings.Contains(said, hint.said) {
-			return hint.do
+		if strings.Contains(message, hint.message) {
+			return hint.advice
 		}
 	}
 
 	return ""
 }
 
-// buildTime is how long a template's build that still runs is waited for: as long as the build itself waits for another
-// one.
-const buildTime = 35 * time.Minute
+// templateBuildTimeout is how long a removal waits for a running build of the template: as long as a build waits for
+// another one.
+const templateBuildTimeout = 35 * time.Minute
 
-// TalosOps reaches hosts' shells with the talosops command at a path.
+// TalosOps runs commands in hosts' shells with the talosops program at a path.
 func TalosOps(path string) Shell {
 	return func(ctx context.Context, c Connection, command, script string) (string, error) {
 		request, err := json.Marshal(map[string]any{
-			"privateKey": c.PrivateKey, "stepTimeout": buildTime.String(), "command": command, "script": script,
+			"privateKey": c.PrivateKey, "stepTimeout": templateBuildTimeout.String(), "command": command, "script": script,
 			"host": map[string]any{
 				"name":             c.Host,
 				"address":          c.Host,

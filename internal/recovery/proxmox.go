@@ -20,12 +20,12 @@ import (
 // stopped is the status of a VM that is off.
 const stopped = "stopped"
 
-// api is Proxmox's.
+// api is a client of Proxmox' API.
 type api struct{ *proxmox.Client }
 
-// readConfig reads the stack's configuration, in plain text, where it is needed.
+// readConfig reads the stack's configuration, in plain text, if a later step needs it.
 func (r *recovery) readConfig(ctx context.Context) error {
-	if len(r.ours)+len(r.entries)+len(r.files) == 0 && len(r.VMIDs) == 0 {
+	if len(r.creations)+len(r.entries)+len(r.files) == 0 && len(r.VMIDs) == 0 {
 		return nil
 	}
 
@@ -35,7 +35,7 @@ func (r *recovery) readConfig(ctx context.Context) error {
 	return err
 }
 
-// ReadConfig reads a stack's configuration by full key, its secrets in plain text. Nothing is changed.
+// ReadConfig returns a stack's configuration by full key, secrets in plain text.
 func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]string, error) {
 	out, err := pulumi(ctx, nil, "config", "--stack", stack, "--show-secrets", "--json")
 	if err != nil {
@@ -46,7 +46,7 @@ func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]st
 		Value string `json:"value"`
 	}
 	if err := json.Unmarshal(out, &values); err != nil {
-		// the cause would quote secrets
+		// Not wrapped: the error would quote secrets.
 		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is not JSON", stack)
 	}
 
@@ -58,26 +58,26 @@ func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]st
 	return config, nil
 }
 
-// connect makes a client with the stack's own endpoint and credentials.
+// connect creates a client with the stack's own endpoint and credentials.
 func (r *recovery) connect(ctx context.Context) error {
-	if len(r.ours)+len(r.entries)+len(r.files) == 0 {
-		return nil // nothing is to be removed or waited for
+	if len(r.creations)+len(r.entries)+len(r.files) == 0 {
+		return nil // nothing to remove or wait for
 	}
 
-	stated := func(key string) string { return r.config["proxmoxve:"+key] }
-	setting := proxmoxapi.Settings(stated, r.Environment)
+	config := func(key string) string { return r.config["proxmoxve:"+key] }
+	settings := proxmoxapi.Settings(config, r.Environment)
 
-	client, err := proxmoxapi.Connect(ctx, setting, r.Transport)
+	client, err := proxmoxapi.Connect(ctx, settings, r.Transport)
 	if err != nil {
 		return fmt.Errorf("stack %q: %w", r.Stack, err)
 	}
 
-	r.api, r.identity = &api{client}, proxmoxapi.Identity(setting)
+	r.api, r.identity = &api{client}, proxmoxapi.Identity(settings)
 
 	return nil
 }
 
-// machines lists the VMs of the cluster that the credentials may see; what they say of themselves is left to describe.
+// machines lists the cluster's VMs that the credentials may see, without the fields that describe reads.
 func (a *api) machines(ctx context.Context) (map[int]machine, error) {
 	list, err := proxmoxapi.List(ctx, a.Client)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *api) machines(ctx context.Context) (map[int]machine, error) {
 	return machines, nil
 }
 
-// describe reads what a machine says of itself; a container says nothing that counts here.
+// describe reads a VM's configuration; containers have none that matters here.
 func (a *api) describe(ctx context.Context, m *machine) error {
 	var config proxmoxapi.Config
 	if err := a.Get(ctx, a.path(*m, "/config"), &config); err != nil {
@@ -100,22 +100,23 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 			return nil
 		}
 
-		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Said(err))
+		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Cause(err))
 	}
 
-	now := proxmoxapi.Machine{Config: config}
+	vm := proxmoxapi.Machine{Config: config}
 	m.Name, m.lock = string(config["name"]), string(config["lock"])
 	m.description = strings.TrimSpace(string(config["description"]))
-	m.Template, m.protected = now.Number("template"), now.Number("protection") == 1
-	m.disks = disksOf(now)
-	m.cut = m.lock == "destroyed" && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
-		return key != "lock" && key != "digest"
+	m.Template, m.protected = vm.Number("template"), vm.Number("protection") == 1
+	m.disks = diskVolumes(vm)
+	settings := slices.DeleteFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
+		return key == "lock" || key == "digest"
 	})
+	m.partlyDeleted = m.lock == "destroyed" && len(settings) == 0
 
 	// meta is creation-qemu=10.1.2,ctime=1790000000
-	created, _ := now.Option("meta", "ctime")
-	if begun, err := strconv.ParseInt(created, 10, 64); err == nil {
-		m.created = time.Unix(begun, 0)
+	ctime, _ := vm.Option("meta", "ctime")
+	if seconds, err := strconv.ParseInt(ctime, 10, 64); err == nil {
+		m.created = time.Unix(seconds, 0)
 	}
 
 	return nil
@@ -123,8 +124,8 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 
 var diskKey = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
 
-// disksOf are a machine's volumes with their sizes, by volume; media in its drives stay.
-func disksOf(m proxmoxapi.Machine) []string {
+// diskVolumes returns a VM's disks with their sizes, sorted, without CD-ROM media, which stay.
+func diskVolumes(m proxmoxapi.Machine) []string {
 	var disks []string
 
 	for key, value := range m.Config {
@@ -145,26 +146,26 @@ func disksOf(m proxmoxapi.Machine) []string {
 	return disks
 }
 
-// begunClone is the description of a clone before its first drive is copied: Proxmox writes its name and its own
-// description after that.
-const begunClone = "qmclone temporary file"
+// unnamedCloneDescription is the description of a clone until its first drive is copied; only then does Proxmox write
+// its name and description.
+const unnamedCloneDescription = "qmclone temporary file"
 
-// cloned says when these credentials had Proxmox clone one VM to another VMID on a host, for the last time: by the
-// first words of the task's log, since the list says what was cloned, but not to where. The zero time is no such task.
-func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (time.Time, error) {
+// lastClone returns when an identity last started a task that cloned one VM to another VMID; zero if it never did. The
+// list of tasks names the source but not the target, so the first lines of each task's log are searched.
+func (a *api) lastClone(ctx context.Context, identity, host string, from, to int) (time.Time, error) {
 	var list []struct {
 		UPID  string `json:"upid"`
 		Start int64  `json:"starttime"`
 	}
 	if err := a.Get(
 		ctx,
-		fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones),
+		fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, maxCloneTasks),
 		&list,
 	); err != nil {
-		return time.Time{}, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
+		return time.Time{}, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Cause(err))
 	}
 
-	for _, t := range list { // the newest first
+	for _, t := range list { // newest first
 		// UPID:host:pid:pstart:starttime:type:id:user:
 		if words := strings.Split(t.UPID, ":"); len(words) < 8 || words[7] != identity {
 			continue
@@ -176,7 +177,7 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 		if err := a.Get(
 			ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log,
 		); err != nil {
-			return time.Time{}, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Said(err))
+			return time.Time{}, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Cause(err))
 		}
 
 		for _, line := range log {
@@ -189,10 +190,10 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 	return time.Time{}, nil
 }
 
-// mostClones bounds how many clones of a template are looked through, the newest first.
-const mostClones = 500
+// maxCloneTasks bounds how many clone tasks of a template are searched, newest first.
+const maxCloneTasks = 500
 
-// task is one that runs.
+// task is a running task.
 type task struct{ Type, ID string }
 
 func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
@@ -202,7 +203,7 @@ func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
 		End  int64  `json:"endtime"`
 	}
 	if err := a.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
-		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
+		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Cause(err))
 	}
 
 	var running []task
@@ -223,31 +224,31 @@ func (a *api) path(m machine, rest string) string {
 func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 	var id proxmox.UPID
 	if err := a.Post(ctx, a.path(m, "/status/stop"), nil, &id); err != nil {
-		return proxmoxapi.Said(err)
+		return proxmoxapi.Cause(err)
 	}
 
-	return proxmoxapi.Await(ctx, a.Client, id, poll)
+	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
 }
 
-// destroy removes the machine with the disks that its configuration names. Volumes of its VMID that it does not name
-// may be somebody's: kept by hand, or of a machine of another Proxmox cluster on the same storage. A protection is
-// lifted that the interrupted run has set.
+// destroy deletes a machine with the disks in its configuration. Other volumes of its VMID may be somebody's: kept
+// manually, or of a machine of another Proxmox cluster on the same storage. The interrupted run may have set the
+// protection, so it is lifted.
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
 	if m.protected {
 		if err := a.Put(ctx, a.path(m, "/config"), map[string]any{"protection": 0}, nil); err != nil {
-			return proxmoxapi.Said(err)
+			return proxmoxapi.Cause(err)
 		}
 	}
 
 	var id proxmox.UPID
 	if err := a.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
-		return proxmoxapi.Said(err)
+		return proxmoxapi.Cause(err)
 	}
 
-	return proxmoxapi.Await(ctx, a.Client, id, poll)
+	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
 }
 
-// volumes are those of a VMID that a host's storages have.
+// volumes lists the volumes of a VMID on a host's storages.
 func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, error) {
 	node := "/nodes/" + url.PathEscape(host) + "/storage"
 
@@ -255,7 +256,7 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 		Name string `json:"storage"`
 	}
 	if err := a.Get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
-		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.Said(err))
+		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.Cause(err))
 	}
 
 	var volumes []string
@@ -267,7 +268,7 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 		if err := a.Get(
 			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
 		); err != nil {
-			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.Said(err))
+			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.Cause(err))
 		}
 
 		for _, volume := range content {

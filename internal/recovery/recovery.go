@@ -1,6 +1,6 @@
-// Package recovery makes a stack usable again whose last run was killed. Such a run leaves a lock, operations that the
-// state lists as pending, plugins that work on, and machines that the state does not know and that block
-// the next run. Only what is provably the stack's own is removed.
+// Package recovery makes a stack usable again after its run was killed. Such a run leaves a lock, pending operations in
+// the state, running plugins, and machines that are not in the state and block the next run. Only what is provably the
+// stack's own is removed.
 package recovery
 
 import (
@@ -19,11 +19,11 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Pulumi runs the Pulumi CLI in the stack's project folder and returns its standard output. The error of a command that
-// failed holds what it said.
+// Pulumi runs the Pulumi CLI in the stack's project folder and returns its standard output. The error of a failed
+// command contains the CLI's message.
 type Pulumi func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error)
 
-// Shell runs a command with a script on its standard input in a Proxmox host's shell, and returns what it printed.
+// Shell runs a command in a Proxmox host's shell, with a script on its standard input, and returns its output.
 type Shell func(ctx context.Context, c Connection, command, script string) (string, error)
 
 // Options say what to recover, and with what.
@@ -32,61 +32,60 @@ type Options struct {
 	Stack   string
 	Pulumi  Pulumi
 	Shell   Shell
-	// Environment looks up what the stack's configuration leaves to the environment, as the provider does.
+	// Environment looks up environment variables for what the stack's configuration does not set, as the provider does.
 	Environment func(name string) string
-	// Transport reaches Proxmox; nil = HTTP's default.
+	// Transport is used for Proxmox; nil = HTTP's default.
 	Transport http.RoundTripper
-	// Confirm is asked once, before the stack is unlocked and anything is ended or removed; nil = yes.
+	// Confirm is called once, before the stack is unlocked and anything is ended or removed; nil = yes.
 	Confirm func(question string) (bool, error)
-	// Confirmed are names of machines that are removed although they may be in use. TypeName asks for one's; nil = such
-	// machines are refused.
+	// Confirmed names machines that are removed although they may be in use. TypeName asks for the name of one; nil =
+	// such machines are refused.
 	Confirmed []string
 	TypeName  func(question string) (string, error)
 	Out       io.Writer
-	// VMIDs are of machines that are removed although no creation of them is pending: one that failed half-way is not.
-	// Plan says what the stack plans under them, by the values of its configuration.
+	// VMIDs are machines to remove that no pending creation proves: a creation that failed half-way leaves none. Plan
+	// returns the stack's plan for its configuration.
 	VMIDs []int
 	Plan  func(config map[string]string) (*spec.Plan, error)
-	// Resume is what brings the stack up next; empty = talos-proxmox deploy, or pulumi up --refresh.
+	// Resume is the command to run next; empty = talos-proxmox deploy, or pulumi up --refresh.
 	Resume string
-	// Poll is how often Proxmox is asked what still runs; 0 = three seconds, longer than the provider needs from one call
-	// to the next.
+	// Poll is the interval between checks for running tasks; 0 = three seconds, longer than the provider pauses between
+	// two calls.
 	Poll time.Duration
 }
 
 // Errors that callers tell apart.
 var (
-	// ErrDeclined is the answer no to Options.Confirm.
+	// ErrDeclined means that Options.Confirm or Options.TypeName did not confirm.
 	ErrDeclined = errors.New("nothing was unlocked, ended or removed")
-	// ErrUnderWay is a run that has not ended.
+	// ErrUnderWay means that a run of the stack is active.
 	ErrUnderWay = errors.New("a run of this stack is under way")
 )
 
 const defaultPoll = 3 * time.Second
 
-// recovery is one run of it.
+// recovery is the state of one Run.
 type recovery struct {
 	Options
 
-	name    string // the project's
-	config  map[string]string
-	pending []operation
-	known   map[string]bool // VMIDs of the machines and templates in the state
-	secrets map[string]bool // clusters whose machine secrets the state has
-	owner   ownership.Owner // the stack
-	since   time.Time       // nothing older is of an interrupted run; zero = not known
-	ours    []creation      // what the pending creations make, or may have made
-	// entries are those of Proxmox' configuration.
-	entries  []entry
-	files    []download
-	identity string // of the credentials: a user, or a token with its user
-	api      *api
-	gone     bool // there is no state, since it was being written for the first time
+	name                string // of the project
+	config              map[string]string
+	pending             []operation
+	knownVMIDs          map[string]bool // of the machines and templates in the state
+	clustersWithSecrets map[string]bool // clusters whose machine secrets are in the state
+	owner               ownership.Owner // the stack
+	runStart            time.Time       // the interrupted run began after it; zero = unknown
+	creations           []creation      // pending creations of machines and templates, and Options.VMIDs
+	entries             []entry         // pending creations of Proxmox' configuration
+	files               []download
+	identity            string // of the credentials: a user, or a token with its user
+	api                 *api
+	stateRemoved        bool // a half-written first state was deleted
 }
 
-// Run recovers the stack: it repairs a half-written state of a file backend, ends plugins that the dead run left on
-// this machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes what
-// they made, and takes the pending operations off the state. It can be repeated at any time.
+// Run recovers the stack: it repairs a half-written state of a file backend, ends plugins that the killed run left on
+// this machine, unlocks the stack, waits for Proxmox' tasks for the pending creations, removes what they created, and
+// deletes the pending operations from the state. It can be repeated at any time.
 func Run(ctx context.Context, o Options) error {
 	if o.Poll == 0 {
 		o.Poll = defaultPoll
@@ -101,11 +100,11 @@ func Run(ctx context.Context, o Options) error {
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addPlanned, r.connect, r.readBegin,
-		r.confirm, r.endPlugins, r.unlock, r.awaitQuiet, r.removeMachines, r.removeEntries,
-		r.removeTemplates, r.forgetPending,
+		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addFromPlan, r.connect,
+		r.readLastRunStart, r.confirm, r.endPlugins, r.unlock, r.waitForTasks, r.removeMachines, r.removeEntries,
+		r.removeTemplates, r.clearPendingOperations,
 	} {
-		if err := step(ctx); err != nil || r.gone {
+		if err := step(ctx); err != nil || r.stateRemoved {
 			return err
 		}
 	}
@@ -121,32 +120,32 @@ func (r *recovery) printf(format string, values ...any) {
 func (r *recovery) confirm(ctx context.Context) error {
 	r.printf("Stack %s has %s.", r.Stack, problem.Count(len(r.pending), "pending operation"))
 
-	machines, err := r.machines(ctx)
+	machines, err := r.findMachines(ctx)
 	if err != nil {
 		return err
 	}
 
-	entries, err := r.foundEntries(ctx)
+	entries, err := r.existingEntries(ctx)
 	if err != nil {
 		return err
 	}
 
 	for _, p := range r.pending {
-		if !p.made {
+		if !p.reported {
 			r.printf("  %s %s", p.verb, p.resource)
 		}
 	}
 
-	for _, made := range r.ours {
-		r.printf("  creating %s: %s", made.resource, r.prospect(made, machines))
+	for _, c := range r.creations {
+		r.printf("  creating %s: %s", c.resource, r.describeOutcome(c, machines))
 	}
 
-	for _, made := range r.entries {
-		r.printf("  creating %s: %s", made.resource, r.prospectOf(made, entries))
+	for _, c := range r.entries {
+		r.printf("  creating %s: %s", c.resource, r.describeEntryOutcome(c, entries))
 	}
 
-	for _, p := range r.leftPlugins() {
-		r.printf("  %s works on without its engine (process %d): is ended", p.name, p.pid)
+	for _, p := range r.orphanedPlugins() {
+		r.printf("  %s still runs without its engine (process %d): is ended", p.name, p.pid)
 	}
 
 	if err := r.confirmByName(ctx, machines); err != nil || r.Confirm == nil {
@@ -167,24 +166,24 @@ func (r *recovery) confirm(ctx context.Context) error {
 	return nil
 }
 
-// prospect says what becomes of what a creation made.
-func (r *recovery) prospect(made creation, machines map[int]machine) string {
-	m, there := machines[made.vmid]
-	if !there {
-		return fmt.Sprintf("VM %d %s is not there, or not yet", made.vmid, made.name)
+// describeOutcome says what recovery does with the machine of a creation.
+func (r *recovery) describeOutcome(c creation, machines map[int]machine) string {
+	m, exists := machines[c.vmid]
+	if !exists {
+		return fmt.Sprintf("VM %d %s is not there, or not yet", c.vmid, c.name)
 	}
 
-	if why := r.foreign(made, m); why != "" {
+	if why := r.foreignReason(c, m); why != "" {
 		return fmt.Sprintf("%s is left alone: %s", m, why)
 	}
 
-	return fmt.Sprintf("%s is removed%s", m, m.withDisks())
+	return fmt.Sprintf("%s is removed%s", m, m.diskList())
 }
 
-// unlock takes the dead run's lock off the stack.
+// unlock removes the killed run's lock from the stack.
 func (r *recovery) unlock(ctx context.Context) error {
 	_, err := r.Pulumi(ctx, nil, "cancel", "--yes", "--stack", r.Stack)
-	// Pulumi Cloud refuses where no update is under way; your own backend has nothing to do then.
+	// Pulumi Cloud returns an error if no update is active; other backends do nothing.
 	if err != nil && !strings.Contains(err.Error(), "has never been updated") &&
 		!strings.Contains(err.Error(), "already completed") {
 		return fmt.Errorf("unable to unlock stack %q: %w", r.Stack, err)
@@ -193,14 +192,13 @@ func (r *recovery) unlock(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end
-// by themselves, and a task ends without its plugin. A plugin pauses between its calls, so that one quiet look is not
-// enough.
-func (r *recovery) awaitQuiet(ctx context.Context) error {
-	said := ""
+// waitForTasks waits until Proxmox runs no task for the pending creations: plugins on other machines end by themselves,
+// and tasks end without their plugin. A plugin pauses between its calls, so no task must run in two checks.
+func (r *recovery) waitForTasks(ctx context.Context) error {
+	reported := ""
 
-	for quiet := 0; len(r.ours)+len(r.files) > 0 && quiet < 2; {
-		running, err := r.running(ctx)
+	for quiet := 0; len(r.creations)+len(r.files) > 0 && quiet < 2; {
+		running, err := r.runningTasks(ctx)
 		if err != nil {
 			return err
 		}
@@ -209,9 +207,9 @@ func (r *recovery) awaitQuiet(ctx context.Context) error {
 			quiet = 0
 		}
 
-		if now := strings.Join(running, ", "); now != said && now != "" {
+		if now := strings.Join(running, ", "); now != reported && now != "" {
 			r.printf("waiting for what Proxmox still does: %s", now)
-			said = now
+			reported = now
 		}
 
 		if err := proxmoxapi.Sleep(ctx, r.Poll); err != nil {

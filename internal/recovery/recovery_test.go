@@ -27,32 +27,32 @@ import (
 )
 
 const (
-	token    = "root@pam!t=the-secret"
-	ours     = "talos-proxmox-node owner=organization/talos-proxmox/prod (Talos worker prod-general-1 of cluster prod)"
-	anothers = "talos-proxmox-node owner=organization/talos-proxmox/dev (Talos worker prod-general-1 of cluster prod)"
+	token       = "root@pam!t=the-secret"
+	marker      = "talos-proxmox-node owner=organization/talos-proxmox/prod (Talos worker prod-general-1 of cluster prod)"
+	otherMarker = "talos-proxmox-node owner=organization/talos-proxmox/dev (Talos worker prod-general-1 of cluster prod)"
 )
 
-// world is a stack whose run was killed while it made VM 3000 prod-general-1, and a Proxmox.
-type world struct {
+// fixture is a stack whose run was killed while it created VM 3000 prod-general-1, with fakes of the Pulumi CLI and
+// Proxmox' API.
+type fixture struct {
 	t       *testing.T
 	project string
 
 	mu    sync.Mutex
 	state map[string]any // as the CLI exports it
-	calls []string       // changes, at the CLI and at Proxmox, in order
+	calls []string       // changes through the CLI and Proxmox, in order
 	vm    map[string]any // the configuration of VM 3000; nil = there is none
 	power string
-	task  int    // looks at which a task of the template still runs
-	pause int    // looks before them at which none runs, as between two calls of a plugin
-	ended int    // looks that show a task that has ended
-	loads int    // looks at which the download of an image still runs
-	exit  string // how Proxmox' tasks end; empty = OK
-	clone string // the UPID of a task that cloned the template to VM 3000
-	// cloned is when that task began.
-	cloned time.Time
+	// How many lists of tasks show: a running task of the template, none before it (as between two calls of a plugin), a
+	// task that has ended, and a running download.
+	task, pause, ended, downloads int
+
+	exit   string    // exit status of Proxmox' tasks; empty = OK
+	clone  string    // the UPID of a task that cloned the template to VM 3000
+	cloned time.Time // when that task began
 	// mappings are the comments of PCI mappings.
 	mappings map[string]string
-	// Accounts: comments of users and tokens, privileges of roles, and roles that rules name.
+	// Accounts: comments of users and tokens, privileges of roles, and roles in ACL rules.
 	users, tokens, roles map[string]string
 	rules                []string
 	fails                string   // path of a call that Proxmox refuses
@@ -61,14 +61,14 @@ type world struct {
 	out                  bytes.Buffer
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{
+	w := &fixture{
 		t:       t,
 		project: t.TempDir(),
 		cloned:  time.Now(),
 		power:   "running",
-		vm:      map[string]any{"name": "prod-general-1", "description": ours + "\n"},
+		vm:      map[string]any{"name": "prod-general-1", "description": marker + "\n"},
 	}
 	require.NoError(
 		t, os.WriteFile(filepath.Join(w.project, "Pulumi.yaml"), []byte("name: talos-proxmox\nruntime: go\n"), 0o600),
@@ -78,8 +78,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// machine is the VM's resource in the state.
-func (w *world) machine(id string) map[string]any {
+// machine returns the VM's resource in the state.
+func (w *fixture) machine(id string) map[string]any {
 	return map[string]any{
 		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:node:TalosNode$proxmoxve:VM/virtualMachine:VirtualMachine::prod-general-1-vm",
 		"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "id": id,
@@ -87,13 +87,13 @@ func (w *world) machine(id string) map[string]any {
 			"vmId":        3000,
 			"name":        "prod-general-1",
 			"nodeName":    "pve1",
-			"description": ours,
+			"description": marker,
 			"clone":       map[string]any{"vmId": 900, "nodeName": "pve1"},
 		},
 	}
 }
 
-func (w *world) deployment(creating, resources []any) map[string]any {
+func (w *fixture) deployment(creating, resources []any) map[string]any {
 	pending := []any{}
 	for _, resource := range creating {
 		pending = append(pending, map[string]any{"type": "creating", "resource": resource})
@@ -107,12 +107,12 @@ func (w *world) deployment(creating, resources []any) map[string]any {
 	}
 }
 
-func (w *world) did(format string, values ...any) {
+func (w *fixture) record(format string, values ...any) {
 	w.calls = append(w.calls, fmt.Sprintf(format, values...))
 }
 
-// pulumi is the CLI.
-func (w *world) pulumi(_ context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+// pulumi fakes the CLI.
+func (w *fixture) pulumi(_ context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -129,16 +129,16 @@ func (w *world) pulumi(_ context.Context, stdin io.Reader, args ...string) ([]by
 	case "stack import --stack prod":
 		w.state = nil
 		require.NoError(w.t, json.NewDecoder(stdin).Decode(&w.state))
-		w.did("import")
+		w.record("import")
 	default:
-		w.did("%s", line)
+		w.record("%s", line)
 	}
 
 	return nil, nil
 }
 
-// listed is a list of Proxmox's, of names and what it says of each.
-func listed(all map[string]string, name, about string) []any {
+// listOf returns a list as Proxmox answers it, with the keys for names and texts.
+func listOf(all map[string]string, name, about string) []any {
 	list := []any{}
 	for id, text := range all {
 		list = append(list, map[string]any{name: id, about: text})
@@ -147,8 +147,8 @@ func listed(all map[string]string, name, about string) []any {
 	return list
 }
 
-// ServeHTTP is Proxmox.
-func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+// ServeHTTP fakes Proxmox' API.
+func (w *fixture) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -156,7 +156,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 
 	path := strings.TrimPrefix(request.URL.Path, "/api2/json")
 	if request.Method != http.MethodGet {
-		w.did("%s %s", request.Method, path)
+		w.record("%s %s", request.Method, path)
 	}
 
 	if w.fails != "" && strings.HasSuffix(path, w.fails) {
@@ -178,7 +178,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	case "GET /nodes/pve2/qemu/3000/config":
 		data = w.vm
 	case "GET /cluster/mapping/pci":
-		data = listed(w.mappings, "id", "description")
+		data = listOf(w.mappings, "id", "description")
 	case "GET /access/users":
 		assert.Equal(w.t, "1", request.URL.Query().Get("full"))
 
@@ -186,13 +186,13 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 
 		for id, comment := range w.users {
 			list = append(list, map[string]any{
-				"userid": id, "comment": comment, "tokens": listed(w.tokens, "tokenid", "comment"),
+				"userid": id, "comment": comment, "tokens": listOf(w.tokens, "tokenid", "comment"),
 			})
 		}
 
 		data = list
 	case "GET /access/roles":
-		data = append(listed(w.roles, "roleid", "privs"), map[string]any{"roleid": "PVEAuditor", "privs": "VM.Audit"})
+		data = append(listOf(w.roles, "roleid", "privs"), map[string]any{"roleid": "PVEAuditor", "privs": "VM.Audit"})
 	case "GET /access/acl":
 		list := []any{}
 		for _, role := range w.rules {
@@ -221,7 +221,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		list := []any{
 			map[string]any{"type": "qmclone", "id": "4711"}, map[string]any{"type": "download", "id": "anothers.img"},
 		}
-		if w.loads--; w.loads >= 0 {
+		if w.downloads--; w.downloads >= 0 {
 			list = append(list, map[string]any{"type": "download", "id": "talos.img"})
 		}
 
@@ -274,7 +274,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	assert.NoError(w.t, json.NewEncoder(response).Encode(map[string]any{"data": data}))
 }
 
-func (w *world) run(change func(*recovery.Options)) error {
+func (w *fixture) run(change func(*recovery.Options)) error {
 	w.t.Helper()
 
 	server := httptest.NewTLSServer(w)
@@ -296,7 +296,7 @@ func (w *world) run(change func(*recovery.Options)) error {
 		Out:         &w.out,
 		Poll:        time.Millisecond,
 		Shell: func(_ context.Context, c recovery.Connection, command, script string) (string, error) {
-			w.did("shell %s@%s: %s < %s", c.User, c.Host, command, strings.SplitN(script, "\n", 2)[0])
+			w.record("shell %s@%s: %s < %s", c.User, c.Host, command, strings.SplitN(script, "\n", 2)[0])
 			assert.Equal(w.t, "the-key", c.PrivateKey)
 
 			return "template talos (VM 900) is removed\n", nil
@@ -312,8 +312,8 @@ func (w *world) run(change func(*recovery.Options)) error {
 	return err
 }
 
-// named has machines removed that the stack plans and no creation is pending for.
-func named(vmids ...int) func(o *recovery.Options) {
+// removeByVMID names planned machines that have no pending creation.
+func removeByVMID(vmids ...int) func(o *recovery.Options) {
 	return func(o *recovery.Options) {
 		o.VMIDs = vmids
 		o.Plan = func(map[string]string) (*spec.Plan, error) {
@@ -330,22 +330,22 @@ func named(vmids ...int) func(o *recovery.Options) {
 // otherClone is the UPID of a task that cloned the template to another VM.
 const otherClone = "UPID:pve1:0:0:0:qmclone:900:root@pam!t:"
 
-// half leaves VM 3000 as Proxmox has a clone whose host goes down before its first drive is copied.
-func half(w *world, lock string) {
+// interruptClone leaves VM 3000 as a clone whose host went down before its first drive was copied.
+func interruptClone(w *fixture, lock string) {
 	w.vm, w.power = map[string]any{"description": " qmclone temporary file", "lock": lock}, "stopped"
 	w.clone = "UPID:pve1:1:0:0:qmclone:900:root@pam!t:"
 }
 
-// mapping is the resource of a PCI mapping in the state.
+// mappingResource returns the resource of a PCI mapping in the state.
 func mappingResource(name string) map[string]any {
 	return map[string]any{
 		"urn": "urn:pulumi:prod::talos-proxmox::talos-proxmox:host:PCIMapping$proxmoxve:Hardware/mapping/pci:Pci::" + name +
 			"-mapping",
-		"type": "proxmoxve:Hardware/mapping/pci:Pci", "custom": true, "inputs": map[string]any{"name": name, "comment": gpus},
+		"type": "proxmoxve:Hardware/mapping/pci:Pci", "custom": true, "inputs": map[string]any{"name": name, "comment": mappingComment},
 	}
 }
 
-const gpus = "talos-proxmox-mapping owner=organization/talos-proxmox/prod (GPUs)"
+const mappingComment = "talos-proxmox-mapping owner=organization/talos-proxmox/prod (GPUs)"
 
 func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 	t.Parallel()
@@ -354,33 +354,33 @@ func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 		comment  string // "" = there is none
 		known    bool   // to the state
 		removals []string
-		says     string
+		output   string
 	}{
 		"its own": {
-			comment: gpus + "\n", removals: []string{"DELETE /cluster/mapping/pci/rtx4000"}, says: "PCI mapping rtx4000 is removed",
+			comment: mappingComment + "\n", removals: []string{"DELETE /cluster/mapping/pci/rtx4000"}, output: "PCI mapping rtx4000 is removed",
 		},
 		"nothing there": {
-			says: "creating rtx4000-mapping: PCI mapping rtx4000 is not there, or not yet",
+			output: "creating rtx4000-mapping: PCI mapping rtx4000 is not there, or not yet",
 		},
 		"one in the state": {
-			comment: gpus, known: true, says: "  creating rtx4000-mapping\n",
+			comment: mappingComment, known: true, output: "  creating rtx4000-mapping\n",
 		},
 		"another stack's": {
-			comment: strings.Replace(gpus, "prod", "dev", 1),
-			says:    "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/dev made it",
+			comment: strings.Replace(mappingComment, "prod", "dev", 1),
+			output:  "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/dev made it",
 		},
 		"someone else's": {
 			comment: "GPUs of the office",
-			says:    "is left alone: its comment does not say that this stack made it",
+			output:  "is left alone: its comment does not say that this stack made it",
 		},
 		"one with a remark": {
-			comment: gpus + " mine",
-			says:    "is left alone: its comment is not the one that this stack gives it",
+			comment: mappingComment + " mine",
+			output:  "is left alone: its comment is not the one that this stack gives it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 
 			var resources []any
 			if test.known {
@@ -389,18 +389,18 @@ func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 
 			w.state = w.deployment([]any{mappingResource("rtx4000")}, resources)
 
-			w.mappings = map[string]string{"other": gpus}
+			w.mappings = map[string]string{"other": mappingComment}
 			if test.comment != "" {
 				w.mappings["rtx4000"] = test.comment
 			}
 
-			w.recovers(test.removals, test.says)
+			w.requireRecovered(test.removals, test.output)
 			assert.Contains(t, w.mappings, "other")
 		})
 	}
 }
 
-// accountResource is a resource of an account in the state.
+// accountResource returns a resource of an account in the state.
 func accountResource(kind, name string, inputs map[string]any) map[string]any {
 	return map[string]any{
 		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:cluster:TalosCluster$" + kind + "::" + name,
@@ -408,13 +408,14 @@ func accountResource(kind, name string, inputs map[string]any) map[string]any {
 	}
 }
 
-// TestRunRemovesAccountsThatAreTheStacksOwn: a role, which has no comment, by its privileges and where nobody has it.
+// TestRunRemovesAccountsThatAreTheStacksOwn: a role, which has no comment, is recognized by its privileges, and removed
+// only if no ACL rule grants it.
 func TestRunRemovesAccountsThatAreTheStacksOwn(t *testing.T) {
 	t.Parallel()
 
 	const (
 		user   = "talos-prod-one-csi@pve"
-		ours   = "talos-proxmox-account owner=organization/talos-proxmox/prod (one-csi)"
+		marker = "talos-proxmox-account owner=organization/talos-proxmox/prod (one-csi)"
 		others = "talos-proxmox-account owner=organization/talos-proxmox/dev (one-csi)"
 		id     = "talos-prod-one-csi-machines"
 	)
@@ -422,9 +423,9 @@ func TestRunRemovesAccountsThatAreTheStacksOwn(t *testing.T) {
 	role := accountResource("proxmoxve:Permission/role:Role", "one-csi-machines", map[string]any{
 		"roleId": id, "privileges": []string{"VM.Config.Disk", "VM.Audit"},
 	})
-	account := accountResource("proxmoxve:Permission/user:User", "one-csi", map[string]any{"userId": user, "comment": ours})
+	account := accountResource("proxmoxve:Permission/user:User", "one-csi", map[string]any{"userId": user, "comment": marker})
 	token := accountResource("proxmoxve:User/token:Token", "one-csi-token-1", map[string]any{
-		"userId": user, "tokenName": "kubernetes-1", "comment": ours,
+		"userId": user, "tokenName": "kubernetes-1", "comment": marker,
 	})
 
 	for name, test := range map[string]struct {
@@ -432,49 +433,49 @@ func TestRunRemovesAccountsThatAreTheStacksOwn(t *testing.T) {
 		users, tokens, roles map[string]string
 		rules                []string
 		removals             []string
-		says                 string
+		output               string
 	}{
 		"a user": {
-			pending: account, users: map[string]string{user: ours, "root@pam": ""},
-			removals: []string{"DELETE /access/users/" + user}, says: "user " + user + " is removed",
+			pending: account, users: map[string]string{user: marker, "root@pam": ""},
+			removals: []string{"DELETE /access/users/" + user}, output: "user " + user + " is removed",
 		},
 		"a user in the state": {
-			pending: account, known: account, users: map[string]string{user: ours}, says: "  creating one-csi\n",
+			pending: account, known: account, users: map[string]string{user: marker}, output: "  creating one-csi\n",
 		},
 		"another stack's user": {
 			pending: account, users: map[string]string{user: others},
-			says: "user " + user + " is left alone: stack organization/talos-proxmox/dev made it",
+			output: "user " + user + " is left alone: stack organization/talos-proxmox/dev made it",
 		},
 		"no user yet": {
-			pending: account, users: map[string]string{"root@pam": ""}, says: "user " + user + " is not there, or not yet",
+			pending: account, users: map[string]string{"root@pam": ""}, output: "user " + user + " is not there, or not yet",
 		},
 		"a token": {
-			pending: token, known: account, users: map[string]string{user: ours},
-			tokens:   map[string]string{"kubernetes-1": ours},
-			removals: []string{"DELETE /access/users/" + user + "/token/kubernetes-1"}, says: "token " + user + "!kubernetes-1 is removed",
+			pending: token, known: account, users: map[string]string{user: marker},
+			tokens:   map[string]string{"kubernetes-1": marker},
+			removals: []string{"DELETE /access/users/" + user + "/token/kubernetes-1"}, output: "token " + user + "!kubernetes-1 is removed",
 		},
 		"somebody's token": {
-			pending: token, known: account, users: map[string]string{user: ours},
+			pending: token, known: account, users: map[string]string{user: marker},
 			tokens: map[string]string{"kubernetes-1": "mine"},
-			says:   "is left alone: its comment does not say that this stack made it",
+			output: "is left alone: its comment does not say that this stack made it",
 		},
 		"a role": {
 			pending: role, roles: map[string]string{id: "VM.Audit,VM.Config.Disk"}, rules: []string{"PVEAuditor"},
-			removals: []string{"DELETE /access/roles/" + id}, says: "role " + id + " is removed",
+			removals: []string{"DELETE /access/roles/" + id}, output: "role " + id + " is removed",
 		},
 		"a role with other privileges": {
 			pending: role, roles: map[string]string{id: "VM.Audit"},
-			says: "role " + id + " is left alone: its privileges are not those that this stack gives it",
+			output: "role " + id + " is left alone: its privileges are not those that this stack gives it",
 		},
 		"a role that somebody has": {
 			pending: role, roles: map[string]string{id: "VM.Audit,VM.Config.Disk"}, rules: []string{id},
-			says: "role " + id + " is left alone: somebody has it",
+			output: "role " + id + " is left alone: somebody has it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			w := newWorld(t)
+			w := newFixture(t)
 			w.users, w.tokens, w.roles, w.rules = test.users, test.tokens, test.roles, test.rules
 
 			var known []any
@@ -484,23 +485,23 @@ func TestRunRemovesAccountsThatAreTheStacksOwn(t *testing.T) {
 
 			w.state = w.deployment([]any{test.pending}, known)
 
-			w.recovers(test.removals, test.says)
+			w.requireRecovered(test.removals, test.output)
 		})
 	}
 }
 
-// recovers has the stack recovered: unlocked, of what its killed run made only this removed, and nothing left pending.
-func (w *world) recovers(removals []string, says string) {
+// requireRecovered recovers the stack: it is unlocked, exactly these removals happen, and nothing is pending any more.
+func (w *fixture) requireRecovered(removals []string, output string) {
 	w.t.Helper()
 	require.NoError(w.t, w.run(nil))
 	assert.Equal(w.t, slices.Concat([]string{unlock}, removals, []string{"import"}), w.calls)
-	assert.Contains(w.t, w.out.String(), says)
+	assert.Contains(w.t, w.out.String(), output)
 	assert.Nil(w.t, w.pending())
 }
 
-func (w *world) pending() any { return w.state["deployment"].(map[string]any)["pending_operations"] }
+func (w *fixture) pending() any { return w.state["deployment"].(map[string]any)["pending_operations"] }
 
-// unlock is the call that takes the dead run's lock off the stack.
+// unlock is the call that removes the killed run's lock.
 const unlock = "cancel --yes --stack prod"
 
 var removal = []string{"POST /nodes/pve2/qemu/3000/status/stop", "DELETE /nodes/pve2/qemu/3000"}
@@ -509,112 +510,112 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change   func(w *world)
+		change   func(w *fixture)
 		removals []string
-		says     string
+		output   string
 	}{
 		"a machine that runs": {
 			removals: removal,
-			says:     "VM 3000 prod-general-1 on pve2 (running) is removed",
+			output:   "VM 3000 prod-general-1 on pve2 (running) is removed",
 		},
 		"a machine with disks, which are named": {
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.vm["scsi0"], w.vm["virtio1"] = "local-lvm:vm-3000-disk-0,size=20G", "ceph:vm-3000-disk-1,discard=on,size=500G"
 				w.vm["ide2"], w.vm["unused0"] = "local:iso/talos.iso,media=cdrom", "nfs:3000/vm-3000-disk-2.raw"
 			},
 			removals: removal,
-			says: "VM 3000 prod-general-1 on pve2 (running) is removed with its disks ceph:vm-3000-disk-1 (500G), " +
+			output: "VM 3000 prod-general-1 on pve2 (running) is removed with its disks ceph:vm-3000-disk-1 (500G), " +
 				"local-lvm:vm-3000-disk-0 (20G), nfs:3000/vm-3000-disk-2.raw",
 		},
 		"a machine that is off": {
-			change:   func(w *world) { w.power = "stopped" },
-			removals: removal[1:], says: "(stopped) is removed",
+			change:   func(w *fixture) { w.power = "stopped" },
+			removals: removal[1:], output: "(stopped) is removed",
 		},
 		"a machine that the interrupted run has protected": {
-			change:   func(w *world) { w.vm["protection"] = 1 },
+			change:   func(w *fixture) { w.vm["protection"] = 1 },
 			removals: []string{removal[0], "PUT /nodes/pve2/qemu/3000/config", removal[1]},
-			says:     "VM 3000 prod-general-1 on pve2 (running) is removed",
+			output:   "VM 3000 prod-general-1 on pve2 (running) is removed",
 		},
 		"after the task that makes it": {
-			change:   func(w *world) { w.task = 3 },
+			change:   func(w *fixture) { w.task = 3 },
 			removals: removal,
-			says:     "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+			output:   "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
 		},
 		"a clone without a name, unlocked": {
-			change:   func(w *world) { half(w, "") },
+			change:   func(w *fixture) { interruptClone(w, "") },
 			removals: removal[1:],
-			says:     "VM 3000 prod-general-1 on pve2 (stopped) is removed",
+			output:   "VM 3000 prod-general-1 on pve2 (stopped) is removed",
 		},
 		"a clone without a name that no task is known of": {
-			change: func(w *world) { half(w, ""); w.clone = "" },
-			says: "VM 3000 without a name on pve2 (stopped) is left alone: it is a clone that ended before it had a name, and no task of root@pam!t on pve1 says that it is " +
+			change: func(w *fixture) { interruptClone(w, ""); w.clone = "" },
+			output: "VM 3000 without a name on pve2 (stopped) is left alone: it is a clone that ended before it had a name, and no task of root@pam!t on pve1 says that it is " +
 				"prod-general-1. If it is, this removes it: `qm unlock 3000 && qm destroy 3000` on pve2",
 		},
 		"a machine without a name that is cloned from nothing": {
-			change: func(w *world) {
-				half(w, "")
+			change: func(w *fixture) {
+				interruptClone(w, "")
 				made := w.machine("")
 				delete(made["inputs"].(map[string]any), "clone")
 				w.state = w.deployment([]any{made}, nil)
 			},
-			says: "is left alone: it is not prod-general-1",
+			output: "is left alone: it is not prod-general-1",
 		},
 		"a clone without a name that someone else began": {
-			change: func(w *world) { half(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" },
-			says:   "is left alone: it is a clone that ended before it had a name",
+			change: func(w *fixture) { interruptClone(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" },
+			output: "is left alone: it is a clone that ended before it had a name",
 		},
 		"after a task that begins a moment later": {
-			change:   func(w *world) { w.pause, w.task = 1, 1 },
+			change:   func(w *fixture) { w.pause, w.task = 1, 1 },
 			removals: removal,
-			says:     "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+			output:   "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
 		},
 		"a removal with warnings": {
-			change:   func(w *world) { w.exit = "WARNINGS: 1" },
+			change:   func(w *fixture) { w.exit = "WARNINGS: 1" },
 			removals: removal,
-			says:     "(running) is removed",
+			output:   "(running) is removed",
 		},
 		"nothing there": {
-			change: func(w *world) { w.vm = nil },
-			says:   "VM 3000 prod-general-1 is not there, or not yet",
+			change: func(w *fixture) { w.vm = nil },
+			output: "VM 3000 prod-general-1 is not there, or not yet",
 		},
 		"a machine of another name": {
-			change: func(w *world) { w.vm["name"] = "db" },
-			says:   "VM 3000 db on pve2 (running) is left alone: it is not prod-general-1",
+			change: func(w *fixture) { w.vm["name"] = "db" },
+			output: "VM 3000 db on pve2 (running) is left alone: it is not prod-general-1",
 		},
 		"another stack's machine": {
-			change: func(w *world) { w.vm["description"] = anothers },
-			says:   "is left alone: stack organization/talos-proxmox/dev made it",
+			change: func(w *fixture) { w.vm["description"] = otherMarker },
+			output: "is left alone: stack organization/talos-proxmox/dev made it",
 		},
 		"a machine without a description": {
-			change: func(w *world) { w.vm["description"] = "" },
-			says:   "is left alone: its description does not say that this stack made it",
+			change: func(w *fixture) { w.vm["description"] = "" },
+			output: "is left alone: its description does not say that this stack made it",
 		},
 		"a machine with another description of this stack": {
-			change: func(w *world) { w.vm["description"] = ours + " notes" },
-			says:   "is left alone: its description is not the one that this stack gives it",
+			change: func(w *fixture) { w.vm["description"] = marker + " notes" },
+			output: "is left alone: its description is not the one that this stack gives it",
 		},
 		"a template in its place": {
-			change: func(w *world) { w.vm["template"] = 1 },
-			says:   "is left alone: its description is not the one",
+			change: func(w *fixture) { w.vm["template"] = 1 },
+			output: "is left alone: its description is not the one",
 		},
 		"a machine that the state knows": {
-			change: func(w *world) { w.state = w.deployment([]any{w.machine("")}, []any{w.machine("3000")}) },
-			says:   "1 pending operation.\n  creating prod-general-1-vm\n",
+			change: func(w *fixture) { w.state = w.deployment([]any{w.machine("")}, []any{w.machine("3000")}) },
+			output: "1 pending operation.\n  creating prod-general-1-vm\n",
 		},
 		"no pending operations": {
-			change: func(w *world) { w.state = w.deployment(nil, nil) },
-			says:   "Stack prod has 0 pending operations.",
+			change: func(w *fixture) { w.state = w.deployment(nil, nil) },
+			output: "Stack prod has 0 pending operations.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			w := newWorld(t)
+			w := newFixture(t)
 			if test.change != nil {
 				test.change(w)
 			}
 
-			w.recovers(test.removals, test.says)
+			w.requireRecovered(test.removals, test.output)
 			assert.Equal(
 				t, "kept", w.state["deployment"].(map[string]any)["later"], "what this program does not know stays in the state",
 			)
@@ -622,58 +623,58 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 	}
 }
 
-func TestRunStopsWhereItCannotGoOn(t *testing.T) {
+func TestRunFails(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change  func(w *world)
+		change  func(w *fixture)
 		options func(o *recovery.Options)
 		calls   []string
-		says    string
+		output  string
 	}{
 		"the user says no": {
 			options: func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return false, nil } },
-			says:    "nothing was unlocked, ended or removed",
+			output:  "nothing was unlocked, ended or removed",
 		},
 		"a machine that Proxmox does not let go": {
-			change: func(w *world) { w.fails = "/status/stop" }, calls: []string{unlock, removal[0]},
-			says: "unable to stop VM 3000 prod-general-1 on pve2 (running): Proxmox answers 403 Forbidden",
+			change: func(w *fixture) { w.fails = "/status/stop" }, calls: []string{unlock, removal[0]},
+			output: "unable to stop VM 3000 prod-general-1 on pve2 (running): Proxmox answers 403 Forbidden",
 		},
 		"a machine that does not stop": {
-			change: func(w *world) { w.exit = "VM quit/powerdown failed" },
+			change: func(w *fixture) { w.exit = "VM quit/powerdown failed" },
 			calls:  []string{unlock, removal[0]},
-			says:   `unable to stop VM 3000 prod-general-1 on pve2 (running): its task ended with "VM quit/powerdown failed"`,
+			output: `unable to stop VM 3000 prod-general-1 on pve2 (running): its task ended with "VM quit/powerdown failed"`,
 		},
 		"a machine that stays locked": {
-			change: func(w *world) { w.vm["lock"] = "clone" }, calls: []string{unlock},
-			says: "VM 3000 prod-general-1 on pve2 (running) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
+			change: func(w *fixture) { w.vm["lock"] = "clone" }, calls: []string{unlock},
+			output: "VM 3000 prod-general-1 on pve2 (running) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
 		},
 		"a clone without a name": {
-			change: func(w *world) { half(w, "clone") }, calls: []string{unlock},
-			says: "VM 3000 prod-general-1 on pve2 (stopped) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
+			change: func(w *fixture) { interruptClone(w, "clone") }, calls: []string{unlock},
+			output: "VM 3000 prod-general-1 on pve2 (stopped) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
 		},
 		"a list that cannot be had": {
-			change: func(w *world) { w.fails = "/cluster/resources" },
-			says:   "unable to list Proxmox's machines: Proxmox answers 403 Forbidden",
+			change: func(w *fixture) { w.fails = "/cluster/resources" },
+			output: "unable to list Proxmox's machines: Proxmox answers 403 Forbidden",
 		},
 		"a named machine that the state knows": {
-			change:  func(w *world) { w.state = w.deployment(nil, []any{secrets, w.machine("3000")}) },
-			options: named(3000),
-			says:    "VM 3000 prod-general-1 is in the state of stack \"prod\"",
+			change:  func(w *fixture) { w.state = w.deployment(nil, []any{secrets, w.machine("3000")}) },
+			options: removeByVMID(3000),
+			output:  "VM 3000 prod-general-1 is in the state of stack \"prod\"",
 		},
 		"a named machine that the stack does not plan": {
-			options: named(3001), says: "stack \"prod\" plans no machine with VMID 3001",
+			options: removeByVMID(3001), output: "stack \"prod\" plans no machine with VMID 3001",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			w := newWorld(t)
+			w := newFixture(t)
 			if test.change != nil {
 				test.change(w)
 			}
 
-			require.ErrorContains(t, w.run(test.options), test.says)
+			require.ErrorContains(t, w.run(test.options), test.output)
 			assert.Equal(t, test.calls, w.calls)
 			assert.NotNil(t, w.pending(), "what is not recovered stays pending")
 		})
@@ -682,31 +683,30 @@ func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 
 func TestRunDoesNotWaitForTasksThatHaveEnded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.ended = 3
 	require.NoError(t, w.run(nil))
 	assert.NotContains(t, w.out.String(), "waiting for")
 }
 
-// TestRunWaitsForDownloads: a download outlives the plugin that asked for it, and the next one of the same file would
-// find the file there.
+// TestRunWaitsForDownloads: a download outlives its plugin, and the next one of the same file would fail.
 func TestRunWaitsForDownloads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.state = w.deployment([]any{map[string]any{
 		"urn":    "urn:pulumi:prod::talos-proxmox::talos-proxmox:image:TalosImage$proxmoxve:Download/file:File::talos.img-pve1-local",
 		"type":   "proxmoxve:Download/file:File",
 		"custom": true,
 		"inputs": map[string]any{"nodeName": "pve1", "fileName": "talos.img"},
 	}}, nil)
-	w.loads = 3
-	w.recovers(nil, "waiting for what Proxmox still does: download of talos.img on pve1\n")
-	assert.Negative(t, w.loads, "it is seen to its end")
+	w.downloads = 3
+	w.requireRecovered(nil, "waiting for what Proxmox still does: download of talos.img on pve1\n")
+	assert.Negative(t, w.downloads, "it is seen to its end")
 }
 
-func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
+func TestRunRemovesTemplatesInHostShells(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	secret := func(plain string) map[string]any {
 		return map[string]any{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": plain}
 	}
@@ -723,12 +723,12 @@ func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
 	}
 	w.state = w.deployment([]any{template}, nil)
 
-	w.recovers([]string{"shell root@10.0.0.2: remove < owner='talos-proxmox/prod'"}, "template talos (VM 900) is removed\n")
+	w.requireRecovered([]string{"shell root@10.0.0.2: remove < owner='talos-proxmox/prod'"}, "template talos (VM 900) is removed\n")
 	assert.False(t, slices.ContainsFunc(w.calls, func(call string) bool { return strings.Contains(call, "the-key") }))
 
-	// What an installed system is told has lines of its own; the provenance comes after it.
-	w = newWorld(t)
-	w.vm = map[string]any{"name": "talos", "description": strings.Replace(ours, "-node ", "-template ", 1) + " provenance=1 state=building (Debian)\n"}
+	// A template's user data has several lines, and the provenance follows it.
+	w = newFixture(t)
+	w.vm = map[string]any{"name": "talos", "description": strings.Replace(marker, "-node ", "-template ", 1) + " provenance=1 state=building (Debian)\n"}
 	inputs := template["inputs"].(map[string]any)
 	inputs["stdin"] = "owner='talos-proxmox/prod'\nvmid='3000'\nname='talos'\nuser_data='#cloud-config\nhostname: x\n'\nprovenance='1'\n#!/bin/bash\n"
 	w.state = w.deployment([]any{template}, nil)
@@ -736,42 +736,41 @@ func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
 	assert.NotContains(t, w.out.String(), "left alone")
 	assert.Contains(t, w.out.String(), "template talos (VM 3000): its host is asked to remove it")
 
-	// The build's own removal was cut short, on the host of the build: Proxmox's API removes nothing that is locked.
+	// The build's own deletion was interrupted, on the build's host: Proxmox' API deletes nothing that is locked.
 	const built = "pve2"
 
 	for host, want := range map[string]string{
 		built:  "if [ \"$(qm config 3000)\" != 'lock: destroyed' ]; then",
 		"pve1": "host='pve1'",
 	} {
-		w = newWorld(t)
+		w = newFixture(t)
 		w.vm = map[string]any{"lock": "destroyed", "digest": "0"}
 		inputs["stdin"] = "host='" + host + "'\nowner='talos-proxmox/prod'\nvmid='3000'\nname='talos'\nprovenance='1'\n#!/bin/bash\n"
 		w.state = w.deployment([]any{template}, nil)
 
-		says := "is left alone: its removal was cut short, which took its name away, and nothing says that " +
+		output := "is left alone: its removal was cut short, which took its name away, and nothing says that " +
 			"it was talos. If it was, this ends it: `qm unlock 3000 && qm destroy 3000` on pve2\n"
 		if host == built {
-			says = "creating talos-pve1-build: VM 3000 talos on pve2 (running) is removed\n"
+			output = "creating talos-pve1-build: VM 3000 talos on pve2 (running) is removed\n"
 		}
 
-		w.recovers([]string{"shell root@10.0.0.2: remove < " + want}, says)
+		w.requireRecovered([]string{"shell root@10.0.0.2: remove < " + want}, output)
 	}
 
-	// It has something else in its configuration.
-	w = newWorld(t)
+	// The configuration has another key.
+	w = newFixture(t)
 	w.vm = map[string]any{"lock": "destroyed", "digest": "0", "scsi0": "local-lvm:vm-3000-disk-0,size=4G"}
 	require.NoError(t, w.run(nil))
 	assert.NotContains(t, w.out.String(), "is removed\n")
 	assert.Contains(t, w.out.String(), "is left alone: it is not prod-general-1")
 
-	// A later run has built it, and the operation of the killed one is still pending.
-	w = newWorld(t)
+	// A later run built the template, and the killed run's operation is still pending.
+	w = newFixture(t)
 	w.state = w.deployment([]any{template}, []any{template})
-	w.recovers(nil, "")
+	w.requireRecovered(nil, "")
 }
 
-// TestTheCLIsWordsForBeginners: who has not logged in, or made the stack, is told how.
-func TestTheCLIsWordsForBeginners(t *testing.T) {
+func TestCLIAddsHints(t *testing.T) {
 	t.Parallel()
 
 	for said, do := range map[string]string{
@@ -789,8 +788,8 @@ func TestTheCLIsWordsForBeginners(t *testing.T) {
 	}
 }
 
-// TestAFailedOperationSaysWhy: the engine's diagnostics go to the standard output.
-func TestAFailedOperationSaysWhy(t *testing.T) {
+// TestCLIReturnsDiagnostics of the engine, which go to standard output.
+func TestCLIReturnsDiagnostics(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "pulumi")

@@ -22,17 +22,17 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// typeTemplate is the build of a template.
+// typeTemplate is the qualified type of a template's build.
 const typeTemplate = tokens.GoldenTemplate + "$" + tokens.RemoteCommand
 
-// operation is one that the killed run had begun.
+// operation is a pending operation of the state.
 type operation struct {
 	verb     string // creating, updating, deleting, …
 	resource string
-	made     bool // one makes a machine, a template or an entry, of which more is said
+	reported bool // as a creation or an entry
 }
 
-// Connection is how a host's shell is reached; the private key is a secret, without it the SSH agent is used.
+// Connection is how to reach a host's shell. The private key is a secret; without it, the SSH agent is used.
 type Connection struct {
 	Host       string  `json:"host"`
 	Port       float64 `json:"port"`
@@ -59,7 +59,7 @@ func (r *recovery) readProject(_ context.Context) error {
 	return nil
 }
 
-// stackName is the stack's name without its organization and project.
+// stackName returns the stack's name without organization and project.
 func (r *recovery) stackName() string { return r.Stack[strings.LastIndex(r.Stack, "/")+1:] }
 
 func (r *recovery) export(
@@ -68,7 +68,7 @@ func (r *recovery) export(
 	return ReadState(ctx, r.Pulumi, r.Stack, args...)
 }
 
-// ReadState reads a stack's state; its secrets stay encrypted unless asked for. It needs no lock, and changes nothing.
+// ReadState exports a stack's state; secrets stay encrypted without --show-secrets in args. It needs no lock.
 func ReadState(
 	ctx context.Context, pulumi Pulumi, stack string, args ...string,
 ) (state apitype.UntypedDeployment, deployment apitype.DeploymentV3, err error) {
@@ -81,7 +81,7 @@ func ReadState(
 		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
 
-	if len(state.Deployment) == 0 || string(state.Deployment) == "null" { // a stack that nothing was ever made in
+	if len(state.Deployment) == 0 || string(state.Deployment) == "null" { // nothing was ever deployed
 		return state, deployment, nil
 	}
 
@@ -92,7 +92,7 @@ func ReadState(
 	return state, deployment, nil
 }
 
-// WriteState imports a state with this deployment into a stack; secrets in plain text are encrypted by it.
+// WriteState imports a state with this deployment into a stack, which encrypts secrets in plain text.
 func WriteState(
 	ctx context.Context, pulumi Pulumi, stack string, state apitype.UntypedDeployment, deployment any,
 ) (err error) {
@@ -113,7 +113,7 @@ func WriteState(
 	return nil
 }
 
-// readState finds the pending operations, and which of them make machines that the state does not know.
+// readState reads the pending operations, and which of them create what is not in the state.
 func (r *recovery) readState(ctx context.Context) error {
 	_, deployment, err := r.export(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *recovery) readState(ctx context.Context) error {
 
 	for _, p := range deployment.PendingOperations {
 		if strings.HasSuffix(string(p.Resource.URN.QualifiedType()), typeTemplate) {
-			// How its host's shell is reached is a secret.
+			// The connection to its host is a secret.
 			if _, deployment, err = r.export(ctx, "--show-secrets"); err != nil {
 				return err
 			}
@@ -132,12 +132,12 @@ func (r *recovery) readState(ctx context.Context) error {
 	}
 
 	r.owner.Name = r.name + "/" + r.stackName()
-	r.known, r.secrets = map[string]bool{}, map[string]bool{}
+	r.knownVMIDs, r.clustersWithSecrets = map[string]bool{}, map[string]bool{}
 	entries := map[string]bool{}
 
 	for _, resource := range deployment.Resources {
-		if at := resource.Created; at != nil && (r.since.IsZero() || at.Before(r.since)) {
-			r.since = *at
+		if created := resource.Created; created != nil && (r.runStart.IsZero() || created.Before(r.runStart)) {
+			r.runStart = *created
 		}
 
 		if id, ok := resource.Outputs["id"].(string); ok && string(resource.Type) == tokens.Record {
@@ -146,20 +146,20 @@ func (r *recovery) readState(ctx context.Context) error {
 
 		cluster, ok := strings.CutSuffix(resource.URN.Name(), tokens.OfSecrets)
 		if ok && string(resource.Type) == tokens.Secrets {
-			r.secrets[cluster] = true
+			r.clustersWithSecrets[cluster] = true
 		}
 
 		if string(resource.Type) == tokens.VirtualMachine {
-			r.known[resource.ID.String()] = true
+			r.knownVMIDs[resource.ID.String()] = true
 		}
 
-		if known, ok := entryOf(resource); ok {
+		if known, ok := parseEntry(resource); ok {
 			entries[known.String()] = true
 		}
 
 		if strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate) {
-			if known, ok := templateOf(resource); ok {
-				r.known[strconv.Itoa(known.vmid)] = true
+			if known, ok := parseTemplate(resource); ok {
+				r.knownVMIDs[strconv.Itoa(known.vmid)] = true
 			}
 		}
 	}
@@ -167,18 +167,20 @@ func (r *recovery) readState(ctx context.Context) error {
 	for _, p := range deployment.PendingOperations {
 		o := operation{verb: string(p.Type), resource: p.Resource.URN.Name()}
 		if p.Type == apitype.OperationTypeCreating {
-			if made, ok := creationOf(p.Resource); ok && !r.known[strconv.Itoa(made.vmid)] {
-				o.made = true
-				r.ours = append(r.ours, made)
+			if c, ok := parseCreation(p.Resource); ok && !r.knownVMIDs[strconv.Itoa(c.vmid)] {
+				o.reported = true
+
+				r.creations = append(r.creations, c)
 			}
 
-			if made, ok := entryOf(p.Resource); ok && !entries[made.String()] {
-				o.made = true
-				r.entries = append(r.entries, made)
+			if c, ok := parseEntry(p.Resource); ok && !entries[c.String()] {
+				o.reported = true
+
+				r.entries = append(r.entries, c)
 			}
 
-			if made, ok := downloadOf(p.Resource); ok {
-				r.files = append(r.files, made)
+			if c, ok := parseDownload(p.Resource); ok {
+				r.files = append(r.files, c)
 			}
 		}
 
@@ -188,34 +190,33 @@ func (r *recovery) readState(ctx context.Context) error {
 	return nil
 }
 
-// addPlanned learns from the plan what the state does not say of pending creations, and takes machines that are named
-// by their VMIDs for what a creation made.
-func (r *recovery) addPlanned(_ context.Context) error {
-	if len(r.ours)+len(r.VMIDs) == 0 || r.Plan == nil {
+// addFromPlan completes pending creations from the plan, and adds the machines of Options.VMIDs.
+func (r *recovery) addFromPlan(_ context.Context) error {
+	if len(r.creations)+len(r.VMIDs) == 0 || r.Plan == nil {
 		return nil
 	}
 
 	plan, err := r.Plan(r.config)
 	if err != nil {
-		if len(r.VMIDs) == 0 { // the state says enough of pending creations
+		if len(r.VMIDs) == 0 { // pending creations do not need the plan
 			return nil
 		}
 
 		return fmt.Errorf("the configuration of stack %q has problems:\n%w", r.Stack, err)
 	}
 
-	planned := plannedIn(plan)
+	planned := plannedMachines(plan)
 
-	for i, made := range r.ours {
-		if !made.address.IsValid() { // by DHCP
-			r.ours[i].address = planned[made.vmid].address
+	for i, c := range r.creations {
+		if !c.address.IsValid() { // by DHCP
+			r.creations[i].address = planned[c.vmid].address
 		}
 	}
 
 	var problems []error
 
 	for _, vmid := range r.VMIDs {
-		made, ok := planned[vmid]
+		c, ok := planned[vmid]
 		if !ok {
 			problems = append(problems, fmt.Errorf(
 				"stack %q plans no machine with VMID %d: talos-proxmox report %s lists those that it plans", r.Stack, vmid, r.Stack,
@@ -224,40 +225,40 @@ func (r *recovery) addPlanned(_ context.Context) error {
 			continue
 		}
 
-		problems = append(problems, r.addNamed(made))
+		problems = append(problems, r.addByVMID(c))
 	}
 
 	return errors.Join(problems...)
 }
 
-// addNamed takes a machine that somebody named for what a creation made that failed. Where the state has nothing of its
-// cluster it cannot be that: a run makes a cluster's secrets before its machines.
-func (r *recovery) addNamed(made creation) error {
+// addByVMID adds a machine that was named by VMID as one whose creation failed. It refuses one of a cluster that the
+// state does not have: a run creates a cluster's secrets before its machines.
+func (r *recovery) addByVMID(c creation) error {
 	switch {
-	case r.known[strconv.Itoa(made.vmid)]:
+	case r.knownVMIDs[strconv.Itoa(c.vmid)]:
 		return fmt.Errorf(
-			"VM %d %s is in the state of stack %q: it is not a remainder, and `pulumi destroy --target` removes it", made.vmid,
-			made.name, r.Stack,
+			"VM %d %s is in the state of stack %q, so no failed creation left it: `pulumi destroy --target` removes it", c.vmid,
+			c.name, r.Stack,
 		)
-	case made.cluster != "" && !r.secrets[made.cluster]:
+	case c.cluster != "" && !r.clustersWithSecrets[c.cluster]:
 		return fmt.Errorf(
 			"the state of stack %q has nothing of cluster %s, whose machine VM %d %s is: the state was lost, or this is another "+
 				"backend (`pulumi whoami --verbose` names it). Log in to the right one, or restore the state: docs/recovery.md, "+
 				"\"The state is lost\". If the machine runs, its cluster does; nothing is removed",
-			r.Stack, made.cluster, made.vmid, made.name,
+			r.Stack, c.cluster, c.vmid, c.name,
 		)
-	case !slices.ContainsFunc(r.ours, func(pending creation) bool { return pending.vmid == made.vmid }):
-		r.ours = append(r.ours, made)
+	case !slices.ContainsFunc(r.creations, func(pending creation) bool { return pending.vmid == c.vmid }):
+		r.creations = append(r.creations, c)
 	}
 
 	return nil
 }
 
-// plannedIn are the machines of a plan by VMID.
-func plannedIn(plan *spec.Plan) map[int]creation {
+// plannedMachines returns the machines of a plan by VMID.
+func plannedMachines(plan *spec.Plan) map[int]creation {
 	planned := map[int]creation{}
 	add := func(m spec.VM, c creation) {
-		c.resource, c.vmid, c.name, c.host, c.named = m.Name, m.VMID, m.Name, m.Host, true
+		c.resource, c.vmid, c.name, c.host, c.byVMID = m.Name, m.VMID, m.Name, m.Host, true
 		if m.Template.VMID != 0 {
 			c.source, c.sourceHost = m.Template.VMID, m.Host
 		}
@@ -280,14 +281,15 @@ func plannedIn(plan *spec.Plan) map[int]creation {
 	return planned
 }
 
-// Reveal is a resource's properties with the plain text of secrets that were asked for, and without the others.
+// Reveal returns a resource's properties with secrets replaced by their plain text; a secret that is still encrypted
+// becomes nil.
 func Reveal(properties map[string]any) map[string]any {
 	revealed, _ := reveal(properties).(map[string]any)
 
 	return revealed
 }
 
-// reveal puts the plain text in the place of secrets; one that stays encrypted becomes null.
+// reveal is Reveal for any value.
 func reveal(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -320,8 +322,8 @@ func reveal(value any) any {
 	}
 }
 
-// forgetPending takes the pending operations off the state.
-func (r *recovery) forgetPending(ctx context.Context) error {
+// clearPendingOperations removes the pending operations from the state.
+func (r *recovery) clearPendingOperations(ctx context.Context) error {
 	state, _, err := r.export(ctx)
 	if err != nil {
 		return err
@@ -329,7 +331,7 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(state.Deployment, &fields); err != nil || fields["pending_operations"] == nil {
-		return nil //nolint:nilerr // export has read it
+		return nil //nolint:nilerr // export has parsed it
 	}
 
 	delete(fields, "pending_operations")

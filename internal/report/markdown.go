@@ -8,9 +8,9 @@ import (
 )
 
 // Markdown returns the stack's readme: clusters with their versions, a Mermaid picture of hosts and machines, the
-// machines, the capacity of each host, and what to do next. Placement is what there is to say of the machines' hosts.
+// machines, the capacity of each host, and the next steps. Placement holds notes on the machines' hosts.
 func Markdown(p *spec.Plan, placement []string) string {
-	v := arrange(p)
+	v := newView(p)
 	w := &writer{}
 	w.line("# Stack %s", v.Stack)
 	w.clusters(v)
@@ -25,10 +25,10 @@ func Markdown(p *spec.Plan, placement []string) string {
 	return w.text.String()
 }
 
-// Capacity returns only the table of what machines take of each host.
+// Capacity returns only the table of each host's capacity.
 func Capacity(p *spec.Plan) string {
 	w := &writer{}
-	w.capacityTable(arrange(p))
+	w.capacityTable(newView(p))
 
 	return strings.TrimPrefix(w.text.String(), "\n")
 }
@@ -39,7 +39,7 @@ func (w *writer) line(format string, values ...any) {
 	fmt.Fprintf(&w.text, format+"\n", values...)
 }
 
-// table writes a heading row, then the rows; what would end a cell is escaped.
+// table writes a header row and the rows, with escaped cells.
 func (w *writer) table(head []string, rows [][]string) {
 	w.line("")
 	w.row(head)
@@ -88,7 +88,7 @@ func (w *writer) clusters(v view) {
 	}
 }
 
-// topology draws hosts as boxes with their machines in them, and each virtual IP above its control planes.
+// topology draws hosts as boxes that contain their machines, and each virtual IP above its control planes.
 func (w *writer) topology(v view) {
 	w.line("\n## Topology\n\n```mermaid\nflowchart TB")
 

@@ -14,30 +14,30 @@ import (
 var pageText string
 
 var page = template.Must(
-	template.New("page").Funcs(template.FuncMap{"join": strings.Join, "picture": picture, "short": short}).Parse(pageText),
+	template.New("page").Funcs(template.FuncMap{"join": strings.Join, "picture": picture, "short": shorten}).Parse(pageText),
 )
 
-// HTML returns the report as one page that needs nothing else: style and picture are in it.
+// HTML returns the report as a self-contained page with style and picture.
 func HTML(p *spec.Plan) ([]byte, error) {
 	var b bytes.Buffer
-	if err := page.Execute(&b, arrange(p)); err != nil {
+	if err := page.Execute(&b, newView(p)); err != nil {
 		return nil, fmt.Errorf("unable to write the report of stack %q: %w", p.Stack, err)
 	}
 
 	return b.Bytes(), nil
 }
 
-// SVG returns the page's picture as a file of its own.
+// SVG returns the page's picture as a separate file.
 func SVG(p *spec.Plan) ([]byte, error) {
 	var b bytes.Buffer
-	if err := page.ExecuteTemplate(&b, "file", picture(arrange(p))); err != nil {
+	if err := page.ExecuteTemplate(&b, "file", picture(newView(p))); err != nil {
 		return nil, fmt.Errorf("unable to draw stack %q: %w", p.Stack, err)
 	}
 
 	return b.Bytes(), nil
 }
 
-// Sizes in the picture, in its own units.
+// Sizes in the picture, in SVG units.
 const (
 	hostWidth     = 240
 	gap           = 20
@@ -47,15 +47,15 @@ const (
 	barWidth      = hostWidth - 2*gap
 )
 
-// drawing is the picture: where the clusters' APIs answer, and below it hosts side by side, at most four in a row, each
-// as tall as its row's fullest.
+// drawing is the layout of the picture: the clusters' API endpoints, and below them the hosts, at most four in a row,
+// with the height of the fullest host in the row.
 type drawing struct {
 	Width, Height int
 	Clusters      []strip
 	Hosts         []box
 }
 
-// Strip is how wide a cluster is drawn.
+// Strip returns the width of a cluster.
 func (d drawing) Strip() int { return d.Width - 2*gap }
 
 type strip struct {
@@ -75,16 +75,16 @@ type slot struct {
 }
 
 func picture(v view) drawing {
-	const most = 4
+	const hostsPerRow = 4
 
-	d := drawing{Width: gap + max(min(len(v.Hosts), most), 1)*(hostWidth+gap), Height: gap}
+	d := drawing{Width: gap + max(min(len(v.Hosts), hostsPerRow), 1)*(hostWidth+gap), Height: gap}
 	for _, c := range v.Clusters {
 		d.Clusters = append(d.Clusters, strip{cluster: c, Y: d.Height})
 		d.Height += apiHeight + gap
 	}
 
-	for first := 0; first < len(v.Hosts); first += most {
-		row := v.Hosts[first:min(first+most, len(v.Hosts))]
+	for first := 0; first < len(v.Hosts); first += hostsPerRow {
+		row := v.Hosts[first:min(first+hostsPerRow, len(v.Hosts))]
 
 		height := 0
 		for _, h := range row {
@@ -106,11 +106,11 @@ func picture(v view) drawing {
 	return d
 }
 
-// Bar is how long the bar of used memory is.
+// Bar returns the length of the bar of used memory.
 func (b box) Bar() int { return min(b.Memory.Percent(), 100) * barWidth / 100 }
 
-// short cuts a text to what fits in a box; the whole is in the box's title and in the tables.
-func short(text string, most int) string {
+// shorten truncates a text to fit in a box; the box's title and the tables have the whole text.
+func shorten(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {
 		return text

@@ -1,5 +1,5 @@
-// Package report writes what a stack will consist of for people: as Markdown, which Pulumi Cloud shows as a stack's
-// readme, and as a page with a picture. Everything follows from the plan; nothing secret is in it.
+// Package report describes a stack for people: as Markdown, which Pulumi Cloud shows as a stack's readme, and as a page
+// with a picture. Everything is from the plan, without secrets.
 package report
 
 import (
@@ -13,17 +13,17 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// view is a plan arranged by hosts, as both forms show it.
+// view is a plan grouped by hosts, for both formats.
 type view struct {
 	Stack    string
 	Protect  bool
 	Hosts    []host
 	Clusters []cluster
-	Machines []machine // of all clusters, control planes first, then those of none
+	Machines []machine // of all clusters, control planes first; then plain machines
 	Warnings []string
 }
 
-// Sized says whether a host says how much memory guests may use.
+// Sized reports whether a host's memory for guests is set.
 func (v view) Sized() bool {
 	return slices.ContainsFunc(v.Hosts, func(h host) bool { return h.Memory.Of > 0 })
 }
@@ -37,10 +37,10 @@ type host struct {
 	GPUs          []gpu
 }
 
-// usage is what machines take of something the host has; Of is 0 where the stack does not say.
+// usage is how much of a host's resource is planned; Of is 0 if the stack file does not set it.
 type usage struct{ Planned, Of int }
 
-// Percent is 0 where the host's size is not set.
+// Percent returns 0 if the host's size is not set.
 func (u usage) Percent() int {
 	if u.Of == 0 {
 		return 0
@@ -49,7 +49,7 @@ func (u usage) Percent() int {
 	return u.Planned * 100 / u.Of
 }
 
-// Short writes 12 of 32, or 12.
+// Short returns 12 of 32, or 12.
 func (u usage) Short() string {
 	if u.Of == 0 {
 		return fmt.Sprint(u.Planned)
@@ -58,7 +58,7 @@ func (u usage) Short() string {
 	return fmt.Sprintf("%d of %d", u.Planned, u.Of)
 }
 
-// String writes 12 of 32 (37 %), or 12.
+// String returns 12 of 32 (37 %), or 12.
 func (u usage) String() string {
 	if u.Of == 0 {
 		return u.Short()
@@ -78,13 +78,13 @@ type gpu struct {
 
 type cluster struct {
 	Name, Endpoint, Talos, Kubernetes, VIP, CIDR string
-	// Fixes is the first day without fixes, and for what; a dash where none is known.
+	// Fixes is the first end of life, with the version; a dash if unknown.
 	Fixes                  string
 	ControlPlanes, Workers int
 	GPUOperator            bool
 }
 
-// API says where the cluster's API answers.
+// API describes the endpoint of the cluster's API.
 func (c cluster) API() string {
 	if c.VIP == "" {
 		return c.Endpoint
@@ -95,7 +95,7 @@ func (c cluster) API() string {
 
 type machine struct {
 	Name, Cluster, Kind, Host, Address, MAC, System string
-	VIP                                             string // that a control plane may have
+	VIP                                             string // of control planes
 	VMID, Cores, MemoryMiB, DiskGiB                 int
 	GPUs                                            []string
 }
@@ -108,10 +108,10 @@ const (
 	kindMachine      = "machine"
 )
 
-// Class is the machine's class in the page's style.
+// Class returns the machine's class in the page's style.
 func (m machine) Class() string { return strings.ReplaceAll(strings.ToLower(m.Kind), " ", "-") }
 
-// Note is what the machine has beside its sizes.
+// Note lists the machine's GPUs and virtual IP.
 func (m machine) Note() string {
 	notes := slices.Clone(m.GPUs)
 	if m.VIP != "" {
@@ -121,30 +121,30 @@ func (m machine) Note() string {
 	return strings.Join(notes, ", ")
 }
 
-// MemoryGiB is the memory without needless decimals.
+// MemoryGiB returns the memory without trailing zeros.
 func (m machine) MemoryGiB() string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(m.MemoryMiB)/1024), ".0")
 }
 
-func arrange(p *spec.Plan) view {
+func newView(p *spec.Plan) view {
 	v := view{Stack: p.Stack, Protect: p.Protect, Warnings: p.Warnings}
 	for _, c := range p.Clusters {
-		v.Clusters = append(v.Clusters, arrangeCluster(c))
+		v.Clusters = append(v.Clusters, newCluster(c))
 	}
 
 	for _, m := range p.Members() {
-		v.Machines = append(v.Machines, arrangeMachine(m.Node))
+		v.Machines = append(v.Machines, newMachine(m.Node))
 	}
 
 	for _, h := range p.Hosts {
-		v.Hosts = append(v.Hosts, arrangeHost(p, h))
+		v.Hosts = append(v.Hosts, newHost(p, h))
 	}
 
 	return v
 }
 
-func arrangeCluster(c spec.Cluster) cluster {
-	arranged := cluster{
+func newCluster(c spec.Cluster) cluster {
+	result := cluster{
 		Name:          c.Name,
 		Endpoint:      c.Endpoint,
 		Talos:         c.TalosVersion,
@@ -157,17 +157,17 @@ func arrangeCluster(c spec.Cluster) cluster {
 	slices.SortStableFunc(ends, func(a, b talos.EndOfLife) int { return strings.Compare(a.Day, b.Day) })
 
 	if len(ends) > 0 {
-		arranged.Fixes = ends[0].Day + " (" + ends[0].Of + ")"
+		result.Fixes = ends[0].Day + " (" + ends[0].Of + ")"
 	}
 
 	if c.VIP.IsValid() {
-		arranged.VIP = c.VIP.String()
+		result.VIP = c.VIP.String()
 	}
 
-	return arranged
+	return result
 }
 
-func arrangeMachine(n spec.Node) machine {
+func newMachine(n spec.Node) machine {
 	m := machine{
 		Name: n.Name, Cluster: n.Cluster, Kind: kindMachine, Host: n.Host, Address: "by DHCP", MAC: n.MAC,
 		System: "Talos " + n.Template.Version, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB,
@@ -200,8 +200,8 @@ func arrangeMachine(n spec.Node) machine {
 	return m
 }
 
-func arrangeHost(p *spec.Plan, h spec.Host) host {
-	arranged := host{
+func newHost(p *spec.Plan, h spec.Host) host {
+	result := host{
 		Name: h.Name, Address: h.Address.String(), Prepared: h.Prep != nil,
 		Cores: usage{Of: h.Cores}, Memory: usage{Of: h.MemoryMiB / 1024},
 	}
@@ -212,13 +212,13 @@ func arrangeHost(p *spec.Plan, h spec.Host) host {
 			continue
 		}
 
-		drawn := arrangeMachine(m.Node)
+		placed := newMachine(m.Node)
 		if m.Role == spec.RoleControlPlane && m.Of.VIP.IsValid() {
-			drawn.VIP = m.Of.VIP.String()
+			placed.VIP = m.Of.VIP.String()
 		}
 
-		arranged.Machines = append(arranged.Machines, drawn)
-		arranged.Cores.Planned += m.Cores
+		result.Machines = append(result.Machines, placed)
+		result.Cores.Planned += m.Cores
 		memory += m.MemoryMiB
 
 		for _, d := range m.Disks() {
@@ -230,16 +230,16 @@ func arrangeHost(p *spec.Plan, h spec.Host) host {
 		}
 	}
 
-	arranged.Memory.Planned = (memory + 1023) / 1024
+	result.Memory.Planned = (memory + 1023) / 1024
 	for _, datastore := range slices.Sorted(maps.Keys(disks)) {
-		arranged.Disks = append(arranged.Disks, disk{Datastore: datastore, GiB: disks[datastore]})
+		result.Disks = append(result.Disks, disk{Datastore: datastore, GiB: disks[datastore]})
 	}
 
 	for _, g := range h.GPUs {
-		arranged.GPUs = append(arranged.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: g.Generation, Machine: users[g.PCI]})
+		result.GPUs = append(result.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: g.Generation, Machine: users[g.PCI]})
 	}
 
-	slices.SortStableFunc(arranged.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })
+	slices.SortStableFunc(result.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })
 
-	return arranged
+	return result
 }

@@ -20,8 +20,8 @@ import (
 	"talos-proxmox/internal/systems"
 )
 
-// plan has a machine of every kind, a host without machines, a size that is set and one that is not, and names as
-// long as they can be.
+// plan has a machine of every kind, a host without machines, hosts with and without sizes, and names of the maximal
+// length.
 func plan() *spec.Plan {
 	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.GPU) spec.Node {
 		return spec.Node{
@@ -88,7 +88,7 @@ func TestMarkdown(t *testing.T) {
 	goldentest.Equal(t, "testdata/prod.golden.md", report.Markdown(plan(), nil))
 }
 
-// TestPicture is the page's picture alone, which needs nothing of the page.
+// TestPicture is the same as in the page.
 func TestPicture(t *testing.T) {
 	t.Parallel()
 
@@ -116,7 +116,7 @@ func TestPage(t *testing.T) {
 	page, err := report.HTML(plan())
 	require.NoError(t, err)
 	goldentest.Equal(t, "testdata/prod.golden.html", string(page))
-	assert.NotContains(t, string(page), "http://", "the page needs nothing from elsewhere")
+	assert.NotContains(t, string(page), "http://", "the page is self-contained")
 }
 
 func TestCapacityIsTheTableAlone(t *testing.T) {
@@ -139,7 +139,7 @@ func TestNamesOfAStackCannotWriteMarkup(t *testing.T) {
 	assert.NotContains(t, string(page), "<img")
 }
 
-// measure is run in the page: what of the picture leaves its box, and what of the page cannot be reached.
+// measure runs in the page and finds text that overflows its box and content that does not fit the window.
 const measure = `<script>
 const out = [];
 for (const g of document.querySelectorAll('svg g')) {
@@ -187,7 +187,7 @@ func TestPageInABrowser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(file, append(page, measure...), 0o600))
 
-	for name, look := range map[string]struct{ size, scheme, want string }{
+	for name, window := range map[string]struct{ size, scheme, want string }{
 		"a desk":                        {"1280,900", "1", "light"},
 		"a desk in the dark":            {"1280,900", "0", "dark"},
 		"a narrow window":               {"520,900", "1", "light"},
@@ -199,13 +199,13 @@ func TestPageInABrowser(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu",
 				"--disable-quic", "--no-first-run",
 				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
-				"--window-size="+look.size, "--blink-settings=preferredColorScheme="+look.scheme,
+				"--window-size="+window.size, "--blink-settings=preferredColorScheme="+window.scheme,
 				"--dump-dom", "file://"+file).Output()
 			require.NoError(t, err)
 
 			_, found, _ := strings.Cut(string(out), `data-found="`)
 			found, _, _ = strings.Cut(found, `"`)
-			assert.Equal(t, look.want+"; prodvirtual IP 10.0.0.5, on one control plane at a time; 1 bars; 6 machines; 6 drawn", found)
+			assert.Equal(t, window.want+"; prodvirtual IP 10.0.0.5, on one control plane at a time; 1 bars; 6 machines; 6 drawn", found)
 		})
 	}
 }

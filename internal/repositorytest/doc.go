@@ -1,3 +1,3 @@
-// Package repositorytest holds the rules that the repository's files keep: which package imports which, the versions
-// that both modules share, names of files, links and anchors of the documents.
+// Package repositorytest has rules for the repository's files as tests: imports of packages, versions of modules, file
+// names, links and anchors in documents.
 package repositorytest

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostTerms is how many words of its own this project may have.
-const mostTerms = 15
+// maxTerms limits the glossary.
+const maxTerms = 15
 
-// TestGlossary: the terms are few, and each is one that other documents use; there is no second list.
+// TestGlossary: the glossary is short, other documents use each term, and there is no second glossary.
 func TestGlossary(t *testing.T) {
 	t.Parallel()
 
@@ -33,8 +33,8 @@ func TestGlossary(t *testing.T) {
 	}
 
 	terms := regexp.MustCompile(`(?m)^\| ([a-z -]+) \| [A-Z]`).FindAllStringSubmatch(texts[glossary], -1)
-	assert.LessOrEqual(t, len(terms), mostTerms)
-	assert.Greater(t, len(terms), mostTerms/2)
+	assert.LessOrEqual(t, len(terms), maxTerms)
+	assert.Greater(t, len(terms), maxTerms/2)
 
 	for _, term := range terms {
 		word, used := regexp.MustCompile(`(?i)\b`+term[1]+`(s|es)?\b`), 0
@@ -45,18 +45,18 @@ func TestGlossary(t *testing.T) {
 			}
 		}
 
-		assert.GreaterOrEqual(t, used, 2, "%q is used in no two documents: it is no term of this project", term[1])
+		assert.GreaterOrEqual(t, used, 2, "%q is not used in two other documents: remove it", term[1])
 	}
 
 	for name, text := range texts {
 		if name != glossary {
-			assert.NotRegexp(t, `(?mi)^#+ glossary`, text, "%s: words are explained in docs/%s", name, glossary)
+			assert.NotRegexp(t, `(?mi)^#+ glossary`, text, "%s: terms belong into docs/%s", name, glossary)
 		}
 	}
 
 	for _, index := range []string{"README.md", "../CONTRIBUTING.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", index))
 		require.NoError(t, err)
-		assert.True(t, strings.Contains(string(text), glossary), "%s leads to the glossary", index)
+		assert.True(t, strings.Contains(string(text), glossary), "%s links to the glossary", index)
 	}
 }

@@ -19,9 +19,9 @@ import (
 
 const architecture = "docs/architecture.md"
 
-// worlds are the libraries that a package may know only where the table of docs/architecture.md says so, by the first
-// words of their import paths.
-var worlds = map[string][]string{ //nolint:gochecknoglobals // a table
+// libraries are the large libraries that a package may import only if the table of docs/architecture.md says so, by
+// prefixes of import paths.
+var libraries = map[string][]string{ //nolint:gochecknoglobals // a table
 	"Pulumi":     {"github.com/pulumi/", "github.com/pulumiverse/", "github.com/muhlba91/pulumi-"},
 	"Talos":      {"github.com/siderolabs/", "github.com/cosi-project/"},
 	"Proxmox":    {"github.com/luthermonson/go-proxmox"},
@@ -29,19 +29,19 @@ var worlds = map[string][]string{ //nolint:gochecknoglobals // a table
 	"S3":         {"github.com/minio/"},
 }
 
-// room is a row of the table: folders, and what their packages may import.
-type room struct {
+// rule is a row of the table: folders, and what their packages may import.
+type rule struct {
 	folders []string
 	// imports are folders of the project; x/* means the folders in x, * everything.
-	imports []string
-	worlds  []string
-	// plain packages import nothing but the standard library and the project.
+	imports   []string
+	libraries []string
+	// plain packages import only the standard library and the project.
 	plain bool
 }
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-func names(cell string) []string {
+func codeSpans(cell string) []string {
 	var found []string
 	for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
 		found = append(found, match[1])
@@ -50,12 +50,12 @@ func names(cell string) []string {
 	return found
 }
 
-// rooms reads the table below the heading Rooms: folder, what lives there, knows, may import.
-func rooms(text string) ([]room, error) {
+// parseRules reads the table below the heading Rooms: folder, contents, knows, may import.
+func parseRules(text string) ([]rule, error) {
 	_, table, _ := strings.Cut(text, "\n## Rooms\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 
-	var found []room
+	var found []rule
 
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -67,7 +67,7 @@ func rooms(text string) ([]room, error) {
 			return nil, fmt.Errorf("%s has %d columns, not 4", strings.TrimSpace(line), len(cells))
 		}
 
-		r := room{folders: names(cells[0]), imports: names(cells[3])}
+		r := rule{folders: codeSpans(cells[0]), imports: codeSpans(cells[3])}
 
 		switch imports := strings.TrimSpace(cells[3]); {
 		case imports == "everything":
@@ -81,13 +81,13 @@ func rooms(text string) ([]room, error) {
 			case word == "standard library":
 				r.plain = true
 			case word == "all":
-				for world := range worlds {
-					r.worlds = append(r.worlds, world)
+				for library := range libraries {
+					r.libraries = append(r.libraries, library)
 				}
-			case worlds[word] != nil:
-				r.worlds = append(r.worlds, word)
+			case libraries[word] != nil:
+				r.libraries = append(r.libraries, word)
 			case word != "":
-				return nil, fmt.Errorf("%s: %q is none of the worlds", cells[0], word)
+				return nil, fmt.Errorf("%s: %q is not a library", cells[0], word)
 			}
 		}
 
@@ -97,13 +97,13 @@ func rooms(text string) ([]room, error) {
 	return found, nil
 }
 
-// covers tells whether a pattern of the table means a folder.
-func covers(pattern, folder string) bool {
+// matchesPattern reports whether a pattern of the table matches a folder.
+func matchesPattern(pattern, folder string) bool {
 	return pattern == "*" || pattern == folder || pattern == path.Dir(folder)+"/*"
 }
 
-// roomOf is the row of a folder: its own, else that of the folders beside it.
-func roomOf(all []room, folder string) *room {
+// findRule returns the row of a folder: its own, or else one with a pattern.
+func findRule(all []rule, folder string) *rule {
 	for _, pattern := range []string{folder, path.Dir(folder) + "/*"} {
 		for i := range all {
 			if slices.Contains(all[i].folders, pattern) {
@@ -115,9 +115,9 @@ func roomOf(all []room, folder string) *room {
 	return nil
 }
 
-// judgeImports says which imports of a folder the table does not allow.
-func judgeImports(all []room, module, folder string, imports []string) []string {
-	own := roomOf(all, folder)
+// checkImports returns the imports of a folder that the table does not allow.
+func checkImports(all []rule, module, folder string, imports []string) []string {
+	own := findRule(all, folder)
 	if own == nil {
 		return []string{folder + " has no row"}
 	}
@@ -125,12 +125,12 @@ func judgeImports(all []room, module, folder string, imports []string) []string 
 	var found []string
 
 	for _, imported := range imports {
-		target, ours := strings.CutPrefix(imported, module+"/")
+		target, isOwn := strings.CutPrefix(imported, module+"/")
 
 		first, _, _ := strings.Cut(imported, "/")
 		switch {
-		case ours:
-			if slices.ContainsFunc(own.imports, func(pattern string) bool { return covers(pattern, target) }) {
+		case isOwn:
+			if slices.ContainsFunc(own.imports, func(pattern string) bool { return matchesPattern(pattern, target) }) {
 				continue
 			}
 
@@ -139,10 +139,10 @@ func judgeImports(all []room, module, folder string, imports []string) []string 
 		case own.plain:
 			found = append(found, fmt.Sprintf("%s may import the standard library only, not %s", folder, imported))
 		default:
-			for world, prefixes := range worlds {
-				if !slices.Contains(own.worlds, world) &&
+			for library, prefixes := range libraries {
+				if !slices.Contains(own.libraries, library) &&
 					slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(imported, prefix) }) {
-					found = append(found, fmt.Sprintf("%s may not know %s (%s)", folder, world, imported))
+					found = append(found, fmt.Sprintf("%s may not know %s (%s)", folder, library, imported))
 				}
 			}
 		}
@@ -151,11 +151,11 @@ func judgeImports(all []room, module, folder string, imports []string) []string 
 	return found
 }
 
-// TestImports compares what every package imports, its tests aside, with the table of docs/architecture.md.
+// TestImports compares the imports of every package, without its tests, with the table of docs/architecture.md.
 func TestImports(t *testing.T) {
 	t.Parallel()
 
-	all, err := rooms(read(t, architecture))
+	all, err := parseRules(read(t, architecture))
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 
@@ -178,8 +178,8 @@ func TestImports(t *testing.T) {
 
 		imports[folder] = append(imports[folder], "")
 
-		for _, one := range file.Imports {
-			imported, err := strconv.Unquote(one.Path.Value)
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
 
 			imports[folder] = append(imports[folder], imported)
@@ -188,14 +188,14 @@ func TestImports(t *testing.T) {
 
 	for folder, imported := range imports {
 		slices.Sort(imported)
-		assert.Empty(t, judgeImports(all, module, folder, slices.Compact(imported)[1:]), "see the table of %s", architecture)
+		assert.Empty(t, checkImports(all, module, folder, slices.Compact(imported)[1:]), "see the table of %s", architecture)
 	}
 
 	for _, r := range all {
 		for _, pattern := range slices.Concat(r.folders, r.imports) {
 			matches, err := filepath.Glob(filepath.Join(root, pattern))
 			require.NoError(t, err)
-			assert.NotEmpty(t, matches, "the table of %s has %s, which is not there", architecture, pattern)
+			assert.NotEmpty(t, matches, "the table of %s has %s, which does not exist", architecture, pattern)
 		}
 	}
 }
@@ -207,12 +207,12 @@ func TestImportRulesFindEachMistake(t *testing.T) {
 		"| `stacks` | wiring | Pulumi, Talos | `plain`, `stacks/part` |\n| `lab/*` | the lab | all | everything |\n" +
 		"| `lab/machine` | machines | | `lab/machine/*` |\n| `lab/machine/disks` | a room | | nothing |\n\n## More\n| `not/read` |\n"
 
-	all, err := rooms(table)
+	all, err := parseRules(table)
 	require.NoError(t, err)
 	require.Len(t, all, 6)
 
 	for name, test := range map[string]struct {
-		folder, imported, says string
+		folder, imported, want string
 	}{
 		"what the table allows":      {"stacks", "m/plain", ""},
 		"the wrong direction":        {"plain", "m/stacks", "plain may not import stacks"},
@@ -239,12 +239,12 @@ func TestImportRulesFindEachMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.says, strings.Join(judgeImports(all, "m", test.folder, []string{test.imported}), "\n"))
+			assert.Equal(t, test.want, strings.Join(checkImports(all, "m", test.folder, []string{test.imported}), "\n"))
 		})
 	}
 
 	for _, row := range []string{"| `a` | x | nothing |", "| `a` | x | | some |", "| `a` | x | Plan 9 | nothing |"} {
-		_, err := rooms("\n## Rooms\n" + row + "\n")
+		_, err := parseRules("\n## Rooms\n" + row + "\n")
 		require.Error(t, err, row)
 	}
 }

@@ -24,7 +24,7 @@ var (
 	functions = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// anchors are those that GitHub gives the headings of a document, and those that it states.
+// anchors returns the anchors that GitHub generates for a document's headings, and explicit ones.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
 
@@ -51,8 +51,8 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-// target says what is wrong with a link to a file of the repository; nothing where it can be followed.
-func target(file, anchor string) string {
+// checkTarget returns what is wrong with a link to a file of the repository; empty if it is valid.
+func checkTarget(file, anchor string) string {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if stat, statErr := os.Stat(filepath.Join(root, file)); statErr == nil && stat.IsDir() && anchor == "" {
 		return ""
@@ -60,7 +60,7 @@ func target(file, anchor string) string {
 
 	switch {
 	case err != nil:
-		return file + " is not there"
+		return file + " does not exist"
 	case anchor != "" && !anchors(string(text))[anchor]:
 		return file + " has no heading #" + anchor
 	default:
@@ -68,7 +68,7 @@ func target(file, anchor string) string {
 	}
 }
 
-// TestLinks follows every link of a document to a file of the repository.
+// TestLinks checks every link of a document to a file of the repository.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 
@@ -83,24 +83,24 @@ func TestLinks(t *testing.T) {
 				file = path.Base(document)
 			}
 
-			assert.Empty(t, target(path.Join(path.Dir(document), file), anchor), "the link %s of %s", link[1], document)
+			assert.Empty(t, checkTarget(path.Join(path.Dir(document), file), anchor), "the link %s of %s", link[1], document)
 		}
 	}
 }
 
-// TestDocumentsThatTheSourcesName finds every document and heading that code, scripts and settings refer to.
-func TestDocumentsThatTheSourcesName(t *testing.T) {
+// TestReferencedDocuments checks every document and heading that code, scripts and settings refer to.
+func TestReferencedDocuments(t *testing.T) {
 	t.Parallel()
 
 	for _, source := range files(t, ".go", ".sh", ".yaml", "Makefile") {
 		for _, citation := range citations.FindAllString(read(t, source), -1) {
 			file, anchor, _ := strings.Cut(citation, "#")
-			assert.Empty(t, target(file, anchor), "%s names %s", source, citation)
+			assert.Empty(t, checkTarget(file, anchor), "%s names %s", source, citation)
 		}
 	}
 }
 
-// TestPitfallsNameTheirTests finds every test that docs/provider-pitfalls.md names.
+// TestPitfallsNameTheirTests checks every test that docs/provider-pitfalls.md names.
 func TestPitfallsNameTheirTests(t *testing.T) {
 	t.Parallel()
 
@@ -116,11 +116,11 @@ func TestPitfallsNameTheirTests(t *testing.T) {
 	require.NotEmpty(t, named)
 
 	for _, name := range named {
-		assert.True(t, known[name[1]], "docs/provider-pitfalls.md names %s, which is not there", name[1])
+		assert.True(t, known[name[1]], "docs/provider-pitfalls.md names %s, which does not exist", name[1])
 	}
 }
 
-// TestIndex finds every document of docs/ in the index.
+// TestIndex checks that the index lists every document in docs/.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 
@@ -142,7 +142,7 @@ func TestAnchorsAreThoseOfGitHub(t *testing.T) {
 	}
 
 	assert.Len(t, found, 5)
-	assert.Equal(t, "docs/"+"none.md is not there", target("docs/"+"none.md", ""))
-	assert.Equal(t, "go.mod has no heading #a", target("go.mod", "a"))
-	assert.Empty(t, target("docs", ""))
+	assert.Equal(t, "docs/"+"none.md does not exist", checkTarget("docs/"+"none.md", ""))
+	assert.Equal(t, "go.mod has no heading #a", checkTarget("go.mod", "a"))
+	assert.Empty(t, checkTarget("docs", ""))
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// requirements are the versions that a go.mod file names, by module.
+// requirements returns the versions in a go.mod file, by module.
 func requirements(t *testing.T, text string) map[string]string {
 	t.Helper()
 
@@ -25,8 +25,8 @@ func requirements(t *testing.T, text string) map[string]string {
 	return versions
 }
 
-// differences are the modules of the program that another go.mod file has in another version.
-func differences(program, others map[string]string, where string) []string {
+// versionDifferences returns the modules of the program that another go.mod file has in another version.
+func versionDifferences(program, others map[string]string, where string) []string {
 	var found []string
 
 	for module, version := range program {
@@ -40,16 +40,15 @@ func differences(program, others map[string]string, where string) []string {
 	return found
 }
 
-// TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests
-// run the program.
+// TestTheProgramIsTestedOnTheVersionsItShipsWith: the lab, whose tests run the program, has the same module versions.
 func TestTheProgramIsTestedOnTheVersionsItShipsWith(t *testing.T) {
 	t.Parallel()
 
 	const lab = "lab/go.mod"
 
-	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, lab)), lab),
+	assert.Empty(t, versionDifferences(requirements(t, read(t, "go.mod")), requirements(t, read(t, lab)), lab),
 		"align them: make fmt")
-	assert.Equal(t, []string{"a v1.0.0, in lab/go.mod v1.0.1"}, differences(
+	assert.Equal(t, []string{"a v1.0.0, in lab/go.mod v1.0.1"}, versionDifferences(
 		requirements(t, "module m\nrequire (\n\ta v1.0.0\n\tb v1.0.0 // indirect\n\tc v1.0.0\n)\n"),
 		requirements(t, "module m\nrequire (\n\ta v1.0.1 // indirect\n\tb v1.0.0\n\td v1.0.0\n)\n"), lab))
 }

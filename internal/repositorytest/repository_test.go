@@ -15,8 +15,8 @@ import (
 
 const root = "../.."
 
-// files are the paths below the repository's root that end with one of the suffixes, without hidden folders, which hold
-// what was built or generated.
+// files returns the paths below the repository's root with one of the suffixes, without hidden folders, which contain
+// build results.
 func files(t *testing.T, suffixes ...string) []string {
 	t.Helper()
 
@@ -59,25 +59,25 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestFileNames separates the words of a name by underscores, and lets no last word, such as windows, leave a file out
-// on other platforms by accident.
+// TestFileNames: underscores separate words, and no last word, such as windows, excludes a file on other platforms by
+// accident.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
 
-	elsewhere := build.Default
-	elsewhere.GOOS, elsewhere.GOARCH = "none", "none"
+	noPlatform := build.Default
+	noPlatform.GOOS, noPlatform.GOARCH = "none", "none"
 
 	for _, path := range files(t, ".go") {
 		folder, name := filepath.Split(path)
 		assert.Regexp(t, `^[a-z0-9]+(_[a-z0-9]+)*\.go$`, name, path)
 
-		built, err := elsewhere.MatchFile(filepath.Join(root, folder), name)
+		built, err := noPlatform.MatchFile(filepath.Join(root, folder), name)
 		require.NoError(t, err)
-		assert.True(t, built, "%s: its name is one of a platform", path)
+		assert.True(t, built, "%s: its name restricts it to a platform", path)
 	}
 }
 
-// TestNoProgramIsAmongTheSources: `go build` in a folder of cmd leaves one there, which `git add` would take along.
+// TestNoProgramIsAmongTheSources: `go build` in a folder of cmd leaves a program there, which `git add` would add.
 func TestNoProgramIsAmongTheSources(t *testing.T) {
 	t.Parallel()
 
@@ -86,7 +86,7 @@ func TestNoProgramIsAmongTheSources(t *testing.T) {
 		require.NoError(t, err)
 
 		magic := make([]byte, 4)
-		_, _ = file.Read(magic) // what is shorter is none
+		_, _ = file.Read(magic) // shorter files are no programs
 		require.NoError(t, file.Close())
 		assert.NotEqual(t, "\x7fELF", string(magic), "%s is a program: remove it", path)
 	}

@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestTargetsAreThere: what documents, workflows and messages have someone call by make is in the Makefile, and that
-// has no more targets than a person can know.
-func TestTargetsAreThere(t *testing.T) {
+// TestMakeTargets: the targets in documents, workflows and messages exist, and the Makefile has few targets.
+func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 
 	targets := map[string]bool{}
@@ -23,11 +22,11 @@ func TestTargetsAreThere(t *testing.T) {
 
 	for _, name := range files(t, ".md", ".yaml", ".yml", ".go", ".service") {
 		for _, match := range call.FindAllStringSubmatch(read(t, name), -1) {
-			if match[1] == "room" { // on a disk, a message says
+			if match[1] == "room" { // "make room" on a disk
 				continue
 			}
 
-			assert.True(t, targets[match[1]], "%s: make %s is no target of the Makefile", name, match[1])
+			assert.True(t, targets[match[1]], "%s: the Makefile has no target %s", name, match[1])
 		}
 	}
 }

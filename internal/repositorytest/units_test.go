@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTimers looks at the examples for systemd: a timer starts the service of its name, at a time that systemd
-// understands.
+// TestTimers checks the examples for systemd: a timer starts the service of its name, at a valid time.
 func TestTimers(t *testing.T) {
 	t.Parallel()
 
@@ -36,13 +35,13 @@ func TestTimers(t *testing.T) {
 
 		service := strings.TrimSuffix(path, ".timer") + ".service"
 		assert.FileExists(t, service)
-		sandboxed(t, service)
+		requireSandbox(t, service)
 	}
 }
 
-// sandboxed has systemd judge how much of the machine a service can reach; the threshold is ten times its figure. Whose
-// unit names no user counts as root there.
-func sandboxed(t *testing.T, unit string) {
+// requireSandbox limits the exposure of a service by `systemd-analyze security`; the threshold is ten times its score.
+// A unit without a user counts as root.
+func requireSandbox(t *testing.T, unit string) {
 	t.Helper()
 
 	program, err := exec.LookPath("systemd-analyze")

@@ -16,29 +16,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tables are the files that know releases, or versions of modules that look like one; everything else asks them.
-var tables = []string{"internal/talos/releases.go", "internal/cilium/charts.go", "talosops/gitopscheck/schemas.go"}
+// tableFiles are the files that may name releases, or versions of modules that look like one.
+var tableFiles = []string{"internal/talos/releases.go", "internal/cilium/charts.go", "talosops/gitopscheck/schemas.go"}
 
-// examples are files whose versions are examples for people, or one whose secrets are quickly made: they are compared
-// with nothing.
-var examples = []string{
+// exampleFiles have versions only as examples, or for generating secrets: they are compared with nothing.
+var exampleFiles = []string{
 	"internal/gendocs/changes.go", "talosops/gitopscheck/facts.go", "examples/one-node/cluster/cluster.go",
 	"lab/providers/talos/secrets.go",
 }
 
-// release is a text that is a version of Talos or Kubernetes, whole or minor.
+// release matches a full or minor version of Talos or Kubernetes.
 var release = regexp.MustCompile(`^v?1\.(1[0-9]|[2-4][0-9])(\.[0-9]+)?\.?$`)
 
-// contract is how Talos' machinery names one.
+// contract matches a version contract of Talos' machinery.
 var contract = regexp.MustCompile(`^config\.TalosVersion1_\d+$`)
 
-// TestOnlyTheTablesKnowReleases: a release is one row. Code of the program and of the lab asks it what a release does,
-// and names no version to compare another one with.
+// TestOnlyTheTablesKnowReleases: a release is one row in a table. Other code of the program and the lab asks the table,
+// and compares no versions.
 func TestOnlyTheTablesKnowReleases(t *testing.T) {
 	t.Parallel()
 
 	for _, name := range files(t, ".go") {
-		if strings.HasSuffix(name, "_test.go") || slices.Contains(tables, name) || slices.Contains(examples, name) ||
+		if strings.HasSuffix(name, "_test.go") || slices.Contains(tableFiles, name) || slices.Contains(exampleFiles, name) ||
 			strings.HasSuffix(path.Dir(name), "test") { // a package that only tests use
 			continue
 		}
@@ -47,13 +46,13 @@ func TestOnlyTheTablesKnowReleases(t *testing.T) {
 		file, err := parser.ParseFile(set, filepath.Join(root, name), nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 
-		assert.Empty(t, releasesIn(set, file), "%s: ask the release (%s)", name, tables[0])
+		assert.Empty(t, releasesIn(set, file), "%s: ask the release (%s)", name, tableFiles[0])
 	}
 }
 
-// releasesIn are the lines of a file that name releases.
+// releasesIn returns the lines of a file that name releases.
 func releasesIn(set *token.FileSet, file *ast.File) (found []string) {
-	say := func(n ast.Node, text string) {
+	report := func(n ast.Node, text string) {
 		found = append(found, "line "+strconv.Itoa(set.Position(n.Pos()).Line)+": "+text)
 	}
 
@@ -63,11 +62,11 @@ func releasesIn(set *token.FileSet, file *ast.File) (found []string) {
 			return false
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && release.MatchString(text) {
-				say(n, text)
+				report(n, text)
 			}
 		case *ast.SelectorExpr:
 			if of, ok := n.X.(*ast.Ident); ok && contract.MatchString(of.Name+"."+n.Sel.Name) {
-				say(n, of.Name+"."+n.Sel.Name)
+				report(n, of.Name+"."+n.Sel.Name)
 			}
 		}
 

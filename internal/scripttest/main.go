@@ -1,4 +1,4 @@
-// Package scripttest is for tests that start scripts.
+// Package scripttest helps tests that start scripts.
 package scripttest
 
 import (
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Main runs a package's tests with hang-ups and interrupts as a terminal's programs have them. Under nohup and in the
-// background both are ignored, and what a test starts would inherit that; a signal that is handled here is the default
-// there.
+// Main runs a package's tests with SIGHUP and SIGINT not ignored, as in a terminal. Under nohup and in the background
+// both are ignored, and processes that tests start would inherit that; a signal that is handled here has the default
+// action there.
 func Main(m *testing.M) {
 	for _, ignored := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(ignored) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Program writes a script that can be started at once, in a folder that it makes. While the file is open for writing no
-// other test's process may be forked: it would hold the file until its own exec, and until then the kernel refuses to
+// Program writes a script that can be started at once, and creates its folder. It prevents forks of other tests while
+// the file is open for writing: a forked process keeps it open until its exec, and until then the kernel refuses to
 // start the script ("text file busy", https://go.dev/issue/22315).
 func Program(t testing.TB, path, text string) {
 	t.Helper()
@@ -19,5 +19,5 @@ func Program(t testing.TB, path, text string) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // executable
 }

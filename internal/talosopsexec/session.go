@@ -15,37 +15,37 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-type builtKey struct{}
+type programKey struct{}
 
-// WithBuilt returns a context whose own calls of talosops, which are not those of commands, use a built one.
+// WithBuilt returns a context in which Start runs the talosops at a path; commands of resources are not affected.
 func WithBuilt(ctx *pulumi.Context, path string) *pulumi.Context {
-	return ctx.WithValue(builtKey{}, path)
+	return ctx.WithValue(programKey{}, path)
 }
 
-// Session is a call of talosops that says when something may be done, and hears when that is over.
+// Session is a running talosops that says when the caller may do something, and waits until the caller has finished.
 type Session struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Reader
-	lines sync.WaitGroup
-	// failure is what it says of its end, which begins with its name.
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr sync.WaitGroup
+	// failure has the lines of its error message, which begins with its name.
 	failure []string
 }
 
-// errorLine begins what talosops says of its failure; lines before it are its progress.
-const errorLine = "talosops: "
+// errorPrefix begins talosops' error message; the lines before it are progress.
+const errorPrefix = "talosops: "
 
-// patience is how long talosops may take to end by itself where a run is interrupted.
-const patience = 10 * time.Second
+// shutdownTimeout is how long talosops may take to end after an interrupt.
+const shutdownTimeout = 10 * time.Second
 
-// Start calls a verb of talosops with a request, and passes on its progress line by line.
+// Start runs a verb of talosops with a request, and reports its progress line by line.
 func Start(ctx *pulumi.Context, verb string, request any, progress func(line string)) (*Session, error) {
 	//nolint:gosec // the project's own program, as the commands of a run call it
 	cmd := exec.CommandContext(ctx.Context(), "sh", "-c", "exec "+Command(ctx)+verb)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = shutdownTimeout
 
-	if path, ok := ctx.Value(builtKey{}).(string); ok {
+	if path, ok := ctx.Value(programKey{}).(string); ok {
 		cmd.Env = append(os.Environ(), "TALOSOPS="+path)
 	}
 
@@ -53,18 +53,18 @@ func Start(ctx *pulumi.Context, verb string, request any, progress func(line str
 
 	in, err := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	said, errErr := cmd.StderrPipe()
+	stderr, errErr := cmd.StderrPipe()
 
 	if err := errors.Join(err, outErr, errErr); err != nil {
-		return nil, fmt.Errorf("unable to call talosops %s: %w", verb, err)
+		return nil, fmt.Errorf("unable to start talosops %s: %w", verb, err)
 	}
 
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("unable to call talosops %s: %w", verb, err)
+		return nil, fmt.Errorf("unable to start talosops %s: %w", verb, err)
 	}
 
 	s.in, s.out = in, bufio.NewReader(out)
-	s.lines.Go(func() { s.pass(said, progress) })
+	s.stderr.Go(func() { s.readStderr(stderr, progress) })
 
 	if err := s.send(request); err != nil {
 		return nil, s.end(err)
@@ -73,11 +73,11 @@ func Start(ctx *pulumi.Context, verb string, request any, progress func(line str
 	return s, nil
 }
 
-// pass passes progress on and keeps what is said of a failure.
-func (s *Session) pass(said io.Reader, progress func(line string)) {
-	lines := bufio.NewScanner(said)
+// readStderr reports progress and collects the error message.
+func (s *Session) readStderr(stderr io.Reader, progress func(line string)) {
+	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
-		text, failed := strings.CutPrefix(lines.Text(), errorLine)
+		text, failed := strings.CutPrefix(lines.Text(), errorPrefix)
 		if failed || len(s.failure) > 0 {
 			s.failure = append(s.failure, text)
 
@@ -87,13 +87,13 @@ func (s *Session) pass(said io.Reader, progress func(line string)) {
 		progress(text)
 	}
 
-	_, _ = io.Copy(io.Discard, said) // a line that is too long
+	_, _ = io.Copy(io.Discard, stderr) // a line that is too long
 }
 
 // send writes a value as a line of JSON.
 func (s *Session) send(value any) error { return json.NewEncoder(s.in).Encode(value) }
 
-// Receive reads a line of JSON; the error is what talosops said where it ended instead.
+// Receive reads a line of JSON. If talosops ended instead, it returns talosops' error.
 func (s *Session) Receive(into any) error {
 	line, err := s.out.ReadBytes('\n')
 	if err == nil {
@@ -107,16 +107,15 @@ func (s *Session) Receive(into any) error {
 	return nil
 }
 
-// Finish tells talosops that what it waited for is over, and waits until it has done its part; the error is what it
-// said of its failure.
+// Finish tells talosops that the caller has finished, and waits until it has ended. It returns talosops' error.
 func (s *Session) Finish(outcome any) error { return s.end(s.send(outcome)) }
 
-func (s *Session) end(before error) error {
+func (s *Session) end(sessionErr error) error {
 	_ = s.in.Close()
 
 	_, _ = io.Copy(io.Discard, s.out)
 
-	s.lines.Wait()
+	s.stderr.Wait()
 
 	err := s.cmd.Wait()
 
@@ -126,6 +125,6 @@ func (s *Session) end(before error) error {
 	case err != nil:
 		return fmt.Errorf("talosops ended: %w", err)
 	default:
-		return before
+		return sessionErr
 	}
 }

@@ -1,6 +1,5 @@
-// Package talosopsexec says how the commands of a run call talosops. The program builds it from its own sources;
-// programs of others have none, and find it on PATH. It is not an argument of a component, but a value of the context
-// that components are made with.
+// Package talosopsexec determines how the commands of a run call talosops. The project's program builds it from source;
+// other programs find it on PATH. It is a value of the context that components are created with, not an argument.
 package talosopsexec
 
 import (
@@ -13,29 +12,31 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// How talosops is called: by TALOSOPS where that names a built one. No path is part of the command, so that the state
-// is the same on every machine that the program runs on.
+// Commands that call talosops; TALOSOPS is the path of a built one. The commands contain no path, so that the state is
+// the same on every machine.
 const (
 	FromSources = `${TALOSOPS:-go run ./cmd/talosops} `
 	onPath      = `${TALOSOPS:-talosops} `
 )
 
-type key struct{}
+type commandKey struct{}
 
-// With returns a context whose components call talosops by this command.
-func With(ctx *pulumi.Context, command string) *pulumi.Context { return ctx.WithValue(key{}, command) }
+// With returns a context whose components call talosops with this command.
+func With(ctx *pulumi.Context, command string) *pulumi.Context {
+	return ctx.WithValue(commandKey{}, command)
+}
 
-// Command is how the components of a context call talosops.
+// Command returns the command with which the components of a context call talosops.
 func Command(ctx *pulumi.Context) string {
-	if command, ok := ctx.Value(key{}).(string); ok {
+	if command, ok := ctx.Value(commandKey{}).(string); ok {
 		return command
 	}
 
 	return onPath
 }
 
-// Find returns an error where talosops is looked for on PATH and is not there: the first command would fail by it, when
-// machines are made already.
+// Find returns an error if talosops has to be on PATH and is not there. Otherwise the first command would fail, when
+// machines already exist.
 func Find(ctx *pulumi.Context) error {
 	if Command(ctx) != onPath {
 		return nil

@@ -1,3 +1,3 @@
-// Package workflowstest holds the rules that the workflows of .github/workflows keep: who sees which secret, whose code
-// runs with which token.
+// Package workflowstest has rules for the workflows in .github/workflows as tests: which code has which secrets and
+// tokens.
 package workflowstest

@@ -14,7 +14,7 @@ import (
 
 const folder = "../../.github/workflows"
 
-// ownActions are the steps of the actions of .github/actions, by the path that a workflow uses.
+// ownActions returns the steps of the actions in .github/actions, by the path in workflows.
 func ownActions(t *testing.T) map[string][]step {
 	t.Helper()
 
@@ -64,7 +64,7 @@ func TestWorkflowsKeepTheRules(t *testing.T) {
 		w, _ := load(t, filepath.Base(path))
 		assert.NotEmpty(t, w.Jobs, path)
 		assert.NotEmpty(t, w.triggers(), path)
-		assert.Empty(t, judge(w), path)
+		assert.Empty(t, check(w), path)
 	}
 }
 
@@ -103,12 +103,12 @@ func TestUpRunsOnTheDefaultBranchAlone(t *testing.T) {
 
 	all := strings.Join(scripts, "\n")
 	assert.Contains(
-		t, all, `.bin/talos-proxmox deploy "$STACK" --yes`, "guard, backup and up are those of who deploys by hand",
+		t, all, `.bin/talos-proxmox deploy "$STACK" --yes`, "guard, backup and up are the same as in a manual deployment",
 	)
 	assert.NotContains(t, all, "pulumi up")
 }
 
-// stacksWithHosts are the committed stacks but the lab's.
+// stacksWithHosts returns the committed stacks except the lab's.
 func stacksWithHosts(t *testing.T) []string {
 	t.Helper()
 
@@ -129,21 +129,21 @@ func stacksWithHosts(t *testing.T) []string {
 	return stacks
 }
 
-func TestWhatMayWriteRunsNoNewCode(t *testing.T) {
+func TestJobsWithWriteAccessRunNoNewCode(t *testing.T) {
 	t.Parallel()
 	update, _ := load(t, "update.yaml")
-	assert.True(t, update.writes(update.Jobs["pull-request"]))
-	assert.False(t, update.writes(update.Jobs["test"]))
+	assert.True(t, update.canWrite(update.Jobs["pull-request"]))
+	assert.False(t, update.canWrite(update.Jobs["test"]))
 	assert.Contains(t, update.Jobs["pull-request"].Needs, "test")
 
 	preview, _ := load(t, "preview.yaml")
-	assert.True(t, preview.writes(preview.Jobs["judge"]))
+	assert.True(t, preview.canWrite(preview.Jobs["judge"]))
 	assert.Contains(
 		t, preview.Jobs["judge"].Steps[0].with("ref"), "pull_request.base.sha", "the guard is the base branch's",
 	)
 
 	for _, name := range []string{"lab", "own"} {
-		assert.False(t, preview.writes(preview.Jobs[name]), name)
+		assert.False(t, preview.canWrite(preview.Jobs[name]), name)
 		assert.Contains(t, preview.Jobs["judge"].Needs, name)
 	}
 
@@ -151,11 +151,11 @@ func TestWhatMayWriteRunsNoNewCode(t *testing.T) {
 	assert.False(t, preview.Jobs["lab"].hasSecrets())
 }
 
-// TestTheRulesFindEachMistake changes one thing in a workflow that keeps them all.
+// TestTheRulesFindEachMistake introduces one mistake into a valid workflow.
 func TestTheRulesFindEachMistake(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ file, replace, with, says string }{
+	for name, test := range map[string]struct{ file, replace, with, want string }{
 		"a secret for every step": {
 			"up.yaml", "APPROVE: ${{ inputs.approve }}", "PASS: ${{ secrets.PULUMI_CONFIG_PASSPHRASE }}",
 			"env.PASS is a secret in the environment of every step",
@@ -225,7 +225,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			w, err := parse([]byte(strings.Replace(text, test.replace, test.with, 1)), ownActions(t))
 			require.NoError(t, err)
 
-			assert.Contains(t, strings.Join(judge(w), "\n"), test.says)
+			assert.Contains(t, strings.Join(check(w), "\n"), test.want)
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// workflow is a workflow file as far as the rules look at it.
+// workflow has the parts of a workflow file that the rules check.
 type workflow struct {
 	On          yaml.Node         `yaml:"on"`
 	Permissions *permissions      `yaml:"permissions"`
@@ -41,7 +41,7 @@ type step struct {
 	With map[string]yaml.Node `yaml:"with"`
 }
 
-// names is one name or a list of them.
+// names is one name or a list of names.
 type names []string
 
 func (n *names) UnmarshalYAML(value *yaml.Node) error {
@@ -54,7 +54,7 @@ func (n *names) UnmarshalYAML(value *yaml.Node) error {
 	return value.Decode((*[]string)(n))
 }
 
-// permissions are scope → access; a single word stands under the empty scope.
+// permissions maps scopes to access; a single word has the empty scope.
 type permissions map[string]string
 
 func (p *permissions) UnmarshalYAML(value *yaml.Node) error {
@@ -71,12 +71,11 @@ var (
 	pinned   = regexp.MustCompile(`^[\w.-]+/[\w./-]+@[0-9a-f]{40}$`)
 	secret   = regexp.MustCompile(`\bsecrets\.(\w+)`)
 	toolMake = regexp.MustCompile(`\bmake\b|\bgo (run|build|test)\b|\.bin/`)
-	// outside are values that whoever opens a pull request or starts a run chooses.
-	outside = regexp.MustCompile(`\$\{\{[^}]*(inputs\.|github\.(ref|head_ref)|event\.(pull_request\.(title|body|head|labels)|inputs)|needs\.)[^}]*\}\}`)
+	// untrusted matches values that the author of a pull request, or whoever starts a run, controls.
+	untrusted = regexp.MustCompile(`\$\{\{[^}]*(inputs\.|github\.(ref|head_ref)|event\.(pull_request\.(title|body|head|labels)|inputs)|needs\.)[^}]*\}\}`)
 )
 
-// parse reads a workflow. The steps of the repository's own actions, by their path, take the place of the step that
-// uses them.
+// parse reads a workflow, and replaces steps that use the repository's own actions by the actions' steps.
 func parse(text []byte, actions map[string][]step) (workflow, error) {
 	var w workflow
 	if err := yaml.Unmarshal(text, &w); err != nil {
@@ -101,7 +100,7 @@ func parse(text []byte, actions map[string][]step) (workflow, error) {
 	return w, nil
 }
 
-// triggers are the events of a workflow.
+// triggers returns the events of a workflow.
 func (w workflow) triggers() []string {
 	switch w.On.Kind {
 	case yaml.MappingNode:
@@ -123,8 +122,8 @@ func (w workflow) triggers() []string {
 	}
 }
 
-// judge says what is wrong with a workflow.
-func judge(w workflow) []string {
+// check returns the violations of a workflow.
+func check(w workflow) []string {
 	var found []string
 
 	report := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
@@ -133,7 +132,7 @@ func judge(w workflow) []string {
 		report("no concurrency group: two runs meet")
 	}
 
-	for scope, access := range stated(w.Permissions) {
+	for scope, access := range effectivePermissions(w.Permissions) {
 		if access == "write" || access == "write-all" || w.Permissions == nil {
 			report("the workflow has the permission %s %s: set it for the job that needs it", scope, access)
 		}
@@ -150,7 +149,7 @@ func judge(w workflow) []string {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(w.Jobs)) {
-		for _, problem := range w.judgeJob(w.Jobs[name]) {
+		for _, problem := range w.checkJob(w.Jobs[name]) {
 			report("%s: %s", name, problem)
 		}
 	}
@@ -158,8 +157,8 @@ func judge(w workflow) []string {
 	return found
 }
 
-// stated are permissions; GitHub's own, which may be all, where none are set.
-func stated(p *permissions) permissions {
+// effectivePermissions returns the permissions; if unset, those of the repository's settings, which may be all.
+func effectivePermissions(p *permissions) permissions {
 	if p == nil {
 		return permissions{"": "of the repository's settings"}
 	}
@@ -167,7 +166,7 @@ func stated(p *permissions) permissions {
 	return *p
 }
 
-func (w workflow) judgeJob(j job) []string {
+func (w workflow) checkJob(j job) []string {
 	var found []string
 
 	report := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
@@ -184,7 +183,7 @@ func (w workflow) judgeJob(j job) []string {
 			report("step %d uses %s, which is not pinned by a digest", i+1, s.Uses)
 		}
 
-		if outside.MatchString(s.Run) {
+		if untrusted.MatchString(s.Run) {
 			report("step %d has a value from outside in its script: pass it in the step's environment", i+1)
 		}
 
@@ -205,19 +204,19 @@ func (w workflow) judgeJob(j job) []string {
 		}
 	}
 
-	found = append(found, j.judgeTrust(w.writes(j), pull)...)
+	found = append(found, j.checkTrust(w.canWrite(j), pull)...)
 
 	return found
 }
 
-// writes tells whether a job's token may write.
-func (w workflow) writes(j job) bool {
+// canWrite reports whether a job's token may write.
+func (w workflow) canWrite(j job) bool {
 	p := j.Permissions
 	if p == nil {
 		p = w.Permissions
 	}
 
-	for _, access := range stated(p) {
+	for _, access := range effectivePermissions(p) {
 		if access != "read" && access != "none" {
 			return true
 		}
@@ -226,14 +225,14 @@ func (w workflow) writes(j job) bool {
 	return false
 }
 
-// judgeTrust looks at what a job that may write, or that has secrets, restores and runs.
-func (j job) judgeTrust(writes, pull bool) []string {
+// checkTrust checks what a job with write access or secrets restores and runs.
+func (j job) checkTrust(writes, pull bool) []string {
 	var found []string
 
-	holds := writes || !pull && j.hasSecrets()
+	trusted := writes || !pull && j.hasSecrets()
 	for i, s := range j.Steps {
-		if holds && strings.HasPrefix(s.Uses, "actions/cache@") ||
-			holds && strings.HasPrefix(s.Uses, "actions/setup-go@") && s.with("cache") != "false" {
+		if trusted && strings.HasPrefix(s.Uses, "actions/cache@") ||
+			trusted && strings.HasPrefix(s.Uses, "actions/setup-go@") && s.with("cache") != "false" {
 			found = append(found, fmt.Sprintf("step %d restores what a less trusted job may have written to the cache", i+1))
 		}
 

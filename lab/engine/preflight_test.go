@@ -96,7 +96,7 @@ func TestPreviewReportsAllProblems(t *testing.T) {
 		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is not a storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
 		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: choose another of local-lvm, local-zfs, or ` +
 			"`pvesm set local --content backup,import,iso,snippets,vztmpl,images`",
-		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.14.99 is to be made there); make room`,
+		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.14.99 is to be created there); make room`,
 		`clusters[0].workers[0].extraNICs[0].bridge: "vmbr7" is not a bridge of pve1 (there are vmbr0): correct the name, or make the bridge there`,
 		fmt.Sprintf("%s would get a VMID that is taken: VM %d is database on pve1, and no stack made it: leave it, and set a free VMID for %[1]s alone", nodes[0].Name, nodes[0].VMID),
 		fmt.Sprintf(
@@ -108,7 +108,7 @@ func TestPreviewReportsAllProblems(t *testing.T) {
 		),
 		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and choose another firstVmid for the class",
 		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
-		"which resource pools there are cannot be asked for, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
+		"which resource pools there are is unknown, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
 	} {
 		assert.Contains(t, output, want)
 	}
@@ -196,7 +196,7 @@ func TestPreviewWithoutProxmox(t *testing.T) {
 			" does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: ",
 	)
 	assert.Contains(
-		t, output, "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has cannot be asked for",
+		t, output, "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has is unknown",
 	)
 	assert.LessOrEqual(t, strings.Count(output, "does not answer, so that"), 2, "when it happens, and at the end")
 }

@@ -1,6 +1,5 @@
-// Command secretsimport takes secrets out of a file that SOPS encrypted and stores them encrypted in a Pulumi stack's
-// configuration. A secret is held in memory and handed over on standard input: never in an argument, a file or a
-// message.
+// Command secretsimport imports secrets from a SOPS-encrypted file into a Pulumi stack's configuration, encrypted.
+// Secrets are kept in memory and passed on standard input: never in an argument, a file or a message.
 package main
 
 import (
@@ -35,7 +34,7 @@ func main() {
 	}
 }
 
-// request is what the flags say.
+// request holds the arguments.
 type request struct {
 	file, stack, project, pulumi string
 	mapping                      map[string]string // path in the file → configuration key
@@ -54,11 +53,11 @@ Without --map its keys are configuration keys themselves:
   talos-proxmox:sshPrivateKey: |
     -----BEGIN …
 
-With --map single values are taken, wherever they stand:
+With --map only the named values are imported:
 
   secretsimport --stack prod --map proxmox.token=proxmoxve:apiToken secrets.enc.yaml
 
-Secrets that the stack has already are left as they are, so that its file changes only where a secret did.`,
+Secrets that the stack already has are not changed, so that its file changes only with a secret.`,
 		Args:          cobra.ExactArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -73,7 +72,7 @@ Secrets that the stack has already are left as they are, so that its file change
 	flags.StringVar(&r.project, "project", ".", "folder of Pulumi.yaml")
 	flags.StringVar(&r.pulumi, "pulumi", "pulumi", "the Pulumi CLI")
 	flags.StringToStringVar(&r.mapping, "map", nil, "path in the file = configuration key; may be repeated")
-	flags.BoolVar(&r.dryRun, "dry-run", false, "say what would be stored, by name")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "list the names of secrets that would be stored")
 	_ = cmd.MarkFlagRequired("stack")
 
 	return cmd
@@ -84,21 +83,21 @@ func (r request) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	known, err := r.known(ctx)
+	existing, err := r.existing(ctx)
 	if err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(secrets)) {
-		held, there := known[key]
+		value, exists := existing[key]
 		switch {
-		// The CLI takes a last line break off what it reads.
-		case there && held.Secret && held.Value != nil &&
-			strings.TrimRight(*held.Value, "\n") == strings.TrimRight(secrets[key], "\n"):
+		// The CLI strips a final line break from its input.
+		case exists && value.Secret && value.Value != nil &&
+			strings.TrimRight(*value.Value, "\n") == strings.TrimRight(secrets[key], "\n"):
 			fmt.Fprintf(out, "%s: is stored already\n", key)
 		case r.dryRun:
 			fmt.Fprintf(out, "%s: would be stored\n", key)
 		default:
-			if _, err := r.call(
+			if _, err := r.runPulumi(
 				ctx, secrets[key], "config", "set", "--secret", "--stack", r.stack, "--non-interactive", key,
 			); err != nil {
 				return fmt.Errorf("unable to store %s: %w", key, err)
@@ -110,8 +109,8 @@ func (r request) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// keyForm is a configuration key: namespace, colon, name.
-var keyForm = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*:[a-zA-Z][a-zA-Z0-9]*$`)
+// keyPattern matches a configuration key: namespace, colon, name.
+var keyPattern = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*:[a-zA-Z][a-zA-Z0-9]*$`)
 
 // read decrypts the file and returns its secrets by configuration key.
 func (r request) read() (map[string]string, error) {
@@ -121,7 +120,7 @@ func (r request) read() (map[string]string, error) {
 	}
 	format := formats.FormatForPath(r.file)
 	if format != formats.Yaml && format != formats.Json {
-		return nil, fmt.Errorf("%s: only YAML and JSON files are understood; convert it with sops first", r.file)
+		return nil, fmt.Errorf("%s: only YAML and JSON files are supported; convert it with sops first", r.file)
 	}
 	plain, err := decrypt.DataWithFormat(encrypted, format)
 	if err != nil {
@@ -129,17 +128,17 @@ func (r request) read() (map[string]string, error) {
 	}
 	var document yaml.Node // JSON is YAML
 	if err := yaml.Unmarshal(plain, &document); err != nil {
-		return nil, fmt.Errorf("%s is not YAML once decrypted", r.file) // the parser's error would show what it read
+		return nil, fmt.Errorf("%s is not YAML once decrypted", r.file) // not wrapped: the error would quote secrets
 	}
 	values := map[string]string{}
 	if len(document.Content) > 0 {
 		flatten("", document.Content[0], values)
 	}
 
-	return r.choose(values)
+	return r.selectSecrets(values)
 }
 
-// flatten gathers texts by path: a.b[0].c.
+// flatten collects scalars by path: a.b[0].c.
 func flatten(path string, node *yaml.Node, values map[string]string) {
 	if node.Kind == yaml.ScalarNode {
 		values[path] = node.Value
@@ -154,8 +153,8 @@ func flatten(path string, node *yaml.Node, values map[string]string) {
 	}
 }
 
-// choose returns what is stored, by configuration key, or every problem at once.
-func (r request) choose(values map[string]string) (map[string]string, error) {
+// selectSecrets returns what is configValue, by configuration key, or every problem at once.
+func (r request) selectSecrets(values map[string]string) (map[string]string, error) {
 	mapping := r.mapping
 	if len(mapping) == 0 {
 		mapping = map[string]string{}
@@ -163,58 +162,58 @@ func (r request) choose(values map[string]string) (map[string]string, error) {
 			mapping[path] = path
 		}
 	}
-	chosen := map[string]string{}
+	selected := map[string]string{}
 	var problems []error
 	for _, path := range slices.Sorted(maps.Keys(mapping)) {
 		key := mapping[path]
-		value, there := values[path]
+		value, exists := values[path]
 		switch {
-		case !there:
+		case !exists:
 			problems = append(
 				problems,
 				fmt.Errorf("%s: is not in the file; it has %s", path, strings.Join(slices.Sorted(maps.Keys(values)), ", ")),
 			)
-		case !keyForm.MatchString(key):
+		case !keyPattern.MatchString(key):
 			problems = append(
 				problems,
 				fmt.Errorf("%s: is not a configuration key; name the one it goes to: --map '%s=proxmoxve:apiToken'", key, path),
 			)
 		case value == "":
 			problems = append(problems, fmt.Errorf("%s: is empty", path))
-		case chosen[key] != "":
+		case selected[key] != "":
 			problems = append(problems, fmt.Errorf("%s: is mapped to %s, as another value is", path, key))
 		default:
-			chosen[key] = value
+			selected[key] = value
 		}
 	}
-	if len(chosen) == 0 && len(problems) == 0 {
-		problems = append(problems, errors.New("the file holds no secrets"))
+	if len(selected) == 0 && len(problems) == 0 {
+		problems = append(problems, errors.New("the file contains no secrets"))
 	}
 
-	return chosen, errors.Join(problems...)
+	return selected, errors.Join(problems...)
 }
 
-// stored is a value of the stack's configuration, as the CLI prints it.
-type stored struct {
+// configValue is a value of the stack's configuration, as the CLI prints it.
+type configValue struct {
 	Value  *string `json:"value"`
 	Secret bool    `json:"secret"`
 }
 
-func (r request) known(ctx context.Context) (map[string]stored, error) {
-	output, err := r.call(ctx, "", "config", "--show-secrets", "--json", "--stack", r.stack, "--non-interactive")
+func (r request) existing(ctx context.Context) (map[string]configValue, error) {
+	output, err := r.runPulumi(ctx, "", "config", "--show-secrets", "--json", "--stack", r.stack, "--non-interactive")
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the configuration of stack %q: %w", r.stack, err)
 	}
-	var known map[string]stored
-	if err := json.Unmarshal(output, &known); err != nil {
-		return nil, fmt.Errorf("unable to understand the configuration of stack %q: update the Pulumi CLI", r.stack)
+	var existing map[string]configValue
+	if err := json.Unmarshal(output, &existing); err != nil {
+		return nil, fmt.Errorf("unable to parse the configuration of stack %q: update the Pulumi CLI", r.stack)
 	}
 
-	return known, nil
+	return existing, nil
 }
 
 // call runs the CLI with a secret on its standard input.
-func (r request) call(ctx context.Context, secret string, args ...string) ([]byte, error) {
+func (r request) runPulumi(ctx context.Context, secret string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, r.pulumi, args...) //nolint:gosec // the user's own CLI
 	cmd.Dir, cmd.Stdin = r.project, strings.NewReader(secret)
 	cmd.Env = append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true")

@@ -26,7 +26,7 @@ const (
 	other      = "of no concern"
 )
 
-// encrypt writes a file as `sops --encrypt --age` would, and lets sops find the key.
+// encrypt writes a file like `sops --encrypt --age`, and sets the key for sops.
 func encrypt(t *testing.T, name, plain string) string {
 	t.Helper()
 	identity, err := age.GenerateX25519Identity()
@@ -51,7 +51,7 @@ func encrypt(t *testing.T, name, plain string) string {
 	return path
 }
 
-// stack is a project with one stack of the real CLI, which notes its arguments.
+// stack is a project with one stack and the real CLI, whose arguments are logged.
 type stack struct {
 	t                    *testing.T
 	dir, pulumi, callLog string

@@ -8,20 +8,20 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// Limits of each host's part in talosops' verbs that reach hosts.
+// Limits for each host in talosops' verbs that reach hosts.
 const (
 	DialTimeout = "15s"
 	StepTimeout = "2m"
 )
 
-// Answer is what came of asking a host.
+// Answer is a host's facts, or the error.
 type Answer struct {
-	Facts    *Facts // nil where there is an error
+	Facts    *Facts // nil with an error
 	Document string // the facts as the host printed them
 	Err      error
 }
 
-// Request is what `talosops facts` reads to ask these hosts. It holds the private key.
+// Request returns the standard input of `talosops facts` for hosts. It contains the private key.
 func Request(privateKey string, hosts ...request.Host) (string, error) {
 	text, err := json.Marshal(request.Facts{
 		PrivateKey: privateKey, DialTimeout: DialTimeout, StepTimeout: StepTimeout, Hosts: hosts,
@@ -33,10 +33,10 @@ func Request(privateKey string, hosts ...request.Host) (string, error) {
 	return string(text), nil
 }
 
-// Answers are what `talosops facts` printed, by host name.
-func Answers(printed string) (map[string]Answer, error) {
+// Answers parses the output of `talosops facts`, by host name.
+func Answers(output string) (map[string]Answer, error) {
 	var document request.Answers
-	if err := json.Unmarshal([]byte(printed), &document); err != nil {
+	if err := json.Unmarshal([]byte(output), &document); err != nil {
 		return nil, fmt.Errorf("unable to read the hosts' answers: %w: use the talosops of this program's version", err)
 	}
 

@@ -17,20 +17,20 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// situation is a plan with its stack and its site: a control plane on pve1 and a worker with a GPU on pve2, of which
-// nothing is made yet, and a site that has all of it.
-type situation struct {
+// fixture is a plan with its stack and site: a control plane on pve1 and a GPU worker on pve2. Nothing is created yet,
+// and the site has all that the plan needs.
+type fixture struct {
 	plan  *spec.Plan
 	stack preflight.Stack
 	site  *preflight.Site
-	// made says that templates and images are there.
-	made bool
+	// created: templates and images exist.
+	created bool
 }
 
-func (s *situation) worker() *spec.Node               { return &s.plan.Clusters[0].Workers[0] }
-func (s *situation) host(name string) *preflight.Host { return s.site.Hosts[name] }
+func (s *fixture) worker() *spec.Node               { return &s.plan.Clusters[0].Workers[0] }
+func (s *fixture) host(name string) *preflight.Host { return s.site.Hosts[name] }
 
-func (s *situation) storage(host, name string) *hostfacts.Storage {
+func (s *fixture) storage(host, name string) *hostfacts.Storage {
 	for i := range s.host(host).Storages {
 		if s.host(host).Storages[i].Name == name {
 			return &s.host(host).Storages[i]
@@ -40,17 +40,18 @@ func (s *situation) storage(host, name string) *hostfacts.Storage {
 	return nil
 }
 
-// runs has a machine made already.
-func (s *situation) runs(n spec.Node) {
+// addMachine adds a node to the stack's machines.
+func (s *fixture) addMachine(n spec.Node) {
 	s.stack.Machines[n.VMID] = vmdiff.Machine{Name: n.Name, VMID: n.VMID, Host: n.Host}
 }
 
-func (s *situation) taken(vm proxmoxapi.Listed, description string) {
+// addForeignVM adds a VM to the site.
+func (s *fixture) addForeignVM(vm proxmoxapi.Listed, description string) {
 	s.site.Machines = append(s.site.Machines, vm)
-	s.site.Owners[vm.VMID] = description
+	s.site.Descriptions[vm.VMID] = description
 }
 
-func newSituation() *situation {
+func newFixture() *fixture {
 	template := func(host string, vmid int) spec.Template {
 		return spec.Template{
 			Key:    "talos",
@@ -67,7 +68,7 @@ func newSituation() *situation {
 	gpu := template("pve2", 952)
 	gpu.Key, gpu.Driver = "talos-nvidia-open-lts", spec.Driver{Flavour: "open", Track: "lts"}
 	card := spec.GPU{Name: "rtx", Host: "pve2", PCI: "0000:01:00"}
-	s := &situation{
+	s := &fixture{
 		plan: &spec.Plan{
 			Hosts: []spec.Host{
 				{Name: "pve1", Path: "hosts[0]", Address: netip.MustParseAddr("10.0.0.1")},
@@ -106,15 +107,15 @@ func newSituation() *situation {
 			}},
 		},
 		site: &preflight.Site{
-			Endpoint:   "https://10.0.0.1:8006/",
-			Identity:   "pulumi@pve!talos",
-			Version:    "9.1",
-			Hosts:      map[string]*preflight.Host{},
-			Owners:     map[int]string{},
-			Mappings:   map[string]string{},
-			Factory:    "https://factory.test",
-			Releases:   []string{"v1.11.0", "v1.12.5", "v1.12.6", "v1.13.0-beta.0", "v1.13.0", "v1.13.1"},
-			Extensions: map[string][]string{"v1.12.6": {"siderolabs/qemu-guest-agent"}}, Rights: permissions.Granted{},
+			Endpoint:     "https://10.0.0.1:8006/",
+			Identity:     "pulumi@pve!talos",
+			Version:      "9.1",
+			Hosts:        map[string]*preflight.Host{},
+			Descriptions: map[int]string{},
+			Mappings:     map[string]string{},
+			Factory:      "https://factory.test",
+			Releases:     []string{"v1.11.0", "v1.12.5", "v1.12.6", "v1.13.0-beta.0", "v1.13.0", "v1.13.1"},
+			Extensions:   map[string][]string{"v1.12.6": {"siderolabs/qemu-guest-agent"}}, Rights: permissions.Granted{},
 		},
 	}
 
@@ -148,30 +149,31 @@ func newSituation() *situation {
 		Name:       "prod",
 		Machines:   map[int]vmdiff.Machine{},
 		Image:      func(t spec.Template) string { return t.Version },
-		Downloaded: func(spec.Template) bool { return s.made }, Built: func(spec.Template) bool { return s.made },
+		Downloaded: func(spec.Template) bool { return s.created }, Built: func(spec.Template) bool { return s.created },
 	}
 
 	return s
 }
 
-func owned(stack string) string {
+// nodeDescription returns the description of a node of a stack.
+func nodeDescription(stack string) string {
 	return ownership.Node(ownership.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
 }
 
-// accounts has the cluster's software get accounts on Proxmox, and a storage class on a datastore.
-func accounts(datastore string) func(*situation) {
-	return func(s *situation) {
-		c := &s.plan.Clusters[0]
-		c.Proxmox = &spec.Proxmox{
+// addAccounts gives the cluster's software accounts on Proxmox, and a storage class on a datastore.
+func addAccounts(datastore string) func(*fixture) {
+	return func(s *fixture) {
+		cluster := &s.plan.Clusters[0]
+		cluster.Proxmox = &spec.Proxmox{
 			Region: "homelab", CSI: &spec.Identity{Account: "talos-csi"}, CloudController: &spec.Identity{Account: "talos-ccm"},
 			StorageClasses: []spec.StorageClass{
 				{Path: "clusters[0].proxmox.csi.storageClasses[0]", Name: "class", Datastore: datastore},
 			},
 		}
 
-		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
+		for _, nodes := range [][]spec.Node{cluster.ControlPlanes, cluster.Workers} {
 			for i := range nodes {
-				nodes[i].Cluster = c.Name
+				nodes[i].Cluster = cluster.Name
 			}
 		}
 	}
@@ -181,51 +183,51 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct {
-		change             func(s *situation)
+		change             func(s *fixture)
 		problems, warnings []string
 	}{
-		"everything is there": {change: func(*situation) {}},
-		"everything is made":  {change: func(s *situation) { s.made = true; s.site.Releases = nil }},
-		"nothing is known":    {change: func(s *situation) { s.site = &preflight.Site{} }},
+		"everything is there": {change: func(*fixture) {}},
+		"everything is made":  {change: func(s *fixture) { s.created = true; s.site.Releases = nil }},
+		"nothing is known":    {change: func(s *fixture) { s.site = &preflight.Site{} }},
 		"Proxmox VE 8": {
-			change: func(s *situation) { s.site.Version = "8.4"; s.site.Rights["/vms"]["VM.Monitor"] = true },
+			change: func(s *fixture) { s.site.Version = "8.4"; s.site.Rights["/vms"]["VM.Monitor"] = true },
 		},
 		"the role of 9 on 8": {
-			change:   func(s *situation) { s.site.Version = "8.4" },
+			change:   func(s *fixture) { s.site.Version = "8.4" },
 			problems: []string{"proxmoxve:apiToken: pulumi@pve!talos may not VM.Monitor on /vms/2000, /vms/4000: as root"},
 		},
-		"Proxmox VE 7": {change: func(s *situation) {
+		"Proxmox VE 7": {change: func(s *fixture) {
 			s.site.Version = "7.4"
 			delete(s.site.Rights["/vms"], "x")
 			s.site.Rights["/vms"]["VM.Monitor"] = true
 		}, problems: []string{"proxmoxve:endpoint: answers with Proxmox VE 7.4; upgrade it to 8 or 9: pve7to8 --full"}},
 		"Proxmox VE 10": {
-			change:   func(s *situation) { s.site.Version = "10.0" },
+			change:   func(s *fixture) { s.site.Version = "10.0" },
 			warnings: []string{"proxmoxve:endpoint: answers with Proxmox VE 10.0, which is newer"},
 		},
 		"a refused token": {
-			change:   func(s *situation) { s.site.Refused = errors.New("Proxmox answers 401 Authentication failed!") },
+			change:   func(s *fixture) { s.site.LoginError = errors.New("Proxmox answers 401 Authentication failed!") },
 			problems: []string{"proxmoxve:apiToken: is refused (Proxmox answers 401 Authentication failed!): compare its id"},
 		},
-		"a refused password": {change: func(s *situation) {
-			s.site.Identity, s.site.Refused = "root@pam", errors.New("Proxmox answers 401 authentication failure")
+		"a refused password": {change: func(s *fixture) {
+			s.site.Identity, s.site.LoginError = "root@pam", errors.New("Proxmox answers 401 authentication failure")
 		}, problems: []string{"proxmoxve:username: is refused (Proxmox answers 401"}},
-		"no one answers": {change: func(s *situation) {
+		"no one answers": {change: func(s *fixture) {
 			s.site = &preflight.Site{Endpoint: "https://x/", Silent: errors.New("no route to host")}
 		}, warnings: []string{"Proxmox at https://x/ does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: no route to host"}},
 		"what was not answered": {
-			change:   func(s *situation) { s.site.Unasked = []string{"the version of Proxmox cannot be asked for"} },
-			warnings: []string{"the version of Proxmox cannot be asked for"},
+			change:   func(s *fixture) { s.site.Unknown = []string{"the version of Proxmox is unknown"} },
+			warnings: []string{"the version of Proxmox is unknown"},
 		},
 
-		"a role without a privilege": {change: func(s *situation) {
+		"a role without a privilege": {change: func(s *fixture) {
 			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
 			delete(s.site.Rights["/vms"], "VM.Clone")
 		}, problems: []string{
 			"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone, VM.PowerMgmt on /vms/901, /vms/952, /vms/2000 and 1 more paths: as root on a host, " +
 				"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
 		}},
-		"a user without a privilege": {change: func(s *situation) {
+		"a user without a privilege": {change: func(s *fixture) {
 			s.site.Identity = "pulumi@pve"
 			delete(
 				s.site.Rights, "/storage",
@@ -234,10 +236,10 @@ func TestJudge(t *testing.T) {
 			"proxmoxve:username: pulumi@pve may not Datastore.AllocateSpace, Datastore.AllocateTemplate on /storage/disks, /storage/fast, /storage/local: as root on a host, " +
 				"`pveum acl modify /storage --users pulumi@pve --roles TalosProxmox` gives it the role TalosProxmox; docs/permissions.md",
 		}},
-		"rights that only new machines need": {change: func(s *situation) {
-			s.made = true
-			s.runs(s.plan.Clusters[0].ControlPlanes[0])
-			s.runs(*s.worker())
+		"rights that only new machines need": {change: func(s *fixture) {
+			s.created = true
+			s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
+			s.addMachine(*s.worker())
 
 			s.stack.Mappings = []string{"rtx"}
 			for _, p := range []string{"VM.Clone", "VM.Allocate"} {
@@ -247,62 +249,62 @@ func TestJudge(t *testing.T) {
 			delete(s.site.Rights["/storage"], "Datastore.AllocateTemplate")
 			delete(s.site.Rights, "/nodes")
 		}},
-		"rights that make their holder Administrator": {change: func(s *situation) {
+		"rights that make their holder Administrator": {change: func(s *fixture) {
 			s.site.Rights["/"]["Sys.Modify"] = true
 		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it only the roles of docs/permissions.md"}},
-		"rights that nothing needs": {change: func(s *situation) {
+		"rights that nothing needs": {change: func(s *fixture) {
 			s.site.Rights["/vms"]["VM.Console"], s.site.Rights["/"]["Sys.Audit"] = true, true
 		}, warnings: []string{
 			"proxmoxve:apiToken: pulumi@pve!talos has privileges that the program does not need: VM.Console on /vms; give it only",
 		}},
-		"rights by a resource pool": {change: func(s *situation) {
+		"rights by a resource pool": {change: func(s *fixture) {
 			s.worker().ResourcePool, s.site.Pools = "gpus", []string{"gpus"}
 			s.site.Rights["/pool/gpus"], s.site.Rights["/vms/4000"] = s.site.Rights["/vms"], map[string]bool{}
 		}},
-		"rights to VLANs": {change: func(s *situation) {
+		"rights to VLANs": {change: func(s *fixture) {
 			s.plan.Clusters[0].Network.VLAN = 42
 			s.site.Rights["/sdn/zones/localnetwork"] = map[string]bool{}
 			s.site.Rights["/sdn/zones/localnetwork/vmbr0/42"] = map[string]bool{"SDN.Use": true}
 		}},
-		"no right to a mapping": {change: func(s *situation) { delete(s.site.Rights, "/mapping/pci") }, problems: []string{"may not Mapping.Modify, Mapping.Use on /mapping/pci, /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci "}},
-		"no right to move": {change: func(s *situation) {
-			s.made = true
+		"no right to a mapping": {change: func(s *fixture) { delete(s.site.Rights, "/mapping/pci") }, problems: []string{"may not Mapping.Modify, Mapping.Use on /mapping/pci, /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci "}},
+		"no right to move": {change: func(s *fixture) {
+			s.created = true
 			s.stack.Machines[4000] = vmdiff.Machine{Name: "one-gpu-1", VMID: 4000, Host: "pve1"}
 			s.worker().HostPinned = true
 			delete(s.site.Rights["/vms"], "VM.Migrate")
 		}, problems: []string{"may not VM.Migrate on /vms/4000: as root on a host, `pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxMove`"}},
 
 		"an unknown host": {
-			change:   func(s *situation) { delete(s.site.Hosts, "pve2") },
+			change:   func(s *fixture) { delete(s.site.Hosts, "pve2") },
 			problems: []string{`hosts[1].name: "pve2" is not a host of this Proxmox cluster (there are pve1): correct the name`},
 		},
 		"a host that is away": {
-			change: func(s *situation) { s.host("pve2").Status = "offline" },
+			change: func(s *fixture) { s.host("pve2").Status = "offline" },
 			problems: []string{
-				`hosts[1].name: "pve2" is offline, and one-gpu-1, template talos-nvidia-open-lts are to be made there`,
+				`hosts[1].name: "pve2" is offline, and one-gpu-1, template talos-nvidia-open-lts are to be created there`,
 			},
 			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"},
 		},
 		"an idle host that is away": {
-			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.host("pve2").Status = "offline" },
+			change:   func(s *fixture) { s.created = true; s.addMachine(*s.worker()); s.host("pve2").Status = "offline" },
 			warnings: []string{`hosts[1].name: "pve2" is offline: what is on it`, "hosts: 1 of the 2"},
 		},
-		"a host that tells nothing of itself": {
-			change:   func(s *situation) { s.host("pve2").Status = "unknown" },
-			warnings: []string{`hosts[1].name: "pve2" tells nothing of itself: ` + "`systemctl restart pvestatd` there"},
+		"a host that does not report its status": {
+			change:   func(s *fixture) { s.host("pve2").Status = "unknown" },
+			warnings: []string{`hosts[1].name: "pve2" has not reported its status lately: ` + "`systemctl restart pvestatd` there"},
 		},
 		"no quorum": {
-			change:   func(s *situation) { s.site.NoQuorum = true },
+			change:   func(s *fixture) { s.site.NoQuorum = true },
 			problems: []string{"hosts: Proxmox's cluster has no quorum, so that nothing can be made"},
 		},
 		"more cores than a host": {
-			change: func(s *situation) { s.host("pve2").Cores = 2 },
+			change: func(s *fixture) { s.host("pve2").Cores = 2 },
 			problems: []string{
 				"clusters[0].gpuWorkers[0].cores: gives one-gpu-1 4 cores, and pve2 has 2: Proxmox does not start such a machine",
 			},
 		},
 		"a template that starts has more cores than its host": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.host("pve2").Cores = 4
 				t := &s.plan.Templates[1]
 				t.System, t.Cores = &spec.System{}, 6
@@ -312,52 +314,52 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"one of Talos does not start": {
-			change: func(s *situation) { s.host("pve2").Cores = 4; s.plan.Templates[1].Cores = 6 },
+			change: func(s *fixture) { s.host("pve2").Cores = 4; s.plan.Templates[1].Cores = 6 },
 		},
-		"the plan knows the cores": {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
+		"the plan knows the cores": {change: func(s *fixture) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
 
-		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 (for images there are disks, fast): correct the name`}},
-		"a misspelt datastore": {change: func(s *situation) { s.worker().Datastore = "fats" }, problems: []string{
+		"no such datastore": {change: func(s *fixture) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 (for images there are disks, fast): correct the name`}},
+		"a misspelt datastore": {change: func(s *fixture) { s.worker().Datastore = "fats" }, problems: []string{
 			`clusters[0].gpuWorkers[0].datastore: "fats" is not a storage of pve2 (for images there are disks, fast): ` +
 				"did you mean fast? Otherwise add it with `pvesm add`",
 		}},
-		"the template's, once": {change: func(s *situation) {
+		"the template's, once": {change: func(s *fixture) {
 			s.plan.Templates[0].Datastore = "x"
 			n := &s.plan.Clusters[0].ControlPlanes[0]
 			n.Datastore, n.Template.Datastore = "x", "x"
 			n.Own = map[string]string{"datastore": "templates.talos.datastore"}
 		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
 		"a disabled datastore": {
-			change: func(s *situation) { s.storage("pve2", "fast").Enabled = 0 },
+			change: func(s *fixture) { s.storage("pve2", "fast").Enabled = 0 },
 			problems: []string{
 				`clusters[0].gpuWorkers[0].datastore: "fast" is disabled on pve2, or kept to other hosts: ` +
 					"`pvesm set fast --disable 0` and `--nodes` change it; or choose another of disks",
 			},
 		},
 		"a datastore for others": {
-			change: func(s *situation) { s.storage("pve2", "fast").Content = "backup" },
+			change: func(s *fixture) { s.storage("pve2", "fast").Content = "backup" },
 			problems: []string{
 				`"fast" takes no content of type images on pve2: choose another of disks, or ` +
 					"`pvesm set fast --content backup,images`",
 			},
 		},
 		"an image's datastore": {
-			change: func(s *situation) { s.storage("pve1", "local").Content = "" },
+			change: func(s *fixture) { s.storage("pve1", "local").Content = "" },
 			problems: []string{
 				`templates.talos.imageDatastore: "local" takes no content of type iso on pve1: choose another of none, or ` +
 					"`pvesm set local --content iso`",
 			},
 		},
 		"an inactive datastore": {
-			change:   func(s *situation) { s.storage("pve2", "fast").Active = 0 },
+			change:   func(s *fixture) { s.storage("pve2", "fast").Active = 0 },
 			problems: []string{`"fast" is not active on pve2: ` + "`pvesm status` there says why"},
 		},
 		"an inactive one in use": {
-			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Active = 0 },
+			change:   func(s *fixture) { s.created = true; s.addMachine(*s.worker()); s.storage("pve2", "fast").Active = 0 },
 			warnings: []string{`"fast" is not active on pve2`},
 		},
 		"a datastore no one may see": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.worker().Datastore = "slow"
 				delete(s.site.Rights, "/storage")
 
@@ -367,171 +369,174 @@ func TestJudge(t *testing.T) {
 			},
 			problems: []string{"may not Datastore.AllocateSpace on /storage/slow"},
 		},
-		"a full datastore": {change: func(s *situation) { s.storage("pve2", "fast").Free = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 0.0 GiB free, and 40.0 GiB are new there (one-gpu-1 is to be made there); make room`}},
+		"a full datastore": {change: func(s *fixture) { s.storage("pve2", "fast").Free = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 0.0 GiB free, and 40.0 GiB are new there (one-gpu-1 is to be created there); make room`}},
 		"a thin one that is small": {
-			change:   func(s *situation) { s.storage("pve2", "fast").Free = 10 << 30 },
+			change:   func(s *fixture) { s.storage("pve2", "fast").Free = 10 << 30 },
 			warnings: []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`},
 		},
 		"a thick one that is small": {
-			change:   func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Type = 10<<30, "lvm" },
+			change:   func(s *fixture) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Type = 10<<30, "lvm" },
 			problems: []string{`"fast" is full on pve2: 10.0 GiB free, and 40.0 GiB are new there`},
 		},
 		"a full one that is in use": {
-			change: func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Free = 0 },
+			change: func(s *fixture) { s.created = true; s.addMachine(*s.worker()); s.storage("pve2", "fast").Free = 0 },
 		},
 		"one that tells no size": {
-			change: func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Total = 0, 0 },
+			change: func(s *fixture) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Total = 0, 0 },
 		},
-		"a shared one, for all hosts": {change: func(s *situation) {
+		"a shared one, for all hosts": {change: func(s *fixture) {
 			s.worker().Datastore = "disks"
 			for _, h := range []string{"pve1", "pve2"} {
 				s.storage(h, "disks").Shared, s.storage(h, "disks").Free = 1, 50<<30
 			}
-		}, warnings: []string{`templates.talos.datastore: "disks" has 50.0 GiB free on pve1, and 70.0 GiB are new there (template talos, template talos-nvidia-open-lts, one-cp-1, … are to be made there)`}},
+		}, warnings: []string{`templates.talos.datastore: "disks" has 50.0 GiB free on pve1, and 70.0 GiB are new there (template talos, template talos-nvidia-open-lts, one-cp-1, … are to be created there)`}},
 
 		"no such bridge": {
-			change: func(s *situation) { s.plan.Clusters[0].Network.Bridge = "vmbr9" },
+			change: func(s *fixture) { s.plan.Clusters[0].Network.Bridge = "vmbr9" },
 			problems: []string{
 				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve1 (there are inner, tenant, vmbr0)`,
 				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve2`,
 			},
 		},
 		"a host without bridges": {
-			change: func(s *situation) { s.host("pve2").Bridges = []preflight.Bridge{} },
+			change: func(s *fixture) { s.host("pve2").Bridges = []preflight.Bridge{} },
 			problems: []string{
 				`clusters[0].network.bridge: "vmbr0" is not a bridge of pve2 (there are none)`,
 			},
 		},
 		"another card's bridge": {
-			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} },
+			change:   func(s *fixture) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} },
 			problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is not a bridge of pve2`},
 		},
-		"a VLAN that is tagged": {change: func(s *situation) { s.plan.Clusters[0].Network.VLAN = 42 }},
+		"a VLAN that is tagged": {change: func(s *fixture) { s.plan.Clusters[0].Network.VLAN = 42 }},
 		"a VLAN without a port": {
-			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}} },
+			change:   func(s *fixture) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}} },
 			problems: []string{"clusters[0].gpuWorkers[0].extraNICs[0].vlan: is 7, and the bridge inner of pve2 has no port that Proxmox could tag"},
 		},
-		"a VLAN of an aware one": {change: func(s *situation) {
+		"a VLAN of an aware one": {change: func(s *fixture) {
 			s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}}
 			s.host("pve2").Bridges[1].VLANAware = 1
 		}},
 		"a VLAN on a VNet": {
-			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant", VLAN: 7}} },
+			change:   func(s *fixture) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant", VLAN: 7}} },
 			problems: []string{"extraNICs[0].vlan: is 7, and the VNet tenant takes no VLANs"},
 		},
-		"a VNet, with its own right": {change: func(s *situation) {
+		"a VNet, with its own right": {change: func(s *fixture) {
 			s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant"}}
 			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"SDN.Audit": true}
 		}},
 
-		"a machine of someone": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and set a free VMID for one-gpu-1 alone"}},
-		"a machine of another stack": {change: func(s *situation) {
-			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
+		"a machine of someone": {change: func(s *fixture) { s.addForeignVM(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and set a free VMID for one-gpu-1 alone"}},
+		"a machine of another stack": {change: func(s *fixture) {
+			s.addForeignVM(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve1"}, nodeDescription("dev"))
 		}, problems: []string{"VM 4000 is one-gpu-1 on pve1, and belongs to the stack organization/talos-proxmox/dev"}},
-		"an interrupted run's": {change: func(s *situation) {
-			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+		"an interrupted run's": {change: func(s *fixture) {
+			s.addForeignVM(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, nodeDescription("prod"))
 		}, problems: []string{
 			"an interrupted run of this stack left VM 4000 on pve2: `talos-proxmox recover prod --vmid 4000` removes it",
 		}},
-		"a machine of this stack whose state is blank": {change: func(s *situation) {
+		"a machine of this stack whose state is blank": {change: func(s *fixture) {
 			s.stack.Blank = true
-			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+			s.addForeignVM(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, nodeDescription("prod"))
 		}, problems: []string{"this state does not have it: the state was lost, or this is another backend"}},
-		"a machine of another backend's stack of this name": {change: func(s *situation) {
+		"a machine of another backend's stack of this name": {change: func(s *fixture) {
 			s.stack.ID = "9f86"
-			s.taken(
+			s.addForeignVM(
 				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
 				ownership.Node(ownership.Of("organization", "talos-proxmox", "prod", "1d2c"), "Talos worker"),
 			)
 		}, problems: []string{
 			"of the stack organization/talos-proxmox/prod (id=1d2c), and this state does not have it: the state was lost",
 		}},
-		"an interrupted run's, by its id": {change: func(s *situation) {
+		"an interrupted run's, by its id": {change: func(s *fixture) {
 			s.stack.ID = "9f86"
-			s.taken(
+			s.addForeignVM(
 				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
 				ownership.Node(ownership.Of("acme", "talos-proxmox", "prod", "9f86"), "Talos worker"),
 			)
 		}, problems: []string{"an interrupted run of this stack left VM 4000 on pve2"}},
-		"the stack's own": {change: func(s *situation) {
-			s.runs(*s.worker())
-			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+		"the stack's own": {change: func(s *fixture) {
+			s.addMachine(*s.worker())
+			s.addForeignVM(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, nodeDescription("prod"))
 		}},
 		"a template's VMID": {
-			change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 901, Name: "db", Host: "pve2"}, "") },
+			change: func(s *fixture) { s.addForeignVM(proxmoxapi.Listed{VMID: 901, Name: "db", Host: "pve2"}, "") },
 			problems: []string{
 				"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which db on pve2 has: leave that machine",
 			},
 		},
-		"an interrupted build's": {change: func(s *situation) {
-			s.taken(
+		"an interrupted build's": {change: func(s *fixture) {
+			s.addForeignVM(
 				proxmoxapi.Listed{VMID: 901, Name: "talos", Host: "pve1"},
 				"talos-proxmox-template owner=talos-proxmox/prod provenance=x",
 			)
 		}},
 		"a template that is built": {
-			change: func(s *situation) { s.made = true; s.taken(proxmoxapi.Listed{VMID: 901, Name: "x", Host: "pve1"}, "") },
+			change: func(s *fixture) {
+				s.created = true
+				s.addForeignVM(proxmoxapi.Listed{VMID: 901, Name: "x", Host: "pve1"}, "")
+			},
 		},
-		"a name that is taken": {change: func(s *situation) {
-			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
+		"a name that is taken": {change: func(s *fixture) {
+			s.addForeignVM(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, nodeDescription("dev"))
 		}, warnings: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would have the name of VM 77 on pve1 as well, and it belongs to the stack organization/talos-proxmox/dev"}},
 
-		"its own machine's name": {change: func(s *situation) {
+		"its own machine's name": {change: func(s *fixture) {
 			s.stack.Machines[77] = vmdiff.Machine{Name: "one-gpu-1", VMID: 77, Host: "pve1"}
-			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("prod"))
+			s.addForeignVM(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, nodeDescription("prod"))
 		}},
 
 		"someone's mapping": {
-			change:   func(s *situation) { s.site.Mappings["rtx"] = "mine" },
+			change:   func(s *fixture) { s.site.Mappings["rtx"] = "mine" },
 			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
 		},
 		"another stack's mapping": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/dev"})
 			},
 			problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`},
 		},
 		"an interrupted run's mapping": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/prod"})
 			},
 			problems: []string{"`talos-proxmox recover prod` removes it"},
 		},
 		"the stack's own mapping": {
-			change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
+			change: func(s *fixture) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
 		},
-		"no such pool": {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is not a resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
+		"no such pool": {change: func(s *fixture) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is not a resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
 
-		"accounts of a cluster": {change: accounts("fast")},
+		"accounts of a cluster": {change: addAccounts("fast")},
 		"accounts on another datastore than all hosts have": {
-			change: func(s *situation) {
-				accounts("fast")(s)
+			change: func(s *fixture) {
+				addAccounts("fast")(s)
 				s.storage("pve1", "fast").Enabled = 0
 			},
 			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" is not on pve1, where cluster one has ` +
 				"machines: pods there get no volume of storage class class"},
 		},
 		"accounts on no datastore": {
-			change: accounts("slow"),
+			change: addAccounts("slow"),
 			problems: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "slow" is not a storage of any host of ` +
 				"cluster one (pve1, pve2; for images pve1 has disks, fast): correct the name, or add it with `pvesm add`"},
 		},
 		"a storage class beside machines of others": {
-			change: func(s *situation) {
-				accounts("fast")(s)
-				s.site.Foreign = map[string][]int{"fast": {300, 101}, "disks": {7}}
+			change: func(s *fixture) {
+				addAccounts("fast")(s)
+				s.site.ForeignVolumes = map[string][]int{"fast": {300, 101}, "disks": {7}}
 			},
 			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" holds volumes of machines that are not this ` +
 				"stack's (101 300), which the CSI plugin's token may delete: give the class a datastore of its own"},
 		},
 		"accounts without the group": {
-			change: func(s *situation) { accounts("fast")(s); s.site.Groups = []string{"others"} },
+			change: func(s *fixture) { addAccounts("fast")(s); s.site.Groups = []string{"others"} },
 			problems: []string{"clusters[0].proxmox: needs the group talos-kubernetes on Proxmox, which its accounts are in: as root " +
 				"on a host, `pveum group add talos-kubernetes` makes it"},
 		},
 		"accounts without the roles that are there": {
-			change: func(s *situation) {
-				accounts("fast")(s)
+			change: func(s *fixture) {
+				addAccounts("fast")(s)
 				delete(s.site.Rights, "/access")
 				s.plan.Clusters[0].Proxmox.ExistingRoles = true
 				s.site.Roles = map[string][]string{
@@ -543,8 +548,8 @@ func TestJudge(t *testing.T) {
 				"as root on a host, `pveum role add TalosCSIMachines --privs \"VM.Audit VM.Config.Disk\"` makes it"},
 		},
 		"accounts without the rights to make them": {
-			change: func(s *situation) {
-				accounts("fast")(s)
+			change: func(s *fixture) {
+				addAccounts("fast")(s)
 				delete(s.site.Rights, "/access")
 				delete(s.site.Rights["/"], "Sys.Modify")
 				delete(s.site.Rights, "/access/groups/talos-kubernetes")
@@ -558,28 +563,28 @@ func TestJudge(t *testing.T) {
 			},
 		},
 
-		"a release that is not": {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is not a release that the Image Factory at https://factory.test has: use v1.12.6 or v1.13.0 or v1.13.1`}},
+		"a release that is not": {change: func(s *fixture) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is not a release that the Image Factory at https://factory.test has: use v1.12.6 or v1.13.0 or v1.13.1`}},
 		"a release to come": {
-			change: func(s *situation) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"use v1.13.1"},
+			change: func(s *fixture) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"use v1.13.1"},
 		},
-		"an extension that is not": {change: func(s *situation) { s.plan.Templates[0].Extensions = []string{"siderolabs/magic"} }, problems: []string{"templates.talos.extensions: siderolabs/magic: the Image Factory at https://factory.test has no such extension for Talos v1.12.6"}},
-		"an image that is there":   {change: func(s *situation) { s.made = true; s.plan.Templates[0].Version = "v1.12.7" }},
+		"an extension that is not": {change: func(s *fixture) { s.plan.Templates[0].Extensions = []string{"siderolabs/magic"} }, problems: []string{"templates.talos.extensions: siderolabs/magic: the Image Factory at https://factory.test has no such extension for Talos v1.12.6"}},
+		"an image that is there":   {change: func(s *fixture) { s.created = true; s.plan.Templates[0].Version = "v1.12.7" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := newSituation()
+			s := newFixture()
 			tc.change(s)
 			found := preflight.Judge(s.plan, s.stack, s.site)
-			matches(t, tc.problems, strings.Split(found.Errors().Error(), "\n"))
-			matches(t, tc.warnings, found.Warnings().Lines())
+			assertLines(t, tc.problems, strings.Split(found.Errors().Error(), "\n"))
+			assertLines(t, tc.warnings, found.Warnings().Lines())
 			assert.NotContains(t, preflight.Report(found), "%!")
 		})
 	}
 }
 
-// matches wants a line for each text, and no others.
-func matches(t *testing.T, want, lines []string) {
+// assertLines wants one line for each text, in order, and no others.
+func assertLines(t *testing.T, want, lines []string) {
 	t.Helper()
 
 	if len(lines) == 1 && lines[0] == "" {
@@ -596,9 +601,9 @@ func matches(t *testing.T, want, lines []string) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 
-	s := newSituation()
-	s.made, s.site.Releases = true, nil
-	s.runs(s.plan.Clusters[0].ControlPlanes[0])
+	s := newFixture()
+	s.created, s.site.Releases = true, nil
+	s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
 	s.host("pve2").Status = "offline"
 	s.host("pve2").Storages, s.host("pve2").Bridges = nil, nil
 	assert.Equal(t, `  warning  hosts: 1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum and nothing can be made or changed: `+"`pvecm status`"+` on a host shows it
@@ -611,19 +616,19 @@ pve1
   ok       bridge vmbr0
 
 pve2
-  PROBLEM  hosts[1].name: "pve2" is offline, and one-gpu-1 is to be made there: bring it back (`+"`pvecm status` and `systemctl status pve-cluster corosync`"+` there), or place them elsewhere
+  PROBLEM  hosts[1].name: "pve2" is offline, and one-gpu-1 is to be created there: bring it back (`+"`pvecm status` and `systemctl status pve-cluster corosync`"+` there), or place them elsewhere
 `, preflight.Report(preflight.Judge(s.plan, s.stack, s.site)))
 }
 
-// TestJudgeStorages by what a host itself says, by the same rule; the API was not asked.
+// TestJudgeStorages of a host's facts, without Proxmox' API.
 func TestJudgeStorages(t *testing.T) {
 	t.Parallel()
 
-	s := newSituation()
+	s := newFixture()
 	s.storage("pve2", "fast").Free = 10 << 30
 
 	found := preflight.JudgeStorages(s.plan, s.stack, "pve2", s.host("pve2").Storages)
-	matches(t, []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`}, found.Warnings().Lines())
+	assertLines(t, []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`}, found.Warnings().Lines())
 	assert.Len(t, found, 1, "what is fine is left out")
-	assert.Empty(t, preflight.JudgeStorages(s.plan, s.stack, "pve2", nil), "the host did not tell")
+	assert.Empty(t, preflight.JudgeStorages(s.plan, s.stack, "pve2", nil), "the host's storages are unknown")
 }

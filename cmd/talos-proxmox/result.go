@@ -11,14 +11,14 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// judge prints what the guard says and, of a stack that is to be as planned, what differs.
-func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) error {
+// report prints the guard's result and, if requested, drift.
+func (r review) report(cmd *cobra.Command, output cli.Output, unchanged bool) error {
 	w := cmd.OutOrStdout()
 	if output == cli.JSON {
 		w = io.Discard
 	}
 
-	verb := "guard" // drift lets nothing pass by its name
+	verb := "guard" // drift has no approvals
 	if cmd.Name() == "deploy" {
 		verb = cmd.Name()
 	}
@@ -29,7 +29,7 @@ func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) err
 	}
 
 	if output == cli.JSON {
-		if err := cli.PrintJSON(cmd, r.judgement()); err != nil {
+		if err := cli.PrintJSON(cmd, r.guardResult()); err != nil {
 			return err
 		}
 	}
@@ -37,20 +37,20 @@ func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) err
 	return err
 }
 
-// judgement is a review as JSON.
-type judgement struct {
+// guardResult is a review as JSON.
+type guardResult struct {
 	Stack    string                   `json:"stack"`
-	Finished bool                     `json:"finished"` // the preview came to its end
+	Finished bool                     `json:"finished"` // the preview is complete
 	Errors   []string                 `json:"errors,omitempty"`
-	Findings []jsonStep               `json:"findings,omitempty"` // what is to be approved by its name
+	Findings []jsonStep               `json:"findings,omitempty"` // steps that need approval
 	Unused   []string                 `json:"unusedApprovals,omitempty"`
-	Machines []string                 `json:"machines,omitempty"` // what happens to machines that are there
+	Machines []string                 `json:"machines,omitempty"` // what happens to existing machines
 	Changes  []jsonStep               `json:"changes,omitempty"`
-	Hosts    []string                 `json:"hosts,omitempty"` // files that are not as wanted
+	Hosts    []string                 `json:"hosts,omitempty"` // files of hosts that differ
 	Nodes    []request.NodeDifference `json:"nodes,omitempty"`
 }
 
-// jsonStep is what happens to a resource: why that is a finding, or which properties change.
+// jsonStep is a step with the reasons for a finding, or the properties that change.
 type jsonStep struct {
 	Operation  planguard.Operation `json:"operation"`
 	Resource   string              `json:"resource"`
@@ -58,8 +58,8 @@ type jsonStep struct {
 	Properties []string            `json:"properties,omitempty"`
 }
 
-func (r review) judgement() judgement {
-	j := judgement{
+func (r review) guardResult() guardResult {
+	j := guardResult{
 		Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Machines: r.Describe(), Hosts: r.Hosts, Nodes: r.Drift,
 	}
 

@@ -18,15 +18,15 @@ import (
 
 var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
 
-// situation is a prepared host with a GPU that a machine has, what the plan puts on it, and the host's facts.
-type situation struct {
+// fixture is a prepared host with the GPU of a machine, what the plan places on it, and its facts.
+type fixture struct {
 	facts *hostfacts.Facts
 	host  spec.Host
 	needs hostfacts.Needs
 }
 
-func planned() *situation {
-	return &situation{
+func newFixture() *fixture {
+	return &fixture{
 		facts: enginetest.Prepared("pve1"),
 		host: spec.Host{
 			Name: "pve1",
@@ -43,21 +43,21 @@ func planned() *situation {
 	}
 }
 
-func (s *situation) device(address string) *hostfacts.Device {
+func (s *fixture) device(address string) *hostfacts.Device {
 	i := slices.IndexFunc(s.facts.Devices, func(d hostfacts.Device) bool { return d.Address == address })
 
 	return &s.facts.Devices[i]
 }
 
-// adds has another GPU of the same kind in the host.
-func (s *situation) adds(group, driver string) {
+// addTwin adds another GPU of the same kind to the host.
+func (s *fixture) addTwin(group, driver string) {
 	s.facts.Devices = append(s.facts.Devices, hostfacts.Device{
 		Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: group, Driver: driver,
 	})
 }
 
-// stated sets the generation that the stack file has of the GPU, and the driver that its machine gets.
-func (s *situation) stated(generation, flavour string) {
+// setGeneration sets the configured generation of the GPU, and the driver of its machine.
+func (s *fixture) setGeneration(generation, flavour string) {
 	s.host.GPUs[0].Generation, s.needs.Nodes[0].GPUs[0].Generation = generation, generation
 	s.needs.Nodes[0].Template.Version = "v1.14.4"
 	s.needs.Nodes[0].Template.Driver = spec.Driver{Flavour: flavour, Track: talos.TrackProduction}
@@ -67,45 +67,45 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change   func(s *situation)
+		change   func(s *fixture)
 		problems []string
 		warnings []string
 	}{
 		"all is well": {},
 		"a GPU that is bound to the host's driver is what the preparation fixes": {
-			change: func(s *situation) { s.device("0000:01:00.0").Driver = "nouveau" },
+			change: func(s *fixture) { s.device("0000:01:00.0").Driver = "nouveau" },
 		},
 		"and is a problem where the host is not prepared": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.host.Prep = nil
 				s.device("0000:01:00.0").Driver = "nouveau"
 			},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; set prep: {} to have it bound to vfio-pci, or do so manually and reboot"},
 		},
 		"a generation whose driver drives the card as well": {
-			change: func(s *situation) { s.stated("turing", talos.FlavourOpen) },
+			change: func(s *fixture) { s.setGeneration("turing", talos.FlavourOpen) },
 			warnings: []string{`hosts[0].gpus.generation: "turing" is not that of 0000:01:00 on pve1, NVIDIA Corporation AD104GL ` +
 				"[RTX 4000 SFF Ada Generation]; set ada"},
 		},
 		"a generation whose driver does not drive the card": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.device("0000:01:00.0").Name = "VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080]"
-				s.stated("ada", talos.FlavourOpen)
+				s.setGeneration("ada", talos.FlavourOpen)
 			},
 			problems: []string{`hosts[0].gpus.generation: "ada" is not that of 0000:01:00 on pve1, NVIDIA Corporation GP104 ` +
 				"[GeForce GTX 1080], which the driver of one-gpu-1 (open production) does not drive; set pascal"},
 		},
 		"a request that states no generation": {
-			change: func(s *situation) { s.stated("", "") },
+			change: func(s *fixture) { s.setGeneration("", "") },
 		},
 		"a card that the host has no name for": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.device("0000:01:00.0").Name = "VGA compatible controller: NVIDIA Corporation Device 2bb4"
-				s.stated("blackwell", talos.FlavourOpen)
+				s.setGeneration("blackwell", talos.FlavourOpen)
 			},
 		},
 		"another slot": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.device("0000:01:00.0").Address = "0000:41:00.0"
 				s.device("0000:01:00.1").Address = "0000:41:00.1"
 			},
@@ -113,37 +113,37 @@ func TestJudge(t *testing.T) {
 				"[RTX 4000 SFF Ada Generation] (driver vfio-pci); set where it is now"},
 		},
 		"no GPU at all": {
-			change:   func(s *situation) { s.facts.Devices = s.facts.Devices[:1] },
+			change:   func(s *fixture) { s.facts.Devices = s.facts.Devices[:1] },
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 is not there on pve1: it has no NVIDIA GPU; `lspci -nn` lists its devices: is the card seated and powered?"},
 		},
 		"another device": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.host.GPUs = []spec.GPU{{Name: "x", PCI: "0000:00:17.0"}}
 				s.needs.Nodes[0].GPUs = s.host.GPUs
 			},
 			problems: []string{"hosts[0].gpus.pci: 0000:00:17.0 on pve1 is not an NVIDIA GPU but 0000:00:17.0 SATA controller: AMD FCH (driver ahci): its NVIDIA GPUs are 0000:01:00.0"},
 		},
 		"the audio function alone": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.host.GPUs = []spec.GPU{{Name: "x", PCI: "0000:01:00.1"}}
 			},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.1 on pve1 is not an NVIDIA GPU but 0000:01:00.1 Audio device"},
 		},
 		"a group shared with the boot disk's controller": {
-			change:   func(s *situation) { s.device("0000:00:17.0").Group = "12" },
+			change:   func(s *fixture) { s.device("0000:00:17.0").Group = "12" },
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci), which the host would lose; use another slot"},
 		},
 		"a group shared with bridges": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				d := s.device("0000:00:17.0")
 				d.Group, d.Class = "12", "060400"
 			},
 		},
 		"functions of one GPU in two groups": {
-			change: func(s *situation) { s.device("0000:01:00.1").Group = "13" },
+			change: func(s *fixture) { s.device("0000:01:00.1").Group = "13" },
 		},
 		"the second function's group is shared": {
-			change:   func(s *situation) { s.device("0000:01:00.1").Group = "3" },
+			change:   func(s *fixture) { s.device("0000:01:00.1").Group = "3" },
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group"},
 		},
 		"two GPUs of one machine in one group": {change: twoGPUs(true)},
@@ -155,80 +155,80 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a twin that is not for machines": {
-			change: func(s *situation) { s.adds("15", "") },
+			change: func(s *fixture) { s.addTwin("15", "") },
 			warnings: []string{
 				"hosts[0].gpus.pci: 0000:01:00 on pve1 has the same ids as 0000:02:00.0, which is bound to vfio-pci along with it",
 			},
 		},
 		"a twin on a host that is not prepared by ids": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.host.Prep = nil
-				s.adds("15", "")
+				s.addTwin("15", "")
 			},
 		},
 		"the IOMMU is off in the firmware": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.facts.IOMMU = hostfacts.IOMMU{}
 				s.device("0000:01:00.0").Group = ""
 			},
 			problems: []string{"hosts[0].gpus: cannot be passed through on pve1: its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on IOMMU (AMD-Vi"},
 		},
 		"the same without GPUs is a warning": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.facts.IOMMU, s.facts.System.CPUVendor = hostfacts.IOMMU{}, "intel"
 				s.host.GPUs, s.needs.Nodes[0].GPUs = nil, nil
 			},
 			warnings: []string{"hosts[0].prep.iommu: prepares pve1 for passthrough, but its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on VT-d"},
 		},
 		"the kernel does not use the IOMMU, and the preparation fixes it": {
-			change: func(s *situation) { s.facts.IOMMU.Groups = 0 },
+			change: func(s *fixture) { s.facts.IOMMU.Groups = 0 },
 		},
 		"the kernel does not use the IOMMU of a host that is not prepared": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.host.Prep = nil
 				s.facts.IOMMU, s.facts.System.CPUVendor = hostfacts.IOMMU{Firmware: []string{"DMAR"}}, "intel"
 			},
 			problems: []string{"hosts[0].gpus: cannot be passed through: pve1 runs without its IOMMU; set prep: {} to have it prepared, or add intel_iommu=on iommu=pt to /etc/kernel/cmdline and reboot"},
 		},
 		"an old Proxmox VE": {
-			change:   func(s *situation) { s.facts.System.PVE = "7.4-3" },
+			change:   func(s *fixture) { s.facts.System.PVE = "7.4-3" },
 			problems: []string{"hosts[0]: pve1 runs Proxmox VE 7.4-3; upgrade it to 8 or later: pve7to8 --full"},
 		},
 		"the oldest Proxmox VE that is supported": {
-			change:   func(s *situation) { s.facts.System.PVE = "8.0.2" },
+			change:   func(s *fixture) { s.facts.System.PVE = "8.0.2" },
 			warnings: []string{"hosts[0]: pve1 runs Proxmox VE 8.0.2, which has had no fixes since 2026-08-31; upgrade it: pve8to9 --full shows what prevents it"},
 		},
 		"no Proxmox VE": {
-			change:   func(s *situation) { s.facts.System.PVE = "" },
+			change:   func(s *fixture) { s.facts.System.PVE = "" },
 			problems: []string{"hosts[0]: pve1 does not say which Proxmox VE it runs"},
 		},
 		"what the host's script cannot do": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.facts.Prep.Problems = []string{"/etc/kernel/cmdline has two lines"}
 			},
 			problems: []string{"hosts[0].prep: cannot be carried out on pve1: /etc/kernel/cmdline has two lines"},
 		},
 		"a pool that is not healthy": {
-			change:   func(s *situation) { s.facts.ZFS.Pools[0].Health = "DEGRADED" },
+			change:   func(s *fixture) { s.facts.ZFS.Pools[0].Health = "DEGRADED" },
 			problems: []string{"hosts[0]: the ZFS pool rpool of pve1 is DEGRADED: zpool status -x rpool says why"},
 		},
 		"a cache below the recommended size": {
-			change:   func(s *situation) { s.facts.ZFS.ARCWanted = 1 << 30 },
+			change:   func(s *fixture) { s.facts.ZFS.ARCWanted = 1 << 30 },
 			warnings: []string{"hosts[0].prep.zfsArcMaxGiB: gives ZFS' cache 1.0 GiB on pve1; 2 GiB and 1 more for each TiB of its pools are recommended (4 GiB)"},
 		},
 		"a machine with more cores than the host": {
-			change:   func(s *situation) { s.needs.Nodes[0].Cores = 65 },
+			change:   func(s *fixture) { s.needs.Nodes[0].Cores = 65 },
 			problems: []string{"hosts[0]: pve1 has 64 cores, and one-gpu-1 is planned with 65, which Proxmox does not start"},
 			warnings: []string{"hosts[0]: 65 cores are planned on pve1, which has 64"},
 		},
 		"more memory than there is": {
-			change: func(s *situation) { s.needs.Nodes[0].MemoryMiB = 300 << 10 },
+			change: func(s *fixture) { s.needs.Nodes[0].MemoryMiB = 300 << 10 },
 			problems: []string{
 				"hosts[0]: pve1 has 262144 MiB of memory, and 307200 MiB are planned on it beside 0 MiB of guests that run there",
 			},
 		},
 		"more memory than there is beside others' guests": {
-			change: func(s *situation) {
+			change: func(s *fixture) {
 				s.needs.Nodes[0].MemoryMiB = 200 << 10
 				s.facts.Containers = []hostfacts.Guest{
 					{VMID: "500", Status: "running", Memory: 100 << 30}, {VMID: "501", Status: "stopped", Memory: 100 << 30},
@@ -237,30 +237,30 @@ func TestJudge(t *testing.T) {
 			problems: []string{"204800 MiB are planned on it beside 102400 MiB of guests that run there"},
 		},
 		"memory that only just suffices beside ZFS' cache": {
-			change:   func(s *situation) { s.needs.Nodes[0].MemoryMiB = 250 << 10 },
+			change:   func(s *fixture) { s.needs.Nodes[0].MemoryMiB = 250 << 10 },
 			warnings: []string{"and ZFS' cache may take 16384 MiB; lower hosts[].prep.zfsArcMaxGiB"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := planned()
+			s := newFixture()
 			if test.change != nil {
 				test.change(s)
 			}
 
-			judgement := hostfacts.Judge(s.facts, s.host, s.needs)
-			matches(t, test.problems, judgement.Found.Errors())
-			matches(t, test.warnings, judgement.Found.Warnings())
+			found := hostfacts.Judge(s.facts, s.host, s.needs)
+			assertProblems(t, test.problems, found.Found.Errors())
+			assertProblems(t, test.warnings, found.Found.Warnings())
 		})
 	}
 }
 
-// TestMistaken has another host answer: that is all that is said, at the address.
+// TestMistaken: if another host answers, that is the only problem, at the address.
 func TestMistaken(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ own, node, says string }{
+	for name, test := range map[string]struct{ own, node, want string }{
 		"the host that is meant": {"pve1", "pve1", ""},
 		"another host":           {"pve2", "pve2", "hosts[0].address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2; set the address of pve1, or the host that answers"},
 		"a host that was renamed": {
@@ -275,22 +275,22 @@ func TestMistaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := planned()
+			s := newFixture()
 			facts, h := s.facts, s.host
 			facts.System.Hostname, facts.System.Node = test.own, test.node
 			h.Address = netip.MustParseAddr("10.0.0.2")
 
-			if test.says == "" {
+			if test.want == "" {
 				assert.Empty(t, hostfacts.Mistaken(facts, h))
 
 				return
 			}
 
 			facts.Prep.Owner, facts.Prep.Changes, facts.System.PVE = "talos-proxmox/prod", []string{"/etc/kernel/cmdline"}, "7.4"
-			judgement := hostfacts.Judge(facts, h, s.needs)
-			matches(t, []string{test.says}, judgement.Found.Errors())
-			assert.Empty(t, judgement.Changes, "they are another host's")
-			assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "one problem is told once")
+			found := hostfacts.Judge(facts, h, s.needs)
+			assertProblems(t, []string{test.want}, found.Found.Errors())
+			assert.Empty(t, found.Changes, "the changes are another host's")
+			assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "the problem is reported once")
 		})
 	}
 }
@@ -302,9 +302,9 @@ func TestNeedsNameAllClusters(t *testing.T) {
 	assert.Equal(t, []string{"one", "two"}, hostfacts.NeedsOf(plan, "pve1").Clusters)
 }
 
-func twoGPUs(together bool) func(s *situation) {
-	return func(s *situation) {
-		s.adds("12", "vfio-pci")
+func twoGPUs(together bool) func(s *fixture) {
+	return func(s *fixture) {
+		s.addTwin("12", "vfio-pci")
 
 		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
 
@@ -317,8 +317,8 @@ func twoGPUs(together bool) func(s *situation) {
 	}
 }
 
-// matches expects exactly these problems, each by a part of its text, in any order.
-func matches(t *testing.T, expected []string, problems problem.List) {
+// assertProblems expects exactly these problems, each by a part of its text, in any order.
+func assertProblems(t *testing.T, expected []string, problems problem.List) {
 	t.Helper()
 	require.Len(t, problems, len(expected), problems.Error())
 
@@ -330,9 +330,9 @@ func matches(t *testing.T, expected []string, problems problem.List) {
 func TestOwner(t *testing.T) {
 	t.Parallel()
 
-	s := planned()
+	s := newFixture()
 	facts, h := s.facts, s.host
-	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "nobody's")
+	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "no owner")
 	facts.Prep.Owner = "talos-proxmox/lab"
 	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"))
 	assert.Contains(
@@ -340,7 +340,7 @@ func TestOwner(t *testing.T) {
 		"hosts[0].prep: is set, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two",
 	)
 	h.Prep = nil
-	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/prod"), "a host that is only looked at")
+	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/prod"), "a host without prep")
 }
 
 func TestAdvice(t *testing.T) {
@@ -349,7 +349,7 @@ func TestAdvice(t *testing.T) {
 	for name, test := range map[string]struct {
 		pve  string
 		pool hostfacts.Pool
-		says []string
+		want []string
 	}{
 		"nothing to improve": {
 			"9.1.1",
@@ -377,13 +377,13 @@ func TestAdvice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := planned()
+			s := newFixture()
 			test.pool.Health = "ONLINE"
 			s.facts.System.PVE, s.facts.ZFS.Pools = test.pve, []hostfacts.Pool{test.pool}
 			advice := hostfacts.Judge(s.facts, s.host, s.needs).Advice
-			require.Len(t, advice, len(test.says), advice)
+			require.Len(t, advice, len(test.want), advice)
 
-			for i, text := range test.says {
+			for i, text := range test.want {
 				assert.Contains(t, advice[i], text)
 			}
 		})
@@ -394,44 +394,44 @@ func TestUnready(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*situation)
-		says   []string
+		change func(*fixture)
+		want   []string
 	}{
-		"ready": {func(*situation) {}, nil},
-		"a reboot is pending": {func(s *situation) {
+		"ready": {func(*fixture) {}, nil},
+		"a reboot is pending": {func(s *fixture) {
 			s.facts.Prep.Pending, s.facts.Prep.Changes, s.facts.Prep.ChangedInBoot = []string{
 				"the kernel runs without iommu=pt",
 			}, []string{"reboot"}, "boot-2"
 		}, []string{"the kernel runs without iommu=pt"}},
 		"a reboot did not help": {
-			func(s *situation) { s.facts.Prep.Pending = []string{"the kernel runs without iommu=pt"} },
+			func(s *fixture) { s.facts.Prep.Pending = []string{"the kernel runs without iommu=pt"} },
 			[]string{"the kernel runs without iommu=pt", "the host was rebooted since its last change, and that did not help"},
 		},
 		"a file was changed manually": {
-			func(s *situation) { s.facts.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} },
+			func(s *fixture) { s.facts.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} },
 			[]string{"the host is not as it was prepared: /etc/modprobe.d/vfio.conf"},
 		},
 		"the kernel has no groups": {
-			func(s *situation) { s.device("0000:01:00.0").Group = "" },
+			func(s *fixture) { s.device("0000:01:00.0").Group = "" },
 			[]string{"0000:01:00.0 has no IOMMU group"},
 		},
 		"the group is shared since": {
-			func(s *situation) { s.device("0000:00:17.0").Group = "12" },
+			func(s *fixture) { s.device("0000:00:17.0").Group = "12" },
 			[]string{"shares IOMMU group 12"},
 		},
 		"the GPU is no longer where it": {
-			func(s *situation) { s.facts.Devices = s.facts.Devices[:1] }, []string{"0000:01:00 is not there"},
+			func(s *fixture) { s.facts.Devices = s.facts.Devices[:1] }, []string{"0000:01:00 is not there"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := planned()
+			s := newFixture()
 			test.change(s)
 			reasons := hostfacts.Unready(s.facts, s.host, s.needs)
-			require.Len(t, reasons, len(test.says), reasons)
+			require.Len(t, reasons, len(test.want), reasons)
 
-			for i, text := range test.says {
+			for i, text := range test.want {
 				assert.Contains(t, reasons[i], text)
 			}
 		})
@@ -447,14 +447,14 @@ func TestParseRefuses(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, enginetest.Prepared("pve1"), facts)
 
-	for document, says := range map[string]string{
-		"Welcome to pve1":            "are not what they should be",
+	for document, want := range map[string]string{
+		"Welcome to pve1":            "are invalid",
 		"{}":                         "have format 0 and not 1",
 		`{"format":2}`:               "have format 2 and not 1: use the talosops and the program of one version",
 		`{"format":1,"system":{}}`:   "name neither memory nor cores",
-		`{"format":1,"devices":"x"}`: "are not what they should be",
+		`{"format":1,"devices":"x"}`: "are invalid",
 	} {
 		_, err := hostfacts.Parse([]byte(document))
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, want)
 	}
 }

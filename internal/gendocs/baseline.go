@@ -1,7 +1,7 @@
 package main
 
-// runningStack is what runs, and is changed key by key.
-const runningStack = `config:
+// baselineStack is the deployed stack whose keys are changed one by one.
+const baselineStack = `config:
   proxmoxve:endpoint: https://10.0.0.2:8006/
   talos-proxmox:hosts:
     - {name: pve1, address: 10.0.0.2, ssh: {acceptAnyHostKey: true}, gpus: [{name: a2000, pci: "01:00", generation:
@@ -30,8 +30,8 @@ const runningStack = `config:
       network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
 `
 
-// Places in it.
+// Paths in it.
 const (
-	aPool    = "clusters.0.workers.0."
-	aMachine = aPool + "nodes.1."
+	poolPath = "clusters.0.workers.0."
+	nodePath = poolPath + "nodes.1."
 )

@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// robots are whom the tokens of workflows comment as, on GitHub and on Gitea: names that no person can take.
-var robots = []string{"github-actions[bot]", "gitea-actions"}
+// workflowUsers are the users of workflows' tokens on GitHub and Gitea: names that no person can take.
+var workflowUsers = []string{"github-actions[bot]", "gitea-actions"}
 
-// post is where a comment goes: GitHub's API, which Gitea speaks too as far as comments go.
-type post struct {
+// commenter comments on a pull request through GitHub's API, whose comments Gitea supports too.
+type commenter struct {
 	api, repository, token string
 	pull                   int
-	authors                []string // of the comment that is replaced
+	authors                []string // whose comment is replaced
 	client                 *http.Client
 }
 
-// postOf reads the environment of a workflow's step.
-func postOf(getenv func(string) string, pull int) (post, error) {
-	p := post{
+// newCommenter reads the environment of a workflow's step.
+func newCommenter(getenv func(string) string, pull int) (commenter, error) {
+	p := commenter{
 		api:        strings.TrimSuffix(getenv("GITHUB_API_URL"), "/"),
 		repository: getenv("GITHUB_REPOSITORY"),
 		token:      getenv("GITHUB_TOKEN"),
 		pull:       pull,
 		client:     &http.Client{Timeout: time.Minute},
-		authors:    robots,
+		authors:    workflowUsers,
 	}
 	if author := getenv("COMMENT_AUTHOR"); author != "" {
 		p.authors = []string{author}
@@ -58,8 +58,8 @@ func postOf(getenv func(string) string, pull int) (post, error) {
 	return p, errors.Join(problems...)
 }
 
-// found is a comment that is there.
-type found struct {
+// comment is an existing comment.
+type comment struct {
 	ID   int64  `json:"id"`
 	Body string `json:"body"`
 	User struct {
@@ -67,25 +67,26 @@ type found struct {
 	} `json:"user"`
 }
 
-// pageSize is how many comments are asked for at once; a server may give fewer.
-const pageSize = 50
+// commentsPerPage is the requested page size; a server may return fewer.
+const commentsPerPage = 50
 
-// put writes the comment in place of the authors' one with the marker, or a new one. Anyone may write the marker, and
-// change a comment of his own afterwards.
-func (p post) put(ctx context.Context, text string) error {
+// publish replaces the comment that has the marker and is of one of the authors, or creates one. The author counts
+// because anyone can write the marker and edit the comment later.
+func (p commenter) publish(ctx context.Context, text string) error {
 	comments := "/repos/" + p.repository + "/issues"
 
 	for page, last := 1, int64(0); ; page++ {
-		var list []found
+		var list []comment
 		if err := p.call(
 			ctx, http.MethodGet,
-			fmt.Sprintf("%s/%d/comments?limit=%d&per_page=%d&page=%d", comments, p.pull, pageSize, pageSize, page), nil, &list,
+			fmt.Sprintf("%s/%d/comments?limit=%[3]d&per_page=%[3]d&page=%d", comments, p.pull, commentsPerPage, page),
+			nil, &list,
 		); err != nil {
 			return fmt.Errorf("unable to list the comments of pull request %d: %w", p.pull, err)
 		}
 
 		for _, c := range list {
-			if strings.HasPrefix(c.Body, marker) && slices.Contains(p.authors, c.User.Login) {
+			if strings.HasPrefix(c.Body, commentMarker) && slices.Contains(p.authors, c.User.Login) {
 				if err := p.call(
 					ctx, http.MethodPatch, fmt.Sprintf("%s/comments/%d", comments, c.ID), map[string]string{"body": text}, nil,
 				); err != nil {
@@ -95,8 +96,8 @@ func (p post) put(ctx context.Context, text string) error {
 				return nil
 			}
 		}
-		// Gitea gives all comments at once, whatever the page.
-		if len(list) < pageSize || list[len(list)-1].ID == last {
+		// Gitea returns all comments, whatever the page.
+		if len(list) < commentsPerPage || list[len(list)-1].ID == last {
 			break
 		}
 
@@ -112,7 +113,7 @@ func (p post) put(ctx context.Context, text string) error {
 	return nil
 }
 
-func (p post) call(ctx context.Context, method, path string, in, out any) error {
+func (p commenter) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 
 	if in != nil {

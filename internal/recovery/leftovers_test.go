@@ -20,8 +20,8 @@ import (
 	"talos-proxmox/internal/recovery"
 )
 
-// TestMain lets this program stand in for plugins and for the CLI: under their names it runs until it is killed;
-// `stubborn` has it ignore polite signals.
+// TestMain lets the test program stand in for plugins and the CLI: under their names it runs until it is killed. With
+// STUBBORN it ignores SIGTERM.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case strings.HasPrefix(name, "pulumi"):
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// start runs this program under another name in a folder.
-func start(t *testing.T, folder, name string, environment []string, args ...string) *exec.Cmd {
+// startProcess runs this program under another name in a folder.
+func startProcess(t *testing.T, folder, name string, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
 
 	self, err := os.Executable()
@@ -62,13 +62,13 @@ func start(t *testing.T, folder, name string, environment []string, args ...stri
 	return cmd
 }
 
-func ended(cmd *exec.Cmd) bool {
+func hasEnded(cmd *exec.Cmd) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// engine returns the addresses of an engine that lives, and of one that has died.
+// engines returns the addresses of an engine that runs, and of one that has ended.
 func engines(t *testing.T) (alive, dead string) {
 	t.Helper()
 
@@ -89,19 +89,19 @@ func engines(t *testing.T) (alive, dead string) {
 func TestRunEndsPluginsWithoutAnEngine(t *testing.T) {
 	t.Parallel()
 	alive, dead := engines(t)
-	w := newWorld(t)
-	left := start(t, w.project, "pulumi-resource-proxmoxve", nil, "-v=3", dead)
-	stubborn := start(t, w.project, "pulumi-resource-command", []string{"STUBBORN=1"}, dead)
-	pack := start(t, w.project, "pulumi-analyzer-policy-go", nil, dead, w.project)
-	busy := start(t, w.project, "pulumi-resource-talos", nil, alive)
-	elsewhere := start(t, t.TempDir(), "pulumi-resource-proxmoxve", nil, dead)
+	w := newFixture(t)
+	left := startProcess(t, w.project, "pulumi-resource-proxmoxve", nil, "-v=3", dead)
+	stubborn := startProcess(t, w.project, "pulumi-resource-command", []string{"STUBBORN=1"}, dead)
+	pack := startProcess(t, w.project, "pulumi-analyzer-policy-go", nil, dead, w.project)
+	busy := startProcess(t, w.project, "pulumi-resource-talos", nil, alive)
+	elsewhere := startProcess(t, t.TempDir(), "pulumi-resource-proxmoxve", nil, dead)
 
 	require.NoError(t, w.run(nil))
-	assert.True(t, ended(left))
-	assert.True(t, ended(stubborn))
-	assert.True(t, ended(pack))
-	assert.False(t, ended(busy), "its engine lives")
-	assert.False(t, ended(elsewhere), "it is of another project")
+	assert.True(t, hasEnded(left))
+	assert.True(t, hasEnded(stubborn))
+	assert.True(t, hasEnded(pack))
+	assert.False(t, hasEnded(busy), "its engine lives")
+	assert.False(t, hasEnded(elsewhere), "it is of another project")
 	assert.Contains(t, w.out.String(), fmt.Sprintf("pulumi-resource-proxmoxve (process %d) is ended", left.Process.Pid))
 }
 
@@ -122,8 +122,8 @@ func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			run := start(t, w.project, "pulumi", nil, test.args...)
+			w := newFixture(t)
+			run := startProcess(t, w.project, "pulumi", nil, test.args...)
 
 			err := w.run(nil)
 			if !test.refuses {
@@ -139,37 +139,37 @@ func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestRunMendsAFileBackend(t *testing.T) {
+func TestRunRepairsAFileBackend(t *testing.T) {
 	t.Parallel()
 
 	const whole, half = `{"version": 3}`, `{"vers`
 	for name, test := range map[string]struct {
-		files map[string]string // before
-		after map[string]string // "" = is gone
-		says  string
-		fails string
+		files  map[string]string // before
+		after  map[string]string // "" = is gone
+		output string
+		fails  string
 	}{
 		"a whole state stays": {
 			files: map[string]string{"": whole, ".bak": `{"version": 2}`, ".attrs": "{}"},
 			after: map[string]string{"": whole, ".attrs": "{}"},
 		},
 		"a half-written state": {
-			files: map[string]string{"": half, ".bak": whole},
-			after: map[string]string{"": whole, ".bak": whole},
-			says:  "the state was half-written and is restored from its backup",
+			files:  map[string]string{"": half, ".bak": whole},
+			after:  map[string]string{"": whole, ".bak": whole},
+			output: "the state was half-written and is restored from its backup",
 		},
 		"an empty state": {
-			files: map[string]string{"": "", ".bak": whole},
-			after: map[string]string{"": whole},
-			says:  "is restored from its backup",
+			files:  map[string]string{"": "", ".bak": whole},
+			after:  map[string]string{"": whole},
+			output: "is restored from its backup",
 		},
 		"half-written attributes": {
-			files: map[string]string{"": whole, ".attrs": ""},
-			after: map[string]string{"": whole, ".attrs": ""},
-			says:  "half-written attributes of the state were removed",
+			files:  map[string]string{"": whole, ".attrs": ""},
+			after:  map[string]string{"": whole, ".attrs": ""},
+			output: "half-written attributes of the state were removed",
 		},
 		"the first state there was": {
-			files: map[string]string{"": half}, after: map[string]string{"": ""}, says: "pulumi stack init prod starts over",
+			files: map[string]string{"": half}, after: map[string]string{"": ""}, output: "pulumi stack init prod starts over",
 		},
 		"a backup that is half-written, too": {
 			files: map[string]string{"": half, ".bak": half},
@@ -179,7 +179,7 @@ func TestRunMendsAFileBackend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			folder := filepath.Join(t.TempDir(), ".pulumi", "stacks", "talos-proxmox")
 			require.NoError(t, os.MkdirAll(folder, 0o700))
 
@@ -204,7 +204,7 @@ func TestRunMendsAFileBackend(t *testing.T) {
 				require.NoError(t, err)
 			}
 
-			assert.Contains(t, w.out.String(), test.says)
+			assert.Contains(t, w.out.String(), test.output)
 
 			for suffix, content := range test.after {
 				b, err := os.ReadFile(state + suffix)

@@ -1,0 +1,166 @@
+package preflight
+
+import (
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/errorhints"
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/proxmoxapi"
+)
+
+// owner returns the owner in a machine's description: whether a stack created it, and whether it is this one.
+func (c *checker) owner(vmid int) (owner ownership.Owner, made, ours bool) {
+	owner, made = ownership.OwnerOf(c.site.Descriptions[vmid])
+
+	return owner, made, owner.Is(c.stack.owner())
+}
+
+func (s Stack) owner() ownership.Owner {
+	return ownership.Owner{Name: s.Project + "/" + s.Name, ID: s.ID}
+}
+
+// checkVMIDs finds new machines and templates whose VMID is taken.
+func (c *checker) checkVMIDs() {
+	for _, conflict := range vmidConflicts(c.planned, c.site.Machines) {
+		owner, made, ours := c.owner(conflict.vm.VMID)
+		if conflict.template != "" && ours {
+			continue // a build of an interrupted run, which the next run completes
+		}
+
+		if conflict.template != "" {
+			whose := ""
+			if made {
+				whose = ", of the stack " + owner.String()
+			}
+
+			c.problem(conflict.host, conflict.path, nil, "gives the template on %s the VMID %d, which %s on %s has%s: leave "+
+				"that machine, and choose another firstVmid for the class",
+				conflict.host, conflict.vm.VMID, conflict.vm.Name, conflict.vm.Host, whose)
+
+			continue
+		}
+
+		c.problem(conflict.host, conflict.path, nil, "%s would get a VMID that is taken: %s",
+			conflict.name, errorhints.Subject{
+				Name: conflict.name, VMID: conflict.vm.VMID, Host: conflict.host, Stack: c.stack.Name,
+				Holder: &errorhints.Holder{
+					Name: conflict.vm.Name, Host: conflict.vm.Host, Owner: owner.String(), Ours: ours,
+					Lost: owner.IsLost(c.stack.owner(), c.stack.Blank),
+				},
+			}.Taken())
+	}
+}
+
+// conflict is an existing machine that has the VMID or name of something new.
+type conflict struct {
+	vm                         proxmoxapi.Listed
+	name, host, path, template string
+}
+
+func vmidConflicts(p planned, machines []proxmoxapi.Listed) []conflict {
+	byVMID := map[int]proxmoxapi.Listed{}
+	for _, vm := range machines {
+		byVMID[vm.VMID] = vm
+	}
+
+	var all []conflict
+
+	for _, m := range p.machines {
+		if vm, taken := byVMID[m.VMID]; m.new && taken {
+			all = append(all, conflict{vm: vm, name: m.Name, host: m.Host, path: m.Path})
+		}
+	}
+
+	for _, t := range p.templates {
+		if vm, taken := byVMID[t.VMID]; !t.built && taken {
+			all = append(all, conflict{vm: vm, name: t.Name, host: t.Host, path: t.path + ".firstVmid", template: t.Key})
+		}
+	}
+
+	return all
+}
+
+// nameConflicts returns machines with another VMID and the name of a new machine. The stack's own machines are left
+// out: the new machine replaces them.
+func nameConflicts(p planned, machines []proxmoxapi.Listed) []conflict {
+	var all []conflict
+
+	for _, m := range p.machines {
+		for _, vm := range machines {
+			if _, own := p.stackMachines[vm.VMID]; m.new && !own && vm.Name == m.Name && vm.VMID != m.VMID {
+				all = append(all, conflict{vm: vm, name: m.Name, host: m.Host, path: m.Path})
+			}
+		}
+	}
+
+	return all
+}
+
+// checkNames warns of machines with equal names, which Proxmox allows and people mistake for each other.
+func (c *checker) checkNames() {
+	for _, conflict := range nameConflicts(c.planned, c.site.Machines) {
+		whose := "no stack made it"
+
+		switch owner, made, ours := c.owner(conflict.vm.VMID); {
+		case ours:
+			whose = "this stack made it"
+		case made:
+			whose = "it belongs to the stack " + owner.String()
+		}
+
+		c.warn(conflict.host, conflict.path, nil, "%s would have the name of VM %d on %s as well, and %s: Proxmox allows "+
+			"that, people mistake one for the other", conflict.name,
+			conflict.vm.VMID, conflict.vm.Host, whose)
+	}
+}
+
+// checkMappings finds GPUs whose name an existing PCI mapping has.
+func (c *checker) checkMappings() {
+	for _, h := range c.plan.Hosts {
+		for _, gpu := range h.GPUs {
+			comment, taken := c.site.Mappings[gpu.Name]
+			if gpu.Raw || !taken || slices.Contains(c.stack.Mappings, gpu.Name) {
+				continue
+			}
+
+			path := h.GPUPath(gpu) + ".name"
+
+			switch owner, made := ownership.OwnerOf(comment); {
+			case owner.Is(c.stack.owner()):
+				c.problem(h.Name, path, gpu.Name, "has a PCI mapping of this stack that the state does not have: "+
+					"`talos-proxmox recover %[1]s` removes it if an interrupted run left it, and `talos-proxmox import %[1]s` adds "+
+					"it to the state if that was lost", c.stack.Name)
+			case made:
+				c.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name "+
+					"here and in the pools that use it", owner)
+			default:
+				c.problem(h.Name, path, gpu.Name, "is a PCI mapping that no stack made: give the GPU another name "+
+					"here and in the pools that use it")
+			}
+		}
+	}
+}
+
+// checkPools finds missing resource pools. Pools that the credentials may not see are not checked.
+func (c *checker) checkPools() {
+	if c.site.Pools == nil {
+		return
+	}
+
+	for _, m := range c.planned.machines {
+		if m.ResourcePool != "" && !slices.Contains(c.site.Pools, m.ResourcePool) {
+			c.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is not a resource pool (%s): correct the name, "+
+				"or make it with `pvesh create /pools --poolid %s`",
+				available(c.site.Pools), m.ResourcePool)
+		}
+	}
+}
+
+func available(names []string) string {
+	if len(names) == 0 {
+		return "there are none"
+	}
+
+	return "there are " + strings.Join(names, ", ")
+}

@@ -1,0 +1,161 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
+)
+
+// machine is a planned machine; new if it does not exist yet.
+type machine struct {
+	spec.Member
+
+	new bool
+}
+
+// template is a planned template; built if it exists.
+type template struct {
+	spec.Template
+
+	path  string
+	built bool
+}
+
+// talosImages returns the Image Factory's images that are to be downloaded.
+func (p planned) talosImages() []image {
+	return slices.DeleteFunc(slices.Clone(p.images), func(i image) bool { return i.System != nil })
+}
+
+// image is a file that is downloaded to a datastore of a host.
+type image struct {
+	spec.Template
+
+	path string
+}
+
+// title names the system in the image.
+func (i image) title() string {
+	if i.System != nil {
+		return i.System.Title()
+	}
+
+	return i.Version
+}
+
+// planned is what a plan uses on its site, and what of that is new.
+type planned struct {
+	machines      []machine
+	templates     []template
+	images        []image // to be downloaded
+	accounts      []account
+	stackMachines map[int]vmdiff.Machine
+}
+
+func newPlanned(plan *spec.Plan, stack Stack) planned {
+	p := planned{stackMachines: stack.Machines}
+
+	for _, m := range plan.Members() {
+		running, exists := stack.Machines[m.VMID]
+		if exists && !m.HostPinned {
+			m.Host = running.Host // a calculated placement never moves a machine
+		}
+
+		p.machines = append(p.machines, machine{m, !exists})
+		p.addAccount(m)
+	}
+
+	added := map[string]bool{}
+
+	for _, t := range plan.Templates {
+		path, downloaded := "templates."+classOf(t), stack.Downloaded(t)
+		if !t.Downloaded() {
+			downloaded = true // the host downloads it during the build
+		}
+
+		if id := strings.Join([]string{stack.Image(t), t.Host, t.ImageDatastore}, " "); !downloaded && !added[id] {
+			added[id] = true
+
+			p.images = append(p.images, image{t, path})
+		}
+		// A template of another image is rebuilt.
+		if t.Source == spec.SourceImage {
+			p.templates = append(p.templates, template{t, path, downloaded && stack.Built(t)})
+		}
+	}
+
+	return p
+}
+
+// classOf returns the key of a template's class in the configuration.
+func classOf(t spec.Template) string {
+	if t.Driver.Flavour == "" {
+		return t.Key
+	}
+
+	return strings.TrimSuffix(t.Key, "-nvidia-"+t.Driver.Flavour+"-"+t.Driver.Track)
+}
+
+// hasNew reports whether anything of the plan does not exist yet.
+func (p planned) hasNew() bool {
+	return len(p.images) > 0 || slices.ContainsFunc(p.machines, func(m machine) bool { return m.new }) ||
+		slices.ContainsFunc(p.templates, func(t template) bool { return !t.built })
+}
+
+// newOn returns the names of what is new on a host.
+func (p planned) newOn(host string) []string {
+	var names []string
+
+	for _, m := range p.machines {
+		if m.new && m.Host == host {
+			names = append(names, m.Name)
+		}
+	}
+
+	for _, t := range p.templates {
+		if !t.built && t.Host == host {
+			names = append(names, "template "+t.Key)
+		}
+	}
+
+	return names
+}
+
+// disks returns a machine's disks with the configuration path of each datastore: the template's if the pool sets none.
+func (m machine) disks() []disk {
+	var list []disk
+
+	for i, d := range m.Disks() {
+		path := m.At("datastore")
+		if i > 0 && d.Datastore != m.Datastore {
+			path = fmt.Sprintf("%s.extraDisks[%d].datastore", m.Path, i-1)
+		}
+
+		list = append(list, disk{d.Datastore, path, d.SizeGiB})
+	}
+
+	return list
+}
+
+type disk struct {
+	datastore, path string
+	sizeGiB         int
+}
+
+// cards returns a machine's network cards with their configuration paths.
+func (m machine) cards() []card {
+	list := []card{{m.Network.Bridge, m.Network.VLAN, m.Parent() + ".network"}}
+	for i, extra := range m.ExtraNICs {
+		list = append(list, card{extra.Bridge, extra.VLAN, fmt.Sprintf("%s.extraNICs[%d]", m.Path, i)})
+	}
+
+	return list
+}
+
+type card struct {
+	bridge string
+	vlan   int
+	path   string
+}

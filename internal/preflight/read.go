@@ -1,0 +1,355 @@
+package preflight
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
+)
+
+// factoryTimeout bounds all requests to the Image Factory.
+const factoryTimeout = 10 * time.Second
+
+// Questions say what to read, and with what.
+type Questions struct {
+	Plan     *spec.Plan
+	Stack    Stack
+	Endpoint string
+	Proxmox  *proxmoxapi.Machines
+	Factory  talos.Factory
+	// Transport is used for the Image Factory; nil = HTTP's default.
+	Transport http.RoundTripper
+}
+
+// Ask reads everything once, in parallel within the limit of proxmoxapi. The first request goes alone and shows whether
+// Proxmox answers. What cannot be read is no error: Site.Unknown lists it.
+func Ask(ctx context.Context, q Questions) *Site {
+	r := &reader{
+		Questions: q, planned: newPlanned(q.Plan, q.Stack),
+		site: &Site{
+			Endpoint: q.Endpoint, Identity: q.Proxmox.Identity(), ReadAt: time.Now(), ForeignVolumes: map[string][]int{},
+		},
+	}
+
+	var wg sync.WaitGroup
+	wg.Go(func() { r.readFactory(ctx) })
+	wg.Go(func() { r.readProxmox(ctx) })
+	wg.Wait()
+	slices.Sort(r.site.Unknown)
+
+	return r.site
+}
+
+type reader struct {
+	Questions
+
+	planned planned
+
+	mu   sync.Mutex // guards site
+	site *Site
+}
+
+// record stores an answer, or why there is none.
+func (r *reader) record(what string, err error, answer func(*Site)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if err == nil {
+		answer(r.site)
+
+		return
+	}
+
+	r.site.Unknown = append(r.site.Unknown, fmt.Sprintf("%s is unknown, and is not compared with the "+
+		"plan: %s", what, err))
+}
+
+// get reads a path of Proxmox' API and stores the answer.
+func get[T any](ctx context.Context, r *reader, what, path string, answer func(*Site, T)) {
+	var result T
+
+	err := r.Proxmox.Get(ctx, path, &result)
+	r.record(what, err, func(s *Site) { answer(s, result) })
+}
+
+func (r *reader) readProxmox(ctx context.Context) {
+	if !r.readRights(ctx) {
+		return
+	}
+
+	var wg sync.WaitGroup
+	for _, question := range []func(context.Context){
+		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readMappings, r.readPools, r.readAccounts, r.readVolumes,
+		r.readToken,
+	} {
+		wg.Go(func() { question(ctx) })
+	}
+
+	wg.Wait()
+}
+
+// readRights reads the privileges of the credentials. It returns false if Proxmox refuses them or does not answer.
+func (r *reader) readRights(ctx context.Context) bool {
+	var rights map[string]map[string]boolean
+
+	err := r.Proxmox.Get(ctx, "/access/permissions", &rights)
+	switch status := proxmoxapi.StatusCode(err); {
+	case status == http.StatusUnauthorized:
+		r.site.LoginError = err // nothing else runs yet
+
+		return false
+	case err != nil && status == 0:
+		r.site.Silent = err
+
+		return false
+	}
+
+	r.record("what "+r.site.Identity+" may do", err, func(s *Site) { s.Rights = parseRights(rights) })
+
+	return true
+}
+
+// boolean is a Boolean of Proxmox' API: a number, a string or null.
+type boolean bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *boolean) UnmarshalJSON(text []byte) error {
+	*f = boolean(!slices.Contains([]string{"0", `"0"`, `""`, "null", "false"}, string(text)))
+
+	return nil
+}
+
+func parseRights(rights map[string]map[string]boolean) permissions.Granted {
+	all := permissions.Granted{}
+	for path, privileges := range rights {
+		all[path] = map[string]bool{}
+		for privilege, propagates := range privileges {
+			all[path][privilege] = bool(propagates)
+		}
+	}
+
+	return all
+}
+
+func (r *reader) readVersion(ctx context.Context) {
+	get(ctx, r, "the version of Proxmox", "/version", func(s *Site, answer struct {
+		Release string `json:"release"`
+	},
+	) {
+		s.Version = answer.Release
+	})
+}
+
+// readHosts reads the list of hosts, then the storages and bridges of those online.
+func (r *reader) readHosts(ctx context.Context) {
+	get(ctx, r, "the hosts of Proxmox's cluster", "/nodes", func(s *Site, list []struct {
+		Name   string `json:"node"`
+		Status string `json:"status"`
+		Cores  int    `json:"maxcpu"`
+	},
+	) {
+		s.Hosts = map[string]*Host{}
+		for _, h := range list {
+			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
+		}
+	})
+
+	var wg sync.WaitGroup
+
+	for _, h := range r.Plan.Hosts {
+		if !r.site.online(h.Name) {
+			continue
+		}
+
+		path := "/nodes/" + url.PathEscape(h.Name)
+
+		wg.Go(func() {
+			get(ctx, r, "what storages "+h.Name+" has", path+"/storage",
+				func(s *Site, storages []hostfacts.Storage) { s.Hosts[h.Name].Storages = storages })
+		})
+		wg.Go(func() {
+			get(ctx, r, "what bridges "+h.Name+" has", path+"/network?type=any_bridge",
+				func(s *Site, bridges []Bridge) { s.Hosts[h.Name].Bridges = bridges })
+		})
+	}
+
+	wg.Wait()
+}
+
+// readQuorum reads the quorum if the credentials may: the documented role does not need it.
+func (r *reader) readQuorum(ctx context.Context) {
+	if !r.site.Rights.Has("/", "Sys.Audit") {
+		return
+	}
+
+	get(ctx, r, "the quorum of Proxmox's cluster", "/cluster/status", func(s *Site, list []struct {
+		Type    string  `json:"type"`
+		Quorate boolean `json:"quorate"`
+	},
+	) {
+		for _, entry := range list {
+			s.NoQuorum = s.NoQuorum || entry.Type == "cluster" && !bool(entry.Quorate)
+		}
+	})
+}
+
+// maxDescriptions bounds how many descriptions of conflicting machines are read.
+const maxDescriptions = 50
+
+func (r *reader) readMachines(ctx context.Context) {
+	machines, err := r.Proxmox.List(ctx)
+	r.record("which VMIDs are taken", err, func(s *Site) { s.Machines, s.Descriptions = machines, map[int]string{} })
+
+	var wg sync.WaitGroup
+
+	conflicts := slices.Concat(vmidConflicts(r.planned, machines), nameConflicts(r.planned, machines))
+	for _, conflict := range conflicts[:min(len(conflicts), maxDescriptions)] {
+		wg.Go(func() {
+			var config struct {
+				Description string `json:"description"`
+			}
+			// A machine without a readable description has no owner.
+			if err := r.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config",
+				url.PathEscape(conflict.vm.Host), conflict.vm.Type, conflict.vm.VMID), &config); err == nil {
+				r.record("", nil, func(s *Site) { s.Descriptions[conflict.vm.VMID] = config.Description })
+			}
+		})
+	}
+
+	wg.Wait()
+}
+
+func (r *reader) readMappings(ctx context.Context) {
+	if !slices.ContainsFunc(r.Plan.Hosts, func(h spec.Host) bool {
+		return slices.ContainsFunc(h.GPUs, func(gpu spec.GPU) bool { return !gpu.Raw })
+	}) {
+		return
+	}
+
+	get(ctx, r, "which PCI mappings there are", proxmoxapi.PathMappings, func(s *Site, list []proxmoxapi.Mapping) {
+		s.Mappings = map[string]string{}
+		for _, m := range list {
+			s.Mappings[m.Name] = m.Comment
+		}
+	})
+}
+
+// readPools reads the resource pools if the plan uses any. Proxmox lists only pools that the credentials may audit.
+func (r *reader) readPools(ctx context.Context) {
+	var unreadable []string
+
+	needed := false
+
+	for _, m := range r.planned.machines {
+		if m.ResourcePool == "" {
+			continue
+		}
+
+		needed = true
+
+		path := "/pool/" + m.ResourcePool
+		if rights := r.site.Rights; rights != nil && !rights.Has(path, "Pool.Audit") && !slices.Contains(unreadable, path) {
+			unreadable = append(unreadable, path)
+		}
+	}
+
+	if !needed {
+		return
+	}
+
+	const what = "which resource pools there are"
+
+	if len(unreadable) > 0 {
+		r.record(what, fmt.Errorf("%s would need Pool.Audit on %s", r.site.Identity, strings.Join(unreadable, ", ")), nil)
+
+		return
+	}
+
+	get(ctx, r, what, "/pools", func(s *Site, list []struct {
+		Name string `json:"poolid"`
+	},
+	) {
+		s.Pools = []string{}
+		for _, pool := range list {
+			s.Pools = append(s.Pools, pool.Name)
+		}
+	})
+}
+
+// readFactory reads the Image Factory's versions and extensions if images are to be downloaded. It does not request the
+// images: the Factory would build them, which takes minutes, and needs their schematics first.
+func (r *reader) readFactory(ctx context.Context) {
+	if len(r.planned.talosImages()) == 0 {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, factoryTimeout)
+	defer cancel()
+
+	client := &http.Client{Transport: r.Transport}
+	base := r.Factory.Base()
+
+	var releases []string
+
+	err := fetch(ctx, client, base+"/versions", &releases)
+	r.record("which Talos versions the Image Factory at "+base+" has", err, func(s *Site) {
+		s.Factory, s.Releases, s.Extensions = base, releases, map[string][]string{}
+	})
+
+	if err != nil {
+		return
+	}
+
+	done := map[string]bool{}
+	for _, i := range r.planned.talosImages() {
+		if done[i.Version] || len(i.Extensions) == 0 || !slices.Contains(releases, i.Version) {
+			continue
+		}
+
+		done[i.Version] = true
+
+		var list []struct {
+			Name string `json:"name"`
+		}
+
+		err := fetch(ctx, client, base+"/version/"+i.Version+"/extensions/official", &list)
+		r.record("which extensions the Image Factory at "+base+" has", err, func(s *Site) {
+			names := []string{}
+			for _, e := range list {
+				names = append(names, e.Name)
+			}
+
+			s.Extensions[i.Version] = names
+		})
+	}
+}
+
+func fetch(ctx context.Context, client *http.Client, address string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read
+
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", response.Status)
+	}
+
+	return json.NewDecoder(response.Body).Decode(into)
+}
