@@ -43,7 +43,7 @@ func (c *TalosNode) registerAnswerHook(
 				return fmt.Errorf("unable to read the VM of node %q: %w", name, err)
 			}
 
-			configured = result.Value.(vmlookup.Seen).Configured
+			configured = result.Value.(vmlookup.State).Configured
 		}
 
 		return awaitAnswer(ctx, called, m, configured, within)
@@ -104,9 +104,9 @@ func awaitAnswer(
 
 	expected := tlsprobe.Expected{
 		Authority: authority, Configured: configured, MACs: m.MACs,
-		Fingerprint: tlsprobe.Announced(os.Getenv(tlsprobe.Maintenance), m.Name),
+		Fingerprint: tlsprobe.AnnouncedFingerprint(os.Getenv(tlsprobe.Maintenance), m.Name),
 	}
-	probe := func(ctx context.Context) tlsprobe.Answer { return tlsprobe.Look(ctx, m.Address, expected) }
+	probe := func(ctx context.Context) tlsprobe.Answer { return tlsprobe.Probe(ctx, m.Address, expected) }
 	row := pulumi.LogArgs{Resource: &resourceRow{urn: called.URN}, Ephemeral: true}
 
 	// Continue even if the progress cannot be logged.

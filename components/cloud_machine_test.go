@@ -24,7 +24,7 @@ func TestCloudMachinePasswordIsSecret(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	assert.True(t, r.Of(tokens.VirtualMachine)["web-1-vm"].Input("initialization.userAccount.password").IsSecret())
+	assert.True(t, r.ByType(tokens.VirtualMachine)["web-1-vm"].Input("initialization.userAccount.password").IsSecret())
 }
 
 func TestCloudMachineReportsAllProblems(t *testing.T) {

@@ -216,7 +216,7 @@ func (a TalosClusterArgs) validate(name string) error {
 	} else {
 		checkVersion(found, "talosVersion", a.TalosVersion)
 
-		if err := talos.Check(a.TalosVersion, a.KubernetesVersion); err != nil && !found.Has("talosVersion") {
+		if err := talos.CheckVersions(a.TalosVersion, a.KubernetesVersion); err != nil && !found.Has("talosVersion") {
 			found.Add("kubernetesVersion", a.KubernetesVersion, "cannot be used: %s", err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // would meet in the cluster. The program lives until the last deletion is done. talosops notices its end by the end of
 // its input, or by the cancelled context if the run has no process of its own.
 func (c *TalosCluster) acquireLease(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
-	if bootstrapped, _ := vmlookup.Of(ctx).HasBegun(args.Name); !bootstrapped || ctx.DryRun() {
+	if bootstrapped, _ := vmlookup.FromContext(ctx).WasBootstrapped(args.Name); !bootstrapped || ctx.DryRun() {
 		return nil
 	}
 

@@ -45,7 +45,7 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 		switch {
 		case n.isControlPlane():
 			options.configurationDependsOn = append(options.configurationDependsOn, previous...)
-		case vmlookup.Of(ctx).HasRun(n.Name):
+		case vmlookup.FromContext(ctx).HasExisted(n.Name):
 			options.updateAfter = updated
 		}
 

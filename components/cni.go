@@ -75,7 +75,7 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 
 	for path, patches := range patchesByPath(a) {
 		for i, patch := range patches {
-			if parts := talos.NetworkOf(patch); len(parts) > 0 {
+			if parts := talos.NetworkPaths(patch); len(parts) > 0 {
 				found.Add(fmt.Sprintf("%s[%d]", path, i), nil,
 					"it changes %s, which Cilium stands in for; remove it, or cni", strings.Join(parts, ", "))
 			}

@@ -22,7 +22,7 @@ func TestCNI(t *testing.T) {
 	cluster.CNI = &CNI{
 		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}}, GatewayAPI: true, Values: "MTU: 1400",
 	}
-	commands := registerTalosCluster(t, cluster).Of(tokens.LocalCommand)
+	commands := registerTalosCluster(t, cluster).ByType(tokens.LocalCommand)
 	command, gate := commands["one-cni"], commands["one-healthy"]
 	assert.Subset(t, command.DependsOn(), []string{"one-bootstrap", "one-kubeconfig"})
 	assert.Contains(t, gate.DependsOn(), "one-cni")
@@ -30,7 +30,7 @@ func TestCNI(t *testing.T) {
 	assert.Regexp(t, `^cilium 1\.20\.2 of https://helm\.cilium\.io/cilium-1\.20\.2\.tgz with values [0-9a-f]{12}$`,
 		command.Input("environment").ObjectValue()["FOLLOWS"].StringValue())
 
-	req := enginetest.Asked[request.CNI](t, command)
+	req := enginetest.RequestOf[request.CNI](t, command)
 	assert.Equal(t, enginetest.KubeconfigText, req.Kubeconfig)
 	assert.Equal(t, "kube-system/cilium", req.Release.Namespace+"/"+req.Release.Name)
 	assert.Len(t, req.Release.Manifests, 7)
@@ -43,7 +43,7 @@ func TestCNI(t *testing.T) {
 	assert.InDelta(t, 1400, values["MTU"], 0)
 
 	cluster.CNI.Secret = true
-	assert.True(t, registerTalosCluster(t, cluster).Of(tokens.LocalCommand)["one-cni"].Input("environment").
+	assert.True(t, registerTalosCluster(t, cluster).ByType(tokens.LocalCommand)["one-cni"].Input("environment").
 		ObjectValue()["FOLLOWS"].IsSecret())
 }
 

@@ -57,7 +57,7 @@ func TestClusterOfAnotherProgram(t *testing.T) {
 			r, err := enginetest.Run(enginetest.Options{Preview: preview}, oneNode)
 			require.NoError(t, err)
 
-			vm := r.Of(tokens.VirtualMachine)["one-cp-1-vm"]
+			vm := r.ByType(tokens.VirtualMachine)["one-cp-1-vm"]
 			assert.Equal(t, []string{"talos-pve1-build"}, vm.DependsOn())
 
 			for property, value := range map[string]any{
@@ -98,6 +98,6 @@ func TestComponentsNeedTalosops(t *testing.T) {
 		r, err := enginetest.Run(enginetest.Options{}, program)
 		require.ErrorContains(t, err, "unable to find talosops", name)
 		require.ErrorContains(t, err, "/nowhere/talosops", name)
-		assert.Empty(t, r.Of(tokens.VirtualMachine), name)
+		assert.Empty(t, r.ByType(tokens.VirtualMachine), name)
 	}
 }

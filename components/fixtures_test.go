@@ -160,7 +160,7 @@ func runKnownCluster(
 		}
 
 		cluster.Schematics = pulumi.StringArray{image.SchematicID}
-		_, err = NewTalosCluster(vmlookup.With(ctx, known), cluster.Name, cluster)
+		_, err = NewTalosCluster(vmlookup.NewContext(ctx, known), cluster.Name, cluster)
 
 		return err
 	})

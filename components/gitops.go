@@ -150,7 +150,7 @@ func (c *TalosCluster) registerGitOps(ctx *pulumi.Context, name string, args Tal
 
 // requestTime reads from the output of `talosops gitops` when it requested the reconciliation.
 func requestTime(text string) (string, error) {
-	var printed request.Asked
+	var printed request.GitOpsResult
 	if err := json.Unmarshal([]byte(text), &printed); err != nil {
 		return "", fmt.Errorf("unable to read the output of talosops gitops: %w", err)
 	}

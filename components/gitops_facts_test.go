@@ -35,6 +35,6 @@ func TestGitOpsFactsOfCilium(t *testing.T) {
 
 	cluster.GitOps = nil
 
-	req := enginetest.Asked[request.CNI](t, registerTalosCluster(t, cluster).Of(tokens.LocalCommand)["one-cni"])
+	req := enginetest.RequestOf[request.CNI](t, registerTalosCluster(t, cluster).ByType(tokens.LocalCommand)["one-cni"])
 	assert.JSONEq(t, string(req.Release.Values), values)
 }

@@ -132,7 +132,7 @@ func (c *GoldenTemplate) registerBuild(
 	ctx *pulumi.Context, name string, args GoldenTemplateArgs,
 ) (*remote.Command, error) {
 	r := newRecipe(args, stackPath(ctx))
-	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: vmlookup.Of(ctx).StackID})
+	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: vmlookup.FromContext(ctx).StackID})
 	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
@@ -260,7 +260,7 @@ func (a GoldenTemplateArgs) validate(name string) error {
 		validateSystem(a.System, found, a)
 	}
 
-	if a.Image == nil && (a.System == nil || a.System.Known().Format != systems.Backup) {
+	if a.Image == nil && (a.System == nil || a.System.Definition().Format != systems.Backup) {
 		found.Add("image", nil,
 			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
 	}

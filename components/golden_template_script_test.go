@@ -78,7 +78,7 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 	require.NoError(h.t, err)
 
 	own := ""
-	if t.System != nil && t.System.Known().Format != systems.Backup {
+	if t.System != nil && t.System.Definition().Format != systems.Backup {
 		own = "local:iso/image.img"
 	}
 

@@ -29,7 +29,7 @@ func TestTalosImageRefusesAnotherSchematicID(t *testing.T) {
 	r, err := registerTemplates(t, enginetest.Options{SchematicID: "another"}, plannedTemplate("pve1"))
 
 	require.ErrorContains(t, err, "the Image Factory gave the schematic the id another, planned was "+plainSchematic)
-	assert.Empty(t, r.Of(tokens.File), "nothing is downloaded")
+	assert.Empty(t, r.ByType(tokens.File), "nothing is downloaded")
 }
 
 func TestGoldenTemplateIsRebuiltOnlyWhenItsContentsChange(t *testing.T) {
@@ -41,7 +41,7 @@ func TestGoldenTemplateIsRebuiltOnlyWhenItsContentsChange(t *testing.T) {
 		r, err := registerTemplates(t, enginetest.Options{Stack: stack}, template)
 		require.NoError(t, err)
 
-		return jsonText(r.Of(tokens.RemoteCommand)["talos-pve1-build"].Input("triggers"))
+		return jsonText(r.ByType(tokens.RemoteCommand)["talos-pve1-build"].Input("triggers"))
 	}
 	before := trigger("lab", func(*GoldenTemplateArgs) {})
 

@@ -31,14 +31,14 @@ func TestClusterWithGPUs(t *testing.T) {
 			cluster.worker(1).TimeSlicing, cluster.worker(1).Dedicated = 4, true
 			r := runCluster(t, enginetest.Options{}, cluster)
 
-			req := enginetest.Asked[request.Wait](t, r.Of(tokens.LocalCommand)["one-healthy"])
+			req := enginetest.RequestOf[request.Wait](t, r.ByType(tokens.LocalCommand)["one-healthy"])
 			if operator {
 				assert.Empty(t, req.GPUs, "nothing offers GPUs before the operator is installed")
 			} else {
 				assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, req.GPUs)
 			}
 
-			marked := enginetest.Asked[request.Mark](t, r.Of(tokens.LocalCommand)["one-marked"])
+			marked := enginetest.RequestOf[request.Mark](t, r.ByType(tokens.LocalCommand)["one-marked"])
 			assert.Equal(t, []request.Marks{
 				{Node: "one-cp-1"},
 				{Node: "one-general-1"},
@@ -83,7 +83,7 @@ func TestPCIMappingAcceptsIOMMUGroupZero(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, resource.NewPropertyValue([]any{map[string]any{
 		"id": "10de:27b0", "node": "pve3", "path": "0000:c1:00.0", "iommuGroup": 0, "subsystemId": "10de:16fa",
-	}}), r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps"))
+	}}), r.ByType(tokens.PCIMapping)["rtx4000-mapping"].Input("maps"))
 }
 
 func TestPCIMappingRefusesIncompleteDevices(t *testing.T) {

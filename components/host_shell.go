@@ -65,5 +65,5 @@ func stackPath(ctx *pulumi.Context) string { return ctx.Project() + "/" + ctx.St
 
 // stackOwner returns the stack's identity for markers.
 func stackOwner(ctx *pulumi.Context) ownership.Owner {
-	return ownership.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), vmlookup.Of(ctx).StackID)
+	return ownership.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), vmlookup.FromContext(ctx).StackID)
 }

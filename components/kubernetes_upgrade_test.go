@@ -18,11 +18,11 @@ func TestKubernetesIsUpgradedBeforeConfigurations(t *testing.T) {
 	cluster.Backup = &Backup{Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3}
 	r := registerTalosCluster(t, cluster)
 
-	command := r.Of(tokens.LocalCommand)["one-kubernetes"]
+	command := r.ByType(tokens.LocalCommand)["one-kubernetes"]
 	assert.ElementsMatch(t, []string{"one-secrets", "one-talos"}, command.DependsOn())
 	assert.Contains(t, command.Input("create").StringValue(), " kubernetes")
 
-	req := enginetest.Asked[request.Kubernetes](t, command)
+	req := enginetest.RequestOf[request.Kubernetes](t, command)
 	assert.Equal(t, request.Kubernetes{
 		Common: request.Common{ControlPlanes: []request.Node{
 			{Name: "one-cp-1", Address: "127.1.1.10"},
@@ -33,11 +33,11 @@ func TestKubernetesIsUpgradedBeforeConfigurations(t *testing.T) {
 		Backup: &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3},
 	}, req)
 
-	for name, apply := range r.Of(tokens.ConfigurationApply) {
+	for name, apply := range r.ByType(tokens.ConfigurationApply) {
 		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
 	}
 
-	more := registerTalosCluster(t, plannedCluster(3, 2)).Of(tokens.LocalCommand)["one-kubernetes"]
-	fewer := registerTalosCluster(t, plannedCluster(3, 1)).Of(tokens.LocalCommand)["one-kubernetes"]
+	more := registerTalosCluster(t, plannedCluster(3, 2)).ByType(tokens.LocalCommand)["one-kubernetes"]
+	fewer := registerTalosCluster(t, plannedCluster(3, 1)).ByType(tokens.LocalCommand)["one-kubernetes"]
 	assert.Equal(t, fewer.Inputs, more.Inputs, "workers do not affect it")
 }

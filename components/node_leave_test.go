@@ -27,7 +27,7 @@ func TestNodeLeavesBeforeItsVMIsDeleted(t *testing.T) {
 		"one-general-1": controlPlanes +
 			`"node":{"name":"one-general-1","address":"127.1.1.20"},"talosconfig":"the-talosconfig"}`,
 	} {
-		command := r.Of(tokens.LocalCommand)[name+"-leave"]
+		command := r.ByType(tokens.LocalCommand)[name+"-leave"]
 
 		for _, property := range []string{"create", "update", "triggers", "environment"} {
 			assert.True(t, command.Input(property).IsNull(), property)

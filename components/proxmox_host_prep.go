@@ -102,7 +102,7 @@ func NewProxmoxHostPrep(
 	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption,
 ) (*ProxmoxHostPrep, error) {
 	args = args.withDefaults()
-	if err := errors.Join(args.validate(name), talosopsexec.Find(ctx)); err != nil {
+	if err := errors.Join(args.validate(name), talosopsexec.CheckInstalled(ctx)); err != nil {
 		return nil, err
 	}
 
@@ -179,7 +179,7 @@ func privateKey(shell HostShell) pulumi.StringOutput {
 // host differs from the plan: a manual change shows in a preview, and a host without differences is not touched.
 func (c *ProxmoxHostPrep) registerApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	h := args.host()
-	script := scripts.Host(scripts.HostParameters(h, stackPath(ctx), args.needs().MustRun(h)))
+	script := scripts.Host(scripts.HostParameters(h, stackPath(ctx), args.needs().MustMatchFiles(h)))
 	c.apply, err = remote.NewCommand(ctx, name+"-apply", &remote.CommandArgs{
 		Create: pulumi.String(scripts.HostCommand(scripts.ActionApply)),
 		Delete: pulumi.String(scripts.HostCommand(scripts.ActionRestore)),

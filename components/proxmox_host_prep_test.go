@@ -37,7 +37,7 @@ func prepArgs(facts *hostfacts.Facts) ProxmoxHostPrepArgs {
 
 // unpreparedFacts are the facts of a host that was never prepared.
 func unpreparedFacts() *hostfacts.Facts {
-	facts := enginetest.Prepared("pve1")
+	facts := enginetest.PreparedHost("pve1")
 	facts.Prep = hostfacts.Prep{
 		Changes: []string{"/etc/kernel/cmdline", "reboot"}, Pending: []string{"the kernel runs without iommu=pt"},
 	}
@@ -64,7 +64,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	facts := map[string]*hostfacts.Facts{"pve1": unpreparedFacts()}
 	r := registerPrep(t, enginetest.Options{Stack: "lab", Facts: facts}, prepArgs(unpreparedFacts()))
 
-	apply := r.Of(tokens.RemoteCommand)["pve1-apply"]
+	apply := r.ByType(tokens.RemoteCommand)["pve1-apply"]
 	assert.True(t, apply.Input("triggers").IsNull(), "a trigger would restore the host before it is prepared again")
 
 	for _, line := range []string{
@@ -77,7 +77,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.True(t, apply.Input("connection").IsSecret())
 	assertDialLimits(t, apply.Input("connection").SecretValue().Element.ObjectValue())
 
-	request := enginetest.Asked[request.Settle](t, r.Of(tokens.LocalCommand)["pve1-verify"])
+	request := enginetest.RequestOf[request.Settle](t, r.ByType(tokens.LocalCommand)["pve1-verify"])
 	assert.Equal(t, "the-private-key", request.PrivateKey)
 	assert.Equal(t, [][]string{{"0000:01:00"}}, request.Machines)
 	assert.Equal(t, "1", request.Revision)
@@ -93,13 +93,13 @@ func TestProxmoxHostPrep(t *testing.T) {
 func TestProxmoxHostPrepOfAPreparedHost(t *testing.T) {
 	t.Parallel()
 
-	facts := enginetest.Prepared("pve1")
+	facts := enginetest.PreparedHost("pve1")
 	facts.Prep.Revision = 7
 	stale := unpreparedFacts() // from the command's last run
 	r := registerPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": stale}}, prepArgs(facts))
 
 	assert.Contains(
-		t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n",
+		t, r.ByType(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n",
 		"the same as the last run's",
 	)
 	outputs := r.Outputs("pve1").Mappable()
@@ -139,18 +139,18 @@ func TestProxmoxHostPrepRebootsOneHostAtATime(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"pve1-reboot", "pve3-reboot"}, r.Names(tokens.LocalCommand))
-	assert.Equal(t, []string{"pve1-apply"}, r.Of(tokens.LocalCommand)["pve1-reboot"].DependsOn())
+	assert.Equal(t, []string{"pve1-apply"}, r.ByType(tokens.LocalCommand)["pve1-reboot"].DependsOn())
 	assert.ElementsMatch(
-		t, []string{"pve3-apply", "pve1-reboot"}, r.Of(tokens.LocalCommand)["pve3-reboot"].DependsOn(),
+		t, []string{"pve3-apply", "pve1-reboot"}, r.ByType(tokens.LocalCommand)["pve3-reboot"].DependsOn(),
 	)
-	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed in parallel")
+	assert.Empty(t, r.ByType(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed in parallel")
 
-	request := enginetest.Asked[request.Settle](t, r.Of(tokens.LocalCommand)["pve3-reboot"])
+	request := enginetest.RequestOf[request.Settle](t, r.ByType(tokens.LocalCommand)["pve3-reboot"])
 	assert.Contains(t, request.Host.Script, "host='pve3'\n")
 	assert.Contains(t, request.Host.Script, "clusters='one two'\n")
 	assert.Equal(t, "15m", request.WaitTimeout)
 	assert.NotContains(
-		t, r.Of(tokens.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=",
+		t, r.ByType(tokens.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=",
 		"another cluster changes nothing on a host",
 	)
 }
@@ -158,16 +158,16 @@ func TestProxmoxHostPrepRebootsOneHostAtATime(t *testing.T) {
 func TestProxmoxHostPrepQueriesFacts(t *testing.T) {
 	t.Parallel()
 
-	facts := enginetest.Prepared("pve1")
+	facts := enginetest.PreparedHost("pve1")
 	facts.Prep.Revision = 7
 	args := prepArgs(nil)
 	r := registerPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": facts}}, args)
-	assert.Contains(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n")
+	assert.Contains(t, r.ByType(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n")
 	require.Len(t, r.Calls(enginetest.LocalRun), 1)
 
 	silent := map[string]*hostfacts.Facts{"pve1": nil}
 	r = registerPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
-	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	assert.True(t, r.ByType(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.Contains(
 		t, r.Warnings()[0], "pve1 cannot be queried, so that this preview does not know what will change on it: ",
 	)
@@ -187,8 +187,8 @@ func TestProxmoxHostPrepPreviewOfAnUnreachableHost(t *testing.T) {
 	args.Facts = unknownString()
 	r := registerPrep(t, enginetest.Options{Preview: true}, args)
 
-	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
-	verify := r.Of(tokens.LocalCommand)["pve1-verify"].Input("stdin")
+	assert.True(t, r.ByType(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	verify := r.ByType(tokens.LocalCommand)["pve1-verify"].Input("stdin")
 	assert.True(
 		t,
 		verify.IsComputed() || (verify.IsSecret() && verify.SecretValue().Element.IsComputed()) || (verify.IsOutput() &&

@@ -63,7 +63,7 @@ func newRollout(
 	}
 	r.turn <- struct{}{}
 
-	bootstrapped, known := vmlookup.Of(ctx).HasBegun(args.Name)
+	bootstrapped, known := vmlookup.FromContext(ctx).WasBootstrapped(args.Name)
 	r.bootstrapped = bootstrapped || !known
 
 	nodes := args.nodes()

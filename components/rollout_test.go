@@ -62,7 +62,7 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 		}
 
 		r, err := newRollout(
-			talosopsexec.With(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
+			talosopsexec.WithCommand(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
 			new(atomic.Pointer[error]),
 		)
 		if err == nil {
@@ -239,7 +239,7 @@ func TestRolloutAssumesABootstrappedCluster(t *testing.T) {
 	t.Parallel()
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
-		known := vmlookup.With(ctx, vmlookup.Run{Begun: func(cluster string) bool { return cluster == "one" }})
+		known := vmlookup.NewContext(ctx, vmlookup.Run{Bootstrapped: func(cluster string) bool { return cluster == "one" }})
 
 		for name, test := range map[string]struct {
 			ctx  *pulumi.Context

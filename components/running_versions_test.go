@@ -34,7 +34,7 @@ func TestTalosClusterVersionOutputs(t *testing.T) {
 			now:         "not asked",
 			talos:       "v1.12.6",
 			kubernetes:  "v1.35.0",
-			asked:       enginetest.GateAsked,
+			asked:       enginetest.GateTime,
 			differences: map[string]any{},
 		},
 		"a worker that was not upgraded": {

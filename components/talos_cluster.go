@@ -87,7 +87,7 @@ func NewTalosCluster(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption,
 ) (*TalosCluster, error) {
 	args, err := args.Validated(name)
-	if err := errors.Join(err, talosopsexec.Find(ctx)); err != nil {
+	if err := errors.Join(err, talosopsexec.CheckInstalled(ctx)); err != nil {
 		return nil, err
 	}
 
@@ -147,8 +147,8 @@ func (c *TalosCluster) registerSecrets(ctx *pulumi.Context, name string, args Ta
 	_, err = internals.UnsafeAwaitOutput(ctx.Context(), pulumi.All(certs.Os().Cert(), certs.K8s().Cert()).ApplyT(
 		func(certificates []any) (bool, error) {
 			return true, errors.Join(
-				checkAuthority(args.Name, talos.OfTalos, certificates[0].(string)),
-				checkAuthority(args.Name, talos.OfKubernetes, certificates[1].(string)),
+				checkAuthority(args.Name, talos.TalosAuthority, certificates[0].(string)),
+				checkAuthority(args.Name, talos.KubernetesAuthority, certificates[1].(string)),
 			)
 		}))
 
@@ -157,15 +157,15 @@ func (c *TalosCluster) registerSecrets(ctx *pulumi.Context, name string, args Ta
 
 // checkAuthority refuses to run while `talos-proxmox secrets rotate-ca` replaces an authority: the state then holds
 // both certificates, the new one first, and configurations with the new one alone would cut machines off.
-func checkAuthority(cluster string, kind talos.Kind, certificates string) error {
+func checkAuthority(cluster string, kind talos.AuthorityKind, certificates string) error {
 	text, _ := base64.StdEncoding.DecodeString(certificates) // the provider refuses invalid ones
-	if _, replaced := talos.Replacing(text); replaced == nil {
+	if _, replaced := talos.SplitAuthorities(text); replaced == nil {
 		return nil
 	}
 
 	return fmt.Errorf("the certificate authority of its %s is being replaced, and nothing was changed: "+
 		"talos-proxmox secrets rotate-ca <stack> --cluster %s --authority %s finishes that, then run this again",
-		map[talos.Kind]string{talos.OfTalos: "Talos API", talos.OfKubernetes: "Kubernetes"}[kind], cluster, kind)
+		map[talos.AuthorityKind]string{talos.TalosAuthority: "Talos API", talos.KubernetesAuthority: "Kubernetes"}[kind], cluster, kind)
 }
 
 // registerBootstrap runs again when control planes are added, removed or recreated. It waits for all control planes,

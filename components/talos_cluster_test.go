@@ -23,7 +23,7 @@ func TestVMPropertiesDependOnNoResource(t *testing.T) {
 	t.Parallel()
 	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
-	for name, vm := range r.Of(tokens.VirtualMachine) {
+	for name, vm := range r.ByType(tokens.VirtualMachine) {
 		for property := range vm.Inputs {
 			assert.Empty(
 				t, vm.PropertyDependencies(string(property)),
@@ -43,7 +43,7 @@ func TestTalosClusterLimitsClonesPerDatastore(t *testing.T) {
 
 	r := runCluster(t, enginetest.Options{}, cluster)
 
-	vms := r.Of(tokens.VirtualMachine)
+	vms := r.ByType(tokens.VirtualMachine)
 	waits := func(node string) []string {
 		return slices.DeleteFunc(
 			vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") },
@@ -70,7 +70,7 @@ func TestTalosClusterContractIsNeverChanged(t *testing.T) {
 	cluster.TalosVersion = "v1.13.0"
 	r := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster)
 
-	secrets := r.Of(tokens.Secrets)["one-secrets"]
+	secrets := r.ByType(tokens.Secrets)["one-secrets"]
 	assert.Equal(t, "v1.13", secrets.Input("talosVersion").StringValue())
 	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
 
@@ -78,7 +78,7 @@ func TestTalosClusterContractIsNeverChanged(t *testing.T) {
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 1)
 	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
-	assert.NotContains(t, jsonText(r.Of(tokens.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
+	assert.NotContains(t, jsonText(r.ByType(tokens.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
 		"HostnameConfig",
 		"a cluster of an older contract has no documents that contract does not know")
 }
@@ -155,11 +155,11 @@ func TestTalosClusterKeepsSecretsEncrypted(t *testing.T) {
 	}
 
 	assert.True(
-		t, r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(),
+		t, r.ByType(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(),
 		"short secrets could be guessed from their digest",
 	)
 
-	for _, command := range r.Of(tokens.LocalCommand) {
+	for _, command := range r.ByType(tokens.LocalCommand) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
 
@@ -204,7 +204,7 @@ func TestTalosClusterRequestsToTalosops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			command := r.Of(tokens.LocalCommand)[name]
+			command := r.ByType(tokens.LocalCommand)[name]
 
 			stdin := command.Input("stdin")
 			require.True(t, stdin.IsSecret())
@@ -217,16 +217,16 @@ func TestTalosClusterBootstrapRunsAgainForRecreatedMachines(t *testing.T) {
 	t.Parallel()
 
 	follows := func(recreated ...int) string {
-		look := func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
-			return vmlookup.Seen{Remade: map[bool]int{true: 1}[slices.Contains(recreated, vm.VMID)]}, nil
+		look := func(_ context.Context, vm vmlookup.VM) (vmlookup.State, error) {
+			return vmlookup.State{Recreated: map[bool]int{true: 1}[slices.Contains(recreated, vm.VMID)]}, nil
 		}
-		r := runKnownCluster(t, enginetest.Options{}, plannedCluster(3, 2), vmlookup.Run{Look: look})
+		r := runKnownCluster(t, enginetest.Options{}, plannedCluster(3, 2), vmlookup.Run{Lookup: look})
 
-		return jsonText(r.Of(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
+		return jsonText(r.ByType(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
 	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
-	assert.True(t, r.Of(tokens.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
+	assert.True(t, r.ByType(tokens.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
 		"it tells talosops that the cluster was bootstrapped before")
 
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
@@ -242,7 +242,7 @@ func TestTalosClusterHealthGateTrigger(t *testing.T) {
 		change(&cluster)
 		r := runCluster(t, enginetest.Options{}, cluster)
 
-		return jsonText(r.Of(tokens.LocalCommand)["one-healthy"].Input("environment"))
+		return jsonText(r.ByType(tokens.LocalCommand)["one-healthy"].Input("environment"))
 	}
 	before := trigger(func(*TalosClusterArgs) {})
 

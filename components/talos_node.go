@@ -175,7 +175,7 @@ func (c *TalosNode) registerVM(
 		return err
 	}
 
-	query := vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID, Silent: options.unreachable}
+	query := vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID, Unreachable: options.unreachable}
 	if options.rollout != nil {
 		query.InTurn = func(restart func() error) error { return options.rollout.restart(c.vm, args.Name, restart) }
 	}

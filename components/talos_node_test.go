@@ -109,7 +109,7 @@ func (test vmCase) check(t *testing.T) {
 
 	r := registerSingleNode(t, enginetest.Options{}, n, network)
 
-	vm := r.Of(tokens.VirtualMachine)[n.Name+"-vm"]
+	vm := r.ByType(tokens.VirtualMachine)[n.Name+"-vm"]
 	for property, value := range test.inputs {
 		assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
 	}
@@ -210,7 +210,7 @@ func changedRegistrations(a, b *enginetest.Recorder) []string {
 
 	for _, pair := range [][2]*enginetest.Recorder{{a, b}, {b, a}} {
 		for _, one := range pair[0].All() {
-			other, exists := pair[1].Of(one.Type)[one.Name]
+			other, exists := pair[1].ByType(one.Type)[one.Name]
 			if !exists || !one.Inputs.DeepEquals(other.Inputs) {
 				names = append(names, one.Name)
 			}
@@ -233,8 +233,8 @@ func TestTalosNodeIsNotReplacedForANewTemplate(t *testing.T) {
 	old := runCluster(t, enginetest.Options{}, before)
 	changed := runCluster(t, enginetest.Options{}, after)
 
-	for name, vm := range old.Of(tokens.VirtualMachine) {
-		other := changed.Of(tokens.VirtualMachine)[name]
+	for name, vm := range old.ByType(tokens.VirtualMachine) {
+		other := changed.ByType(tokens.VirtualMachine)[name]
 		assert.True(t, vm.Inputs.DeepEquals(other.Inputs), name)
 		assert.Contains(t, other.Request.GetIgnoreChanges(), "clone")
 	}
@@ -310,7 +310,7 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 	r, err := register(serveMaintenance(t), time.Hour)
 	require.NoError(t, err)
 
-	hooks := r.Of(tokens.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
+	hooks := r.ByType(tokens.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
 	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeCreate())
 	assert.Equal(
 		t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes",
@@ -329,7 +329,7 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 // TestTalosNodeRefusesUnprovenMachines refuses a machine that does not prove that it is the configured one.
 func TestTalosNodeRefusesUnprovenMachines(t *testing.T) {
 	address := serveMaintenance(t)
-	shown := tlsprobe.Look(t.Context(), netip.MustParseAddr(address), tlsprobe.Expected{}).Fingerprint
+	shown := tlsprobe.Probe(t.Context(), netip.MustParseAddr(address), tlsprobe.Expected{}).Fingerprint
 
 	for name, test := range map[string]struct {
 		announced        string // the value of the variable
@@ -364,10 +364,10 @@ func TestTalosNodeRefusesUnprovenMachines(t *testing.T) {
 					return err
 				}
 
-				look := func(context.Context, vmlookup.VM) (vmlookup.Seen, error) {
-					return vmlookup.Seen{Configured: test.healthy}, nil
+				look := func(context.Context, vmlookup.VM) (vmlookup.State, error) {
+					return vmlookup.State{Configured: test.healthy}, nil
 				}
-				_, err = NewTalosNode(vmlookup.With(ctx, vmlookup.Run{Look: look}), n.Name, args)
+				_, err = NewTalosNode(vmlookup.NewContext(ctx, vmlookup.Run{Lookup: look}), n.Name, args)
 
 				return err
 			})

@@ -82,7 +82,7 @@ func (c *TalosCluster) registerReachableHook(
 		addresses = append(addresses, n.prefix().Addr())
 	}
 
-	bootstrapped, _ := vmlookup.Of(ctx).HasBegun(cluster)
+	bootstrapped, _ := vmlookup.FromContext(ctx).WasBootstrapped(cluster)
 
 	hook, err := ctx.RegisterResourceHook(name, func(called *pulumi.ResourceHookArgs) error {
 		if !bootstrapped {
@@ -102,7 +102,7 @@ func (c *TalosCluster) registerReachableHook(
 func awaitAnyNode(
 	ctx context.Context, name string, urn pulumi.URN, addresses []netip.Addr, within time.Duration,
 ) error {
-	if tlsprobe.Any(ctx, addresses, within) {
+	if tlsprobe.AnyReachable(ctx, addresses, within) {
 		return nil
 	}
 
@@ -113,7 +113,7 @@ func awaitAnyNode(
 
 // upgradeDependencies returns what an existing VM waits for. A new one is created during the upgrades.
 func (c *TalosCluster) upgradeDependencies(ctx *pulumi.Context, n ClusterNode) []pulumi.Resource {
-	if !vmlookup.Of(ctx).HasRun(n.Name) {
+	if !vmlookup.FromContext(ctx).HasExisted(n.Name) {
 		return nil
 	}
 

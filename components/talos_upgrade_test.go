@@ -19,7 +19,7 @@ import (
 func registerTalosCluster(t *testing.T, cluster TalosClusterArgs, existing ...string) *enginetest.Recorder {
 	t.Helper()
 
-	return runKnownCluster(t, enginetest.Options{}, cluster, vmlookup.Run{Ran: func(name string) bool {
+	return runKnownCluster(t, enginetest.Options{}, cluster, vmlookup.Run{Existed: func(name string) bool {
 		return slices.Contains(existing, name)
 	}})
 }
@@ -33,11 +33,11 @@ func TestTalosIsUpgradedBeforeOtherChanges(t *testing.T) {
 	cluster.Backup = &Backup{Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3}
 	r := registerTalosCluster(t, cluster, "one-cp-1", "one-general-1")
 
-	command := r.Of(tokens.LocalCommand)["one-talos"]
+	command := r.ByType(tokens.LocalCommand)["one-talos"]
 	assert.ElementsMatch(t, []string{"image-schematic", "one-secrets"}, command.DependsOn(), "no machine, nor a download")
 	assert.Contains(t, command.Input("create").StringValue(), " upgrade")
 
-	req := enginetest.Asked[request.Upgrade](t, command)
+	req := enginetest.RequestOf[request.Upgrade](t, command)
 	assert.Equal(t, request.Node{Name: "one-cp-1", Address: "127.1.1.10"}, req.ControlPlanes[0])
 	assert.Equal(t, request.Image{
 		Node: "one-general-2", Talos: "v1.12.6",
@@ -52,11 +52,11 @@ func TestTalosIsUpgradedBeforeOtherChanges(t *testing.T) {
 	)
 
 	for name, waits := range map[string]bool{"one-cp-1-vm": true, "one-general-1-vm": true, "one-general-2-vm": false} {
-		after := r.Of(tokens.VirtualMachine)[name].DependsOn()
+		after := r.ByType(tokens.VirtualMachine)[name].DependsOn()
 		assert.Equal(t, waits, slices.Contains(after, "one-kubernetes"), name)
 	}
 
-	for name, apply := range r.Of(tokens.ConfigurationApply) {
+	for name, apply := range r.ByType(tokens.ConfigurationApply) {
 		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
 	}
 }

@@ -48,7 +48,7 @@ func (t talosopsCall) register(
 		return string(text), err
 	}).(pulumi.StringOutput)
 	if t.keepRequest != nil {
-		stdin = t.keepLastRequest(vmlookup.Of(ctx).CallOf(name), stdin)
+		stdin = t.keepLastRequest(vmlookup.FromContext(ctx).Command(name), stdin)
 	}
 
 	args := &local.CommandArgs{
@@ -69,7 +69,7 @@ func (t talosopsCall) register(
 func ignoreLogging() pulumi.ResourceOption { return pulumi.IgnoreChanges([]string{"logging"}) }
 
 // keepLastRequest returns the last run's request if the new one differs only in its client credentials.
-func (t talosopsCall) keepLastRequest(last vmlookup.Call, stdin pulumi.StringOutput) pulumi.StringOutput {
+func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.StringOutput) pulumi.StringOutput {
 	trigger := t.trigger
 	if trigger == nil {
 		trigger = pulumi.String("")

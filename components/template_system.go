@@ -57,7 +57,7 @@ func validateSystem(s *System, found *problem.List, a GoldenTemplateArgs) {
 }
 
 func systemRecipe(s *System, a GoldenTemplateArgs, owner string) recipe {
-	known := s.Known()
+	known := s.Definition()
 	image := strings.Join([]string{s.OS, s.Release, s.Build, s.Checksum}, "-")
 	about := fmt.Sprintf("%s %s, build %s", known.Title, s.Release, s.Build)
 

@@ -22,7 +22,7 @@ const unreachableAfter = 5 * time.Second
 // prevent the renewal of client certificates: no machine configuration is applied and no command repeated only for new
 // client credentials, because both would wait for them in vain. The next run does both once they answer.
 func (c *TalosCluster) findUnreachable(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
-	if bootstrapped, _ := vmlookup.Of(ctx).HasBegun(args.Name); !bootstrapped {
+	if bootstrapped, _ := vmlookup.FromContext(ctx).WasBootstrapped(args.Name); !bootstrapped {
 		return nil
 	}
 
@@ -55,7 +55,7 @@ func (c *TalosCluster) findUnreachable(ctx *pulumi.Context, _ string, args Talos
 	c.unreachable = map[string]bool{}
 
 	for i, n := range controlPlanes {
-		if problems[i] == nil || !vmlookup.Of(ctx).HasRun(n.Name) {
+		if problems[i] == nil || !vmlookup.FromContext(ctx).HasExisted(n.Name) {
 			continue
 		}
 
@@ -79,7 +79,7 @@ func probeControlPlane(ctx context.Context, n ClusterNode, network Network, auth
 	expected := tlsprobe.Expected{Authority: authority, Configured: true}
 
 	return tlsprobe.Await(ctx, m, unreachableAfter, func(ctx context.Context) tlsprobe.Answer {
-		return tlsprobe.Look(ctx, m.Address, expected)
+		return tlsprobe.Probe(ctx, m.Address, expected)
 	}, func(string) {})
 }
 
@@ -107,6 +107,6 @@ func (c *TalosCluster) keepGateRequest(args TalosClusterArgs) pulumi.BoolInput {
 	}
 
 	return pulumi.All(lookups...).ApplyT(func(results []any) bool {
-		return !slices.ContainsFunc(results, func(r any) bool { return !r.(vmlookup.Seen).Configured })
+		return !slices.ContainsFunc(results, func(r any) bool { return !r.(vmlookup.State).Configured })
 	}).(pulumi.BoolOutput)
 }

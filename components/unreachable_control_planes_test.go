@@ -45,7 +45,7 @@ func TestClusterThatIsOffHasNoUnreachableControlPlane(t *testing.T) {
 
 	yes := func(string) bool { return true }
 	r := runKnownCluster(
-		t, enginetest.Options{Preview: true}, plannedCluster(3, 0), vmlookup.Run{Ran: yes, Begun: yes},
+		t, enginetest.Options{Preview: true}, plannedCluster(3, 0), vmlookup.Run{Existed: yes, Bootstrapped: yes},
 	)
 	assert.NotContains(t, strings.Join(r.Warnings(), "\n"), "does not answer as a member of its cluster")
 }

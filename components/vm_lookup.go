@@ -9,28 +9,28 @@ import (
 
 // lookUpVM reads the VM from Proxmox after it was created or updated, on its current host.
 func lookUpVM(ctx *pulumi.Context, machine *vm.VirtualMachine, query vmlookup.VM) pulumi.Output {
-	run := vmlookup.Of(ctx)
+	run := vmlookup.FromContext(ctx)
 
 	return pulumi.All(
 		machine.ID(), machine.NodeName, machine.Cpu, machine.Memory, machine.Disks,
-	).ApplyT(func(values []any) (vmlookup.Seen, error) {
+	).ApplyT(func(values []any) (vmlookup.State, error) {
 		query.Host = values[1].(string)
 
-		return run.LookAt(ctx.Context(), query)
+		return run.LookupVM(ctx.Context(), query)
 	})
 }
 
 // lookupOutputs splits the result of [lookUpVM] into outputs.
 func lookupOutputs(result pulumi.Output) (generation pulumi.StringPtrOutput, updates, remade pulumi.IntOutput) {
 	generation = result.ApplyT(func(s any) *string {
-		if text := s.(vmlookup.Seen).Generation; text != "" {
+		if text := s.(vmlookup.State).Generation; text != "" {
 			return &text
 		}
 
 		return nil
 	}).(pulumi.StringPtrOutput)
-	updates = result.ApplyT(func(s any) int { return s.(vmlookup.Seen).Updates }).(pulumi.IntOutput)
-	remade = result.ApplyT(func(s any) int { return s.(vmlookup.Seen).Remade }).(pulumi.IntOutput)
+	updates = result.ApplyT(func(s any) int { return s.(vmlookup.State).Updates }).(pulumi.IntOutput)
+	remade = result.ApplyT(func(s any) int { return s.(vmlookup.State).Recreated }).(pulumi.IntOutput)
 
 	return generation, updates, remade
 }

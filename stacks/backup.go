@@ -106,7 +106,7 @@ func (b Backups) takeSnapshot(ctx context.Context, c spec.Cluster, state lastSta
 	return append(lines, address), err
 }
 
-func (b Backups) requestSnapshot(ctx context.Context, req request.Snapshot) (taken request.Taken, err error) {
+func (b Backups) requestSnapshot(ctx context.Context, req request.Snapshot) (taken request.SnapshotResult, err error) {
 	out, err := b.talosops(ctx, "snapshot", req)
 	if err != nil {
 		return taken, err
@@ -132,7 +132,7 @@ func (b Backups) snapshotRequest(c spec.Cluster, state lastState) (req request.S
 		req.Configuration = cmp.Or(req.Configuration, state.configurations[n.Address])
 	}
 
-	req.Talosconfig, err = state.talosconfig(c, talos.Authority.Keeper)
+	req.Talosconfig, err = state.talosconfig(c, talos.Authority.EtcdBackup)
 	if err != nil || req.Configuration == "" {
 		return req, b.missingError(c, "machine secrets and configurations")
 	}
@@ -185,8 +185,8 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 	return lines, nil
 }
 
-// Restore are the options for restoring a cluster's etcd.
-type Restore struct {
+// RestoreOptions are the options for restoring a cluster's etcd.
+type RestoreOptions struct {
 	Cluster       string
 	Confirm       string        // the cluster's name again
 	Snapshot      string        // path, encrypted or not; or the address of an off-site copy
@@ -198,7 +198,7 @@ type Restore struct {
 }
 
 // Restore restores a cluster's etcd from a snapshot, see talosops restore.
-func (b Backups) Restore(ctx context.Context, r Restore) error {
+func (b Backups) Restore(ctx context.Context, r RestoreOptions) error {
 	clusters, err := b.clusters([]string{r.Cluster})
 	if err != nil {
 		return err

@@ -126,11 +126,11 @@ func TestEtcdSnapshotsContinueAfterAFailure(t *testing.T) {
 func TestRestoreRequest(t *testing.T) {
 	t.Parallel()
 	b, lastRequest := newBackups(t, nil)
-	err := b.Restore(t.Context(), Restore{Cluster: "lab"})
+	err := b.Restore(t.Context(), RestoreOptions{Cluster: "lab"})
 	require.ErrorContains(t, err, "stack lab has no talosconfig of cluster lab")
 
 	b.Deployed = withState(t, b.Deployed)
-	require.NoError(t, b.Restore(t.Context(), Restore{
+	require.NoError(t, b.Restore(t.Context(), RestoreOptions{
 		Cluster: "lab", Confirm: "lab", Snapshot: "/backups/file.age", Identities: "a key", Timeout: time.Hour,
 	}))
 
@@ -272,7 +272,7 @@ func TestRestoreOfOffSiteCopy(t *testing.T) {
 
 	b, lastRequest := newBackups(t, nil)
 	b.Deployed = withState(t, b.Deployed)
-	restore := Restore{Cluster: "lab", Confirm: "lab", Snapshot: "s3://bucket/file.age"}
+	restore := RestoreOptions{Cluster: "lab", Confirm: "lab", Snapshot: "s3://bucket/file.age"}
 	require.ErrorContains(t, b.Restore(t.Context(), restore), "stack lab has no backup.s3: set it, or fetch the file")
 
 	b.OffSite = &fakeOffSite{}

@@ -60,18 +60,18 @@ func Check(
 	proxmox := proxmoxapi.NewMachines(setting, nil)
 	found, warnings := last.checkPlan(ctx, plan, proxmox)
 	siteStack := last.preflightStack(namespace, name)
-	answers := preflight.Ask(ctx, preflight.Questions{
+	answers := preflight.Read(ctx, preflight.Sources{
 		Plan: plan, Stack: siteStack, Endpoint: setting("endpoint"), Proxmox: proxmox,
 		Factory: talos.Factory{URL: config["talos:imageFactoryUrl"]},
 	})
 
-	found = append(found, preflight.Judge(plan, siteStack, answers)...)
+	found = append(found, preflight.Check(plan, siteStack, answers)...)
 	for _, warning := range warnings {
 		found.Warn("", nil, "%s", warning)
 	}
 
 	answer, blocked := summary(found), len(found.Errors()) > 0
-	if answers.Silent != nil {
+	if answers.Unreachable != nil {
 		answer, blocked = "Nothing is known of what Proxmox has.", true
 	}
 

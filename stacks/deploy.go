@@ -62,9 +62,9 @@ func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
 func (p Program) Deploy(ctx *pulumi.Context) error {
-	ctx = talosopsexec.With(ctx, talosopsexec.FromSources)
+	ctx = talosopsexec.WithCommand(ctx, talosopsexec.FromSources)
 	if p.TalosOps != "" {
-		ctx = talosopsexec.WithBuilt(ctx, p.TalosOps)
+		ctx = talosopsexec.WithProgram(ctx, p.TalosOps)
 	}
 
 	s, err := readSettings(ctx)
@@ -99,7 +99,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	}
 
 	stateErr := d.readLastRun(ctx)
-	ctx = vmlookup.With(ctx, vmlookup.Run{StackID: d.lastRun.stackID})
+	ctx = vmlookup.NewContext(ctx, vmlookup.Run{StackID: d.lastRun.stackID})
 
 	if err := d.checkProxmoxCluster(ctx); err != nil {
 		return errors.Join(err, d.lastRun.recordRefusal(ctx))
@@ -217,9 +217,9 @@ func (d *deployment) registerTemplates(ctx *pulumi.Context) error {
 func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 	d.lookup.planned = plannedMachines(d.plan)
 
-	return vmlookup.With(ctx, vmlookup.Run{
-		StackID: d.lastRun.stackID, Look: d.lookup.lookUp, Ran: d.lastRun.hasMachine, Begun: d.lastRun.isBootstrapped,
-		Calls: func(name string) vmlookup.Call { return d.lastRun.calls[name] },
+	return vmlookup.NewContext(ctx, vmlookup.Run{
+		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp, Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
+		Commands: func(name string) vmlookup.Command { return d.lastRun.calls[name] },
 	})
 }
 

@@ -157,7 +157,7 @@ func TestClassesShareTheSameImage(t *testing.T) {
 	assert.Equal(t, []string{"plain-pve1", "storage-pve1", "talos-pve1"}, r.Names(components.GoldenTemplateType))
 	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(tokens.RemoteCommand))
 	assert.Equal(t, []string{"one", "two"}, r.Names(components.TalosClusterType))
-	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(tokens.VirtualMachine)["one-storage-1-vm"].DependsOn())
+	assert.Equal(t, []string{"storage-pve1-build"}, r.ByType(tokens.VirtualMachine)["one-storage-1-vm"].DependsOn())
 
 	for _, name := range []resource.PropertyKey{"one", "two"} {
 		assert.NotEmpty(t, at(r.Exports()[Kubeconfigs], name))
@@ -176,7 +176,7 @@ func TestSecondClusterDoesNotAffectTheFirst(t *testing.T) {
 	after := mustDeploy(t, stackOptionsOf(t, "test", twoClusters))
 
 	for _, registration := range before.All() {
-		other := after.Of(registration.Type)[registration.Name]
+		other := after.ByType(registration.Type)[registration.Name]
 		assert.True(t, registration.Inputs.DeepEquals(other.Inputs), registration.Name)
 		assert.Equal(t, registration.DependsOn(), other.DependsOn(), registration.Name)
 	}
@@ -188,11 +188,11 @@ func TestImageFactoryURLIsUsedEverywhere(t *testing.T) {
 	o.Config["talos:imageFactoryUrl"] = "http://127.1.0.9:8080"
 	r := mustDeploy(t, o)
 
-	for name, file := range r.Of(tokens.File) {
+	for name, file := range r.ByType(tokens.File) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
 	}
 
-	for name, apply := range r.Of(tokens.ConfigurationApply) {
+	for name, apply := range r.ByType(tokens.ConfigurationApply) {
 		patches, err := json.Marshal(apply.Input("configPatches").Mappable())
 		require.NoError(t, err)
 		assert.Contains(t, string(patches), "127.1.0.9:8080/nocloud-installer/", name)
@@ -206,7 +206,7 @@ func TestSSHPrivateKeyIsSecret(t *testing.T) {
 	o.Secrets = []string{"talos-proxmox:sshPrivateKey"}
 	r := mustDeploy(t, o)
 
-	for name, command := range r.Of(tokens.RemoteCommand) {
+	for name, command := range r.ByType(tokens.RemoteCommand) {
 		require.True(t, command.Input("connection").IsSecret(), name)
 		assert.Equal(
 			t, "the-private-key", command.Input("connection").SecretValue().Element.ObjectValue()["privateKey"].StringValue(),

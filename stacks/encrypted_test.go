@@ -164,7 +164,7 @@ func TestEncryptedValuesStaySecret(t *testing.T) {
 				}
 
 				all, err := json.Marshal(
-					resource.NewProperty(r.Of(tokens.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable(),
+					resource.NewProperty(r.ByType(tokens.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable(),
 				)
 				require.NoError(t, err)
 
@@ -198,13 +198,13 @@ func TestImageIsSecretForAllItsClasses(t *testing.T) {
 
 			hidden := 0
 
-			for _, schematic := range r.Of(tokens.Schematic) {
+			for _, schematic := range r.ByType(tokens.Schematic) {
 				if schematic.Input("schematic").IsSecret() {
 					hidden++
 				}
 			}
 
-			assert.Len(t, r.Of(tokens.Schematic), 2)
+			assert.Len(t, r.ByType(tokens.Schematic), 2)
 			assert.Equal(t, 1, hidden, "that of plain has no arguments")
 		})
 	}
@@ -224,12 +224,12 @@ func TestEncryptedPatchAffectsOnlyItsPool(t *testing.T) {
 
 	requireNoPlainText(t, r, "marker-pool")
 
-	for name, apply := range r.Of(tokens.ConfigurationApply) {
+	for name, apply := range r.ByType(tokens.ConfigurationApply) {
 		assert.Equal(t, name == "one-storage-1-configuration", apply.Input("configPatches").ContainsSecrets(), name)
 	}
 
 	for _, name := range r.Names(tokens.VirtualMachine) {
-		assert.False(t, resource.NewProperty(r.Of(tokens.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
+		assert.False(t, resource.NewProperty(r.ByType(tokens.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
 	}
 }
 

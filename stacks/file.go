@@ -62,7 +62,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 	}
 
 	options := blindedOptions(stack)
-	options.Unconnected = unconnected
+	options.Offline = unconnected
 
 	plan, err := load(configuration, options)
 	if err != nil {

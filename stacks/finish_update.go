@@ -19,8 +19,8 @@ func plannedMachines(plan *spec.Plan) map[int]vmdiff.Machine {
 
 	for _, m := range plan.Members() {
 		if !m.Skip {
-			planned := vmdiff.Wanted(m)
-			planned.TakesVolumes = false // a missing disk is unfinished work
+			planned := vmdiff.FromPlan(m)
+			planned.HasCSI = false // a missing disk is unfinished work
 			machines[m.VMID] = planned
 		}
 	}
@@ -36,7 +36,7 @@ func (m *machineLookup) finishUpdate(
 	ctx context.Context, vm vmlookup.VM, planned vmdiff.Machine, found proxmoxapi.Machine,
 ) (restarted bool, err error) {
 	different := differences(planned, found)
-	if len(different) == 0 || vm.Silent && found.Stopped && len(different) == 1 {
+	if len(different) == 0 || vm.Unreachable && found.Stopped && len(different) == 1 {
 		return false, nil
 	}
 
@@ -46,7 +46,7 @@ func (m *machineLookup) finishUpdate(
 	restartApplies := false
 
 	if !found.Stopped {
-		config, err := m.proxmox.Restarted(ctx, found.Host, vm.VMID)
+		config, err := m.proxmox.PendingConfig(ctx, found.Host, vm.VMID)
 		restartApplies = err == nil && len(differences(planned, proxmoxapi.Machine{Config: config})) == 0
 	}
 

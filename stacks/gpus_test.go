@@ -31,7 +31,7 @@ const gpuStack = `config:
 // pendingRebootFacts are the facts of a host with a pending reboot: its devices have other IOMMU groups than
 // afterwards, or none. The GPU has the given one.
 func pendingRebootFacts(group string) *hostfacts.Facts {
-	facts := enginetest.Prepared("pve1")
+	facts := enginetest.PreparedHost("pve1")
 	facts.Prep.Changes = []string{hostfacts.ChangeReboot}
 
 	facts.Prep.Pending = []string{"the kernel runs without iommu=pt"}
@@ -57,7 +57,7 @@ func TestMappingUsesFactsAfterTheReboot(t *testing.T) {
 				o.Facts, o.Rebooted = map[string]*hostfacts.Facts{"pve1": pendingRebootFacts(group)}, true
 				r := mustDeploy(t, o)
 
-				entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
+				entry := r.ByType(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
 				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
 
 				if !preview {
@@ -75,7 +75,7 @@ func TestMappingOfAnUnreachableHostIsUnknownInPreviews(t *testing.T) {
 	o.Facts = map[string]*hostfacts.Facts{"pve2": nil}
 	r := mustDeploy(t, o)
 
-	entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
+	entry := r.ByType(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
 	assert.True(t, entry["id"].ContainsUnknowns())
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve2 cannot be queried")
 }
@@ -87,11 +87,11 @@ func TestRawGPUsHaveNoMapping(t *testing.T) {
 	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
 	r := mustDeploy(t, o)
 
-	assert.Empty(t, r.Of(tokens.PCIMapping))
+	assert.Empty(t, r.ByType(tokens.PCIMapping))
 	assert.Equal(
-		t, resource.NewProperty("0000:01:00"), r.Of(tokens.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"),
+		t, resource.NewProperty("0000:01:00"), r.ByType(tokens.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"),
 	)
-	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.Contains(t, r.ByType(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 }
 
 func TestGPUOperatorValuesAreAnOutput(t *testing.T) {

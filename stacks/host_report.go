@@ -60,7 +60,7 @@ func HostReport(
 		}
 
 		judgement := checkFacts(plan, stackOnHost(answer.Facts, h), answer.Facts, h)
-		report.WriteString(hostfacts.Text(answer.Facts, h, hostfacts.NeedsOf(plan, h.Name), judgement))
+		report.WriteString(hostfacts.Text(answer.Facts, h, hostfacts.PlannedNeeds(plan, h.Name), judgement))
 
 		if len(judgement.Found.Errors()) > 0 {
 			err = ErrHostReport

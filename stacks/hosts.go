@@ -36,7 +36,7 @@ func (d *deployment) checkHosts(ctx *pulumi.Context, site func() *preflight.Site
 
 	for _, h := range d.plan.Hosts {
 		if h.Prep != nil || len(h.GPUs) > 0 {
-			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.NeedsOf(d.plan, h.Name)}
+			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.PlannedNeeds(d.plan, h.Name)}
 			queried = append(queried, h)
 		}
 	}
@@ -55,7 +55,7 @@ func (d *deployment) checkHosts(ctx *pulumi.Context, site func() *preflight.Site
 	for _, h := range queried {
 		d.hosts[h.Name].answer = answers[h.Name]
 
-		found, err := d.checkHost(ctx, d.hosts[h.Name], site().Tells(h.Name))
+		found, err := d.checkHost(ctx, d.hosts[h.Name], site().HasStorages(h.Name))
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func hostRequests(owner string, plan *spec.Plan, hosts []spec.Host) []request.Ho
 			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
 			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
 		}
-		list = append(list, scripts.HostRequest(owner, shell, h, hostfacts.NeedsOf(plan, h.Name)))
+		list = append(list, scripts.HostRequest(owner, shell, h, hostfacts.PlannedNeeds(plan, h.Name)))
 	}
 
 	return list
@@ -153,14 +153,14 @@ func (d *deployment) checkHost(ctx *pulumi.Context, h *hostState, storagesReport
 		}
 	}
 
-	return append(hostfacts.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
+	return append(hostfacts.CheckOwner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
 }
 
 // checkFacts checks the plan against a host's facts.
-func checkFacts(plan *spec.Plan, stack preflight.Stack, facts *hostfacts.Facts, h spec.Host) hostfacts.Judgement {
-	judgement := hostfacts.Judge(facts, h, hostfacts.NeedsOf(plan, h.Name))
-	if len(hostfacts.Mistaken(facts, h)) == 0 {
-		judgement.Found = append(judgement.Found, preflight.JudgeStorages(plan, stack, h.Name, facts.Storages)...)
+func checkFacts(plan *spec.Plan, stack preflight.Stack, facts *hostfacts.Facts, h spec.Host) hostfacts.Result {
+	judgement := hostfacts.Check(facts, h, hostfacts.PlannedNeeds(plan, h.Name))
+	if len(hostfacts.CheckIdentity(facts, h)) == 0 {
+		judgement.Found = append(judgement.Found, preflight.CheckStorages(plan, stack, h.Name, facts.Storages)...)
 	}
 
 	return judgement

@@ -62,13 +62,13 @@ func TestHostsAreQueriedOnceAndPrepared(t *testing.T) {
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
 	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparationCommands(r))
-	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.Contains(t, r.ByType(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 	assert.NotContains(
-		t, r.Of(tokens.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify",
+		t, r.ByType(tokens.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify",
 		"machines without a GPU do not wait",
 	)
 
-	for name, file := range r.Of(tokens.File) {
+	for name, file := range r.ByType(tokens.File) {
 		assert.NotContains(t, strings.Join(file.DependsOn(), " "), "pve", name)
 	}
 
@@ -95,7 +95,7 @@ func preparationCommands(r *enginetest.Recorder) []string {
 func TestHostProblemsRegisterNothing(t *testing.T) {
 	t.Parallel()
 
-	moved, old := enginetest.Prepared("pve1"), enginetest.Prepared("pve2")
+	moved, old := enginetest.PreparedHost("pve1"), enginetest.PreparedHost("pve2")
 	for i := range moved.Devices[1:] {
 		moved.Devices[i+1].Address = strings.Replace(moved.Devices[i+1].Address, "0000:01", "0000:41", 1)
 	}
@@ -131,7 +131,7 @@ func TestSwappedAddresses(t *testing.T) {
 			t.Parallel()
 			r, err := deployHosts(
 				t, "never", preview,
-				map[string]*hostfacts.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")},
+				map[string]*hostfacts.Facts{"pve1": enginetest.PreparedHost("pve2"), "pve2": enginetest.PreparedHost("pve1")},
 			)
 			require.ErrorContains(
 				t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1",
@@ -160,8 +160,8 @@ func TestUnreachableHosts(t *testing.T) {
 		t, strings.Join(r.Warnings(), "\n"),
 		"hosts[1]: pve1 cannot be queried, so that this preview does not know what will change on it",
 	)
-	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
-	assert.False(t, r.Of(tokens.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
+	assert.True(t, r.ByType(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	assert.False(t, r.ByType(tokens.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
 }
 
 func TestHostReport(t *testing.T) {
@@ -171,7 +171,7 @@ func TestHostReport(t *testing.T) {
 	plan, err := PlanFile("test", []byte(o))
 	require.NoError(t, err)
 
-	facts := enginetest.Prepared("pve1")
+	facts := enginetest.PreparedHost("pve1")
 	facts.ZFS.Pools[0].Compression = "off"
 	good, err := json.Marshal(facts)
 	require.NoError(t, err)

@@ -30,14 +30,14 @@ const (
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
 	machines          []vmdiff.Machine
-	lookups           map[int]vmlookup.Seen    // by VMID
-	making            map[string]string        // how it created machines: [vmdiff.Making]
-	mappings          []string                 // names of PCI mappings
-	resources         map[string]bool          // by type and name: see has
-	calls             map[string]vmlookup.Call // of talosops, by resource name
-	talos, schematics map[string]string        // reported by nodes, by node
-	generations       map[string]string        // of machines when their clusters were healthy, by node
-	kubernetes        map[string][]string      // versions that the health gate found, by cluster
+	lookups           map[int]vmlookup.State      // by VMID
+	making            map[string]string           // how it created machines: [vmdiff.Making]
+	mappings          []string                    // names of PCI mappings
+	resources         map[string]bool             // by type and name: see has
+	calls             map[string]vmlookup.Command // of talosops, by resource name
+	talos, schematics map[string]string           // reported by nodes, by node
+	generations       map[string]string           // of machines when their clusters were healthy, by node
+	kubernetes        map[string][]string         // versions that the health gate found, by cluster
 	record            *record
 	stackID           string
 	proxmoxCluster    string // [proxmoxapi.Machines.Cluster]
@@ -46,7 +46,7 @@ type lastRun struct {
 // newLastRun returns the last run of a stack without a state.
 func newLastRun() lastRun {
 	return lastRun{
-		lookups: map[int]vmlookup.Seen{}, resources: map[string]bool{}, calls: map[string]vmlookup.Call{},
+		lookups: map[int]vmlookup.State{}, resources: map[string]bool{}, calls: map[string]vmlookup.Command{},
 		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
 		kubernetes: map[string][]string{},
 	}
@@ -99,7 +99,7 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	for i := range last.machines {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
-		m.Bound = last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) && last.isBootstrapped(m.Cluster) &&
+		m.CannotLeave = last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) && last.isBootstrapped(m.Cluster) &&
 			!last.has(tokens.LocalCommand, m.Name+tokens.OfLeave)
 	}
 
@@ -120,7 +120,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		generation, _ := outputs["generation"].(string)
 		updates, _ := outputs["updates"].(float64)
 		remade, _ := outputs["remade"].(float64)
-		l.lookups[int(vmid)] = vmlookup.Seen{Generation: generation, Updates: int(updates), Remade: int(remade)}
+		l.lookups[int(vmid)] = vmlookup.State{Generation: generation, Updates: int(updates), Recreated: int(remade)}
 	case tokens.Record:
 		if id, _ := outputs["id"].(string); id != "" {
 			l.stackID = id
@@ -145,7 +145,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		request, _ := outputs["stdin"].(string)
 		environment, _ := outputs["environment"].(map[string]any)
 		follows, _ := environment[components.TriggerVariable].(string)
-		l.calls[resource] = vmlookup.Call{Request: request, Follows: follows}
+		l.calls[resource] = vmlookup.Command{Request: request, Follows: follows}
 
 		if cluster, found := strings.CutSuffix(resource, tokens.OfGate); found {
 			printed, _ := outputs["stdout"].(string)
@@ -155,7 +155,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		name, _ := outputs["name"].(string)
 		l.mappings = append(l.mappings, name)
 	case tokens.VirtualMachine:
-		machine, err := vmdiff.Read(outputs)
+		machine, err := vmdiff.FromState(outputs)
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (d *deployment) readLastRun(ctx *pulumi.Context) error {
 		return err != nil || last.has(tokens.Role, role) // an unreadable state may have them
 	})
 
-	placed, _ := vmdiff.Placed(d.plan, last.machines)
+	placed, _ := vmdiff.WithCurrentHosts(d.plan, last.machines)
 	for _, cluster := range placed.Clusters {
 		for _, n := range cluster.Nodes() {
 			d.zones[n.Name] = n.Host
@@ -254,7 +254,7 @@ func (d *deployment) checkRunningMachines(ctx *pulumi.Context, stateErr error) e
 		}
 	}
 
-	return last.registerRecord(ctx, vmdiff.Making(d.plan))
+	return last.registerRecord(ctx, vmdiff.CreationSettings(d.plan))
 }
 
 // checkPlan returns the changes of a plan that running machines cannot follow, and warnings about its effects on them.
@@ -270,27 +270,27 @@ func (l *lastRun) checkPlan(
 		}
 	}
 
-	problems, warnings = vmdiff.Judge(plan, l.machines, l.making)
+	problems, warnings = vmdiff.Check(plan, l.machines, l.making)
 	if corrected := l.correctSizes(ctx, vmdiff.Changes(plan, l.machines), proxmox); len(corrected) > 0 {
-		problems, warnings = vmdiff.Judge(plan, l.machines, l.making)
-		warnings = append(warnings, vmdiff.Names(
+		problems, warnings = vmdiff.Check(plan, l.machines, l.making)
+		warnings = append(warnings, vmdiff.JoinNames(
 			corrected,
 		)+": the state has other sizes of disks than Proxmox, as after a change that failed; "+
 			"`pulumi up --refresh` is needed where this run does not refresh")
 	}
 
-	problems = append(problems, vmdiff.KubernetesSteps(plan, l.machines, l.kubernetes)...)
-	problems = append(problems, vmdiff.KeptCNIs(plan, l.hasCommand(tokens.OfCNI))...)
-	warnings = append(warnings, vmdiff.LeftFlux(plan, l.hasCommand(tokens.OfGitOps))...)
+	problems = append(problems, vmdiff.CheckKubernetes(plan, l.machines, l.kubernetes)...)
+	problems = append(problems, vmdiff.CheckCNIs(plan, l.hasCommand(tokens.OfCNI))...)
+	warnings = append(warnings, vmdiff.CheckFlux(plan, l.hasCommand(tokens.OfGitOps))...)
 
-	return problems, append(warnings, vmdiff.Unfollowed(plan, l.making, l.machines)...)
+	return problems, append(warnings, vmdiff.IgnoredChanges(plan, l.making, l.machines)...)
 }
 
 // correctSizes queries Proxmox for the disks of machines that cannot be changed as planned, and returns the machines
 // whose disks have other sizes than in the state, which has the requested size after a change that failed. Even a
 // refresh in this run does not change the state that the program reads.
 func (l *lastRun) correctSizes(
-	ctx context.Context, changes []vmdiff.Changed, proxmox *proxmoxapi.Machines,
+	ctx context.Context, changes []vmdiff.MachineChanges, proxmox *proxmoxapi.Machines,
 ) (corrected []string) {
 	for _, changed := range changes {
 		m := changed.Machine

@@ -20,7 +20,7 @@ func previousVMs(t *testing.T, document string) []resource.PropertyMap {
 	r := mustDeploy(t, stackOptionsOf(t, "test", document))
 
 	var machines []resource.PropertyMap
-	for _, vm := range r.Of(tokens.VirtualMachine) {
+	for _, vm := range r.ByType(tokens.VirtualMachine) {
 		machines = append(machines, vm.Inputs)
 	}
 
@@ -103,7 +103,7 @@ func TestDisksOfRunningMachinesKeepTheirInterfaces(t *testing.T) {
 	o.Running = previousVMs(t, with("{sizeGiB: 10, interface: scsi1}"))
 	r := mustDeploy(t, o)
 
-	vm := r.Of(tokens.VirtualMachine)["one-gpu-1-vm"]
+	vm := r.ByType(tokens.VirtualMachine)["one-gpu-1-vm"]
 	for path, want := range map[string]any{
 		"disks[1].interface": "scsi1", "disks[1].ssd": true, "disks[2].interface": "virtio2", "disks[2].ssd": false,
 	} {
@@ -118,7 +118,7 @@ func TestDisksOfRunningMachinesKeepTheirInterfaces(t *testing.T) {
 	// Where the state is not known, nothing is re-attached by guess.
 	o.Running = nil
 	r = mustDeploy(t, o)
-	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
+	assert.Contains(t, r.ByType(tokens.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
 }
 
 // TestChangesWithoutEffectOnRunningMachines expects a warning only in the run that makes the change.
@@ -135,7 +135,7 @@ func TestChangesWithoutEffectOnRunningMachines(t *testing.T) {
 	assert.Equal(t, resource.NewProperty("linked"), making["one-gpu clone"])
 
 	making["one-gpu clone"] = resource.NewProperty("full")
-	o.Making = making
+	o.CreationSettings = making
 	r = mustDeploy(t, o)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does not affect running machines (one-gpu-1, one-gpu-2), only new ones; " +

@@ -20,7 +20,7 @@ import (
 // machineLookup reads machines from Proxmox and compares them with the plan.
 type machineLookup struct {
 	proxmox            *proxmoxapi.Machines
-	last               map[int]vmlookup.Seen  // the results of the last run, by VMID
+	last               map[int]vmlookup.State // the results of the last run, by VMID
 	healthyGenerations map[string]string      // when clusters were healthy, by machine name
 	planned            map[int]vmdiff.Machine // by VMID
 	updated            sync.Map               // VMIDs of VMs that this run has updated
@@ -34,7 +34,7 @@ type machineLookup struct {
 
 // lookUp queries Proxmox. Without an answer, the results of the last run stay valid. A missing machine fails an up,
 // which would otherwise succeed without it; in a preview it is a warning, because the VM is not yet updated.
-func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlookup.Seen, err error) {
+func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlookup.State, err error) {
 	seen = m.last[vm.VMID]
 	if _, updated := m.updated.Load(vm.VMID); updated {
 		seen.Updates++
@@ -44,7 +44,7 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 	switch {
 	case err == nil:
 		if before := seen.Generation; before != "" && before != machine.Generation() {
-			seen.Remade++
+			seen.Recreated++
 		}
 
 		seen.Generation = machine.Generation()
@@ -61,7 +61,7 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 		}
 
 		return seen, m.failures.add(err)
-	case errors.Is(err, proxmoxapi.ErrGone):
+	case errors.Is(err, proxmoxapi.ErrNotFound):
 		gone := fmt.Errorf("%s (VM %d), which the last run left on host %s, no longer exists: `pulumi up --refresh` "+
 			"recreates it", vm.Name, vm.VMID, vm.Host)
 		if _, checked := m.planned[vm.VMID]; checked && !m.preview {
@@ -139,7 +139,7 @@ func (m *machineLookup) vmidHolder(ctx *pulumi.Context, vmid int) *errorhints.Ho
 		Name:  string(machine.Config["name"]),
 		Host:  machine.Host,
 		Owner: owner.String(),
-		Ours:  owner.Is(m.owner),
+		Ours:  owner.Matches(m.owner),
 		Lost:  owner.IsLost(m.owner, m.isBlank),
 	}
 }

@@ -124,7 +124,7 @@ func fakeSetting(key string) string {
 // replacementTriggers returns the replacement triggers of the nodes' configurations, by node; empty = none.
 func replacementTriggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
-	for name, applied := range r.Of(tokens.ConfigurationApply) {
+	for name, applied := range r.ByType(tokens.ConfigurationApply) {
 		found[strings.TrimSuffix(name, "-configuration")] = applied.Request.GetReplacementTrigger().GetStringValue()
 	}
 
@@ -188,7 +188,7 @@ func TestConfigurationsAreAppliedToRecreatedMachines(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, replacementTriggers(r))
 			assert.Subset(
-				t, r.Of(tokens.LocalCommand)["one-healthy"].ReplaceWith(),
+				t, r.ByType(tokens.LocalCommand)["one-healthy"].ReplaceWith(),
 				[]string{"one-cp-1-configuration", "one-gpu-1-configuration"},
 			)
 			warnings := strings.Join(r.Warnings(), "\n")
@@ -239,7 +239,7 @@ func TestLookUpConfigured(t *testing.T) {
 
 			m := &machineLookup{
 				proxmox:            proxmoxapi.NewMachines(fakeSetting, test.api),
-				last:               map[int]vmlookup.Seen{2000: {Generation: "generation of 2000"}},
+				last:               map[int]vmlookup.State{2000: {Generation: "generation of 2000"}},
 				healthyGenerations: map[string]string{"one-cp-1": test.healthy},
 				warn:               func(string, *pulumi.LogArgs) error { return nil },
 			}
@@ -269,12 +269,12 @@ func TestFinishUpdateOfAStoppedControlPlane(t *testing.T) {
 	var m machineLookup
 
 	planned := vmdiff.Machine{}
-	vm := vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000, Silent: true}
+	vm := vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000, Unreachable: true}
 	found := proxmoxapi.Machine{Host: "pve1", Stopped: true}
 	_, err := m.finishUpdate(t.Context(), vm, planned, found)
 	require.NoError(t, err)
 
-	vm.Silent = false
+	vm.Unreachable = false
 	_, err = m.finishUpdate(t.Context(), vm, planned, found)
 	require.ErrorContains(t, err, "is not as planned: it is stopped")
 }
@@ -416,7 +416,7 @@ func TestHealthGateRunsAgainAfterVMUpdates(t *testing.T) {
 		o.Updated = updated
 		r := mustDeploy(t, o)
 
-		trigger := r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
+		trigger := r.ByType(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
 		assert.InDelta(t, last+float64(len(updated)), counted, 0)
 

@@ -60,7 +60,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
 
-	placed, stays := vmdiff.Placed(d.plan, d.lastRun.machines)
+	placed, stays := vmdiff.WithCurrentHosts(d.plan, d.lastRun.machines)
 	ctx.Export(Readme, pulumi.String(report.Markdown(placed, stays)))
 	d.exportMachines(ctx)
 	d.exportTemplates(ctx)

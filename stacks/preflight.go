@@ -21,12 +21,12 @@ func (d *deployment) startPreflight(ctx *pulumi.Context, transport http.RoundTri
 		return func() *preflight.Site { return &preflight.Site{} }
 	}
 
-	questions := preflight.Questions{
+	questions := preflight.Sources{
 		Plan: d.plan, Stack: d.preflightStack(ctx), Endpoint: proxmoxSetting(ctx, os.Getenv)("endpoint"),
 		Proxmox: d.lookup.proxmox, Factory: d.factory, Transport: transport,
 	}
 
-	site := sync.OnceValue(func() *preflight.Site { return preflight.Ask(ctx.Context(), questions) })
+	site := sync.OnceValue(func() *preflight.Site { return preflight.Read(ctx.Context(), questions) })
 	go site()
 
 	return site
@@ -38,7 +38,7 @@ func (d *deployment) checkPreflight(ctx *pulumi.Context, site *preflight.Site) e
 		return nil
 	}
 
-	found := preflight.Judge(d.plan, d.preflightStack(ctx), site)
+	found := preflight.Check(d.plan, d.preflightStack(ctx), site)
 	for _, warning := range found.Warnings() {
 		if err := warn(ctx, warning.String()); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (d *deployment) preflightStack(ctx *pulumi.Context) preflight.Stack {
 // preflightStack returns what the stack has created already.
 func (l *lastRun) preflightStack(project, name string) preflight.Stack {
 	s := preflight.Stack{
-		Project: project, Name: name, ID: l.stackID, Blank: l.isBlank(),
+		Project: project, Name: name, ID: l.stackID, Empty: l.isBlank(),
 		Machines: map[int]vmdiff.Machine{}, Mappings: l.mappings,
 		Image:      ImageOf,
 		Downloaded: func(t spec.Template) bool { return l.has(tokens.File, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore) },

@@ -31,12 +31,12 @@ type clusterSecrets struct {
 }
 
 // certsOf are the names of the authorities in machine secrets.
-var certsOf = map[talos.Kind]string{talos.OfTalos: "os", talos.OfKubernetes: "k8s"}
+var certsOf = map[talos.AuthorityKind]string{talos.TalosAuthority: "os", talos.KubernetesAuthority: "k8s"}
 
 // RotateAuthority replaces the certificate authority of the Talos API or of Kubernetes of a running cluster; see
 // talosops rotate. The new authority is stored in the state, encrypted, before a machine is changed: the next run
 // resumes an interrupted one, and until then the program refuses to run.
-func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.Kind, now time.Time) error {
+func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.AuthorityKind, now time.Time) error {
 	clusters, err := d.clusters([]string{name})
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.K
 		return d.missingError(c, "machine secrets")
 	}
 
-	if kind == talos.OfKubernetes && secrets.kubeconfig == "" {
+	if kind == talos.KubernetesAuthority && secrets.kubeconfig == "" {
 		return d.missingError(c, "kubeconfig")
 	}
 
@@ -97,7 +97,7 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.K
 // of the Talos API: otherwise the Talos provider would renew a client in its last month with the new authority, which
 // machines may not know yet.
 func (d Deployed) storeNewAuthority(
-	ctx context.Context, c spec.Cluster, secrets *clusterSecrets, req request.Rotate, kind talos.Kind,
+	ctx context.Context, c spec.Cluster, secrets *clusterSecrets, req request.Rotate, kind talos.AuthorityKind,
 	now time.Time,
 ) error {
 	var planned []string
@@ -116,7 +116,7 @@ func (d Deployed) storeNewAuthority(
 		return err
 	}
 
-	before, _ := secrets.authority(talos.OfTalos)
+	before, _ := secrets.authority(talos.TalosAuthority)
 
 	client, err := before.Administrator(now)
 	if err != nil {
@@ -154,7 +154,7 @@ func (d Deployed) writeClusterSecrets(ctx context.Context, s clusterSecrets, kub
 	}
 
 	if kubeconfig != "" {
-		client, err := kubeconfig.Provider()
+		client, err := kubeconfig.ProviderOutput()
 		if err != nil {
 			return err
 		}
@@ -189,17 +189,17 @@ func (d Deployed) writeClusterSecrets(ctx context.Context, s clusterSecrets, kub
 
 // authority returns the current authority, and during its rotation the certificate of the one that it replaces, else
 // nil.
-func (s clusterSecrets) authority(kind talos.Kind) (a talos.Authority, replaced []byte) {
+func (s clusterSecrets) authority(kind talos.AuthorityKind) (a talos.Authority, replaced []byte) {
 	certs, _ := s.machine["certs"].(object)
 	ca, _ := certs[certsOf[kind]].(object)
 	a.Key = decodePEM(ca["key"])
-	a.Certificate, replaced = talos.Replacing(decodePEM(ca["cert"]))
+	a.Certificate, replaced = talos.SplitAuthorities(decodePEM(ca["cert"]))
 
 	return a, replaced
 }
 
 // setAuthority sets the current authority, which may replace another one.
-func (s clusterSecrets) setAuthority(kind talos.Kind, a talos.Authority, replaced []byte) {
+func (s clusterSecrets) setAuthority(kind talos.AuthorityKind, a talos.Authority, replaced []byte) {
 	certs, _ := s.machine["certs"].(object)
 	certs[certsOf[kind]] = object{
 		"cert": encodePEM(slices.Concat(a.Certificate, replaced)), "key": encodePEM(a.Key),
@@ -209,12 +209,12 @@ func (s clusterSecrets) setAuthority(kind talos.Kind, a talos.Authority, replace
 // withNewClient returns the secrets with a new client of the current authority, and the client as a talosconfig or
 // kubeconfig.
 func (s clusterSecrets) withNewClient(
-	c spec.Cluster, kind talos.Kind, now time.Time,
+	c spec.Cluster, kind talos.AuthorityKind, now time.Time,
 ) (_ clusterSecrets, clientConfig string, err error) {
 	authority, _ := s.authority(kind)
 
-	if kind == talos.OfKubernetes {
-		s.kubeconfig, err = s.kubeconfig.Of(authority, now)
+	if kind == talos.KubernetesAuthority {
+		s.kubeconfig, err = s.kubeconfig.Reissue(authority, now)
 
 		return s, string(s.kubeconfig), err
 	}
@@ -231,11 +231,11 @@ func (s clusterSecrets) withNewClient(
 }
 
 // rotationRequest returns the request for machines that accept the clients in the state.
-func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.Kind) (req request.Rotate, err error) {
+func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.AuthorityKind) (req request.Rotate, err error) {
 	req.Common = controlPlanes(c, 0)
 	req.Workers = requestNodes(c.Workers)
 
-	if req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
+	if req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.TalosAuthority {
 		return req, err
 	}
 
@@ -245,7 +245,7 @@ func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.Kind) (req re
 		replaced = current.Certificate
 	}
 
-	former, err := s.kubeconfig.Trusting(replaced)
+	former, err := s.kubeconfig.WithAuthorities(replaced)
 	req.Kubeconfig = string(former)
 
 	return req, err

@@ -62,13 +62,13 @@ func newRotationStack(t *testing.T) *rotationStack {
 	scripttest.Program(t, r.TalosOps, script)
 	r.setExitStatus("0")
 
-	ca, err := talos.OfTalos.New(time.Now())
+	ca, err := talos.TalosAuthority.New(time.Now())
 	require.NoError(t, err)
 
 	client, err := ca.Administrator(time.Now().AddDate(0, -11, -15)) // it has half a month left
 	require.NoError(t, err)
 
-	kubernetes, err := talos.OfKubernetes.New(time.Now())
+	kubernetes, err := talos.KubernetesAuthority.New(time.Now())
 	require.NoError(t, err)
 
 	// Talos' authority issues its client certificate here: only the subject matters.
@@ -123,7 +123,7 @@ func (r *rotationStack) setExitStatus(status string) {
 
 // authorities returns the certificates of the authority in the state, of the one that it replaces, and of the one that
 // its client trusts.
-func (r *rotationStack) authorities(kind talos.Kind) (issuing, replaced, trusted string) {
+func (r *rotationStack) authorities(kind talos.AuthorityKind) (issuing, replaced, trusted string) {
 	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
 
@@ -134,8 +134,8 @@ func (r *rotationStack) authorities(kind talos.Kind) (issuing, replaced, trusted
 	authority, old := s.authority(kind)
 	ca := decodePEM(s.client["caCertificate"])
 
-	if kind == talos.OfKubernetes {
-		ca, err = s.kubeconfig.Trusted()
+	if kind == talos.KubernetesAuthority {
+		ca, err = s.kubeconfig.Authorities()
 		require.NoError(r.t, err)
 	}
 
@@ -164,7 +164,7 @@ func (r *rotationStack) reader() (roles []string, trusted string) {
 	text, err := state.talosconfig(r.Plan.Clusters[0], talos.Authority.Reader)
 	require.NoError(r.t, err)
 
-	return clientRoles(r.t, text), trustedAuthority(r.t, talos.OfTalos, text)
+	return clientRoles(r.t, text), trustedAuthority(r.t, talos.TalosAuthority, text)
 }
 
 // clientRoles returns the roles of a talosconfig's client.
@@ -209,8 +209,8 @@ func (r *rotationStack) requests() (list []request.Rotate) {
 func TestRotateAuthority(t *testing.T) {
 	t.Parallel()
 
-	for kind, other := range map[talos.Kind]talos.Kind{
-		talos.OfTalos: talos.OfKubernetes, talos.OfKubernetes: talos.OfTalos,
+	for kind, other := range map[talos.AuthorityKind]talos.AuthorityKind{
+		talos.TalosAuthority: talos.KubernetesAuthority, talos.KubernetesAuthority: talos.TalosAuthority,
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +220,7 @@ func TestRotateAuthority(t *testing.T) {
 }
 
 // testRotation replaces an authority: a check fails, then the rotation is interrupted and resumed.
-func (r *rotationStack) testRotation(kind, other talos.Kind) {
+func (r *rotationStack) testRotation(kind, other talos.AuthorityKind) {
 	t := r.t
 	before := r.state
 	old, none, _ := r.authorities(kind)
@@ -234,7 +234,7 @@ func (r *rotationStack) testRotation(kind, other talos.Kind) {
 	assert.Equal(t, before, r.state, "nothing has changed")
 	require.Len(t, r.requests(), 1)
 	assert.Empty(t, r.requests()[0].Next, "it only checks")
-	assert.Equal(t, kind == talos.OfKubernetes, r.requests()[0].Kubeconfig != "")
+	assert.Equal(t, kind == talos.KubernetesAuthority, r.requests()[0].Kubeconfig != "")
 	assert.Len(t, r.requests()[0].ControlPlanes, 3)
 	assert.NotEmpty(t, r.requests()[0].Workers)
 
@@ -261,7 +261,7 @@ func (r *rotationStack) testRotation(kind, other talos.Kind) {
 	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", other, time.Now()),
 		"the authority of "+string(kind)+" is being replaced: finish that first, with --authority "+string(kind))
 
-	if kind == talos.OfTalos {
+	if kind == talos.TalosAuthority {
 		roles, trusted = r.reader()
 		assert.Equal(t, []string{"os:admin"}, roles, "a machine may not know the new authority")
 		assert.Equal(t, readers, trusted)
@@ -283,16 +283,16 @@ func (r *rotationStack) testRotation(kind, other talos.Kind) {
 
 	roles, readers = r.reader()
 	assert.Equal(t, []string{"os:reader"}, roles)
-	assert.Equal(t, kind == talos.OfTalos, readers == issuing)
+	assert.Equal(t, kind == talos.TalosAuthority, readers == issuing)
 }
 
 // trustedAuthority returns the authority that a talosconfig or kubeconfig trusts.
-func trustedAuthority(t *testing.T, kind talos.Kind, next string) string {
+func trustedAuthority(t *testing.T, kind talos.AuthorityKind, next string) string {
 	t.Helper()
 
-	trusted := func() ([]byte, error) { return talos.Trusted(next) }
-	if kind == talos.OfKubernetes {
-		trusted = talos.Kubeconfig(next).Trusted
+	trusted := func() ([]byte, error) { return talos.TalosconfigAuthority(next) }
+	if kind == talos.KubernetesAuthority {
+		trusted = talos.Kubeconfig(next).Authorities
 	}
 
 	ca, err := trusted()
@@ -308,7 +308,7 @@ func TestRotateAuthorityNeedsTheNodesOfTheState(t *testing.T) {
 	r.Plan.Clusters[0].Workers = nil
 	before := r.state
 
-	err := r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now())
+	err := r.RotateAuthority(t.Context(), "lab", talos.TalosAuthority, time.Now())
 	require.ErrorContains(t, err, "and the stack file has lab-cp-1, lab-cp-2, lab-cp-3: bring the stack up first, then repeat")
 	assert.Equal(t, before, r.state)
 	assert.Empty(t, r.requests())
@@ -316,9 +316,9 @@ func TestRotateAuthorityNeedsTheNodesOfTheState(t *testing.T) {
 	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) {
 		return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
 	}
-	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now()),
+	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", talos.TalosAuthority, time.Now()),
 		"stack lab has no machine secrets of cluster lab: bring it up once, then repeat")
 
 	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) { return nil, errors.New("locked") }
-	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now()), "locked")
+	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", talos.TalosAuthority, time.Now()), "locked")
 }

@@ -45,8 +45,8 @@ type clusterStatus struct {
 
 // Exit statuses of talosops status, and of [Status.Print].
 const (
-	StatusCare    = 1 // something needs attention
-	StatusUnknown = 2 // a cluster could not be queried
+	StatusAttention = 1 // something needs attention
+	StatusUnknown   = 2 // a cluster could not be queried
 )
 
 // Print prints the status of each named cluster, or of all: a table, or a line of JSON. It returns the worst exit
@@ -127,8 +127,8 @@ func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (clu
 	case err == nil:
 		return clusterStatus{printed, 0}, nil
 	case errors.As(err, &ended) && len(printed) > 0: // the result says what is wrong
-		if ended.ExitCode() == StatusCare {
-			return clusterStatus{printed, StatusCare}, nil
+		if ended.ExitCode() == StatusAttention {
+			return clusterStatus{printed, StatusAttention}, nil
 		}
 
 		return clusterStatus{printed, StatusUnknown}, nil
@@ -184,7 +184,7 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 
 		if len(s.Plan.Backup.Recipients) > 0 {
 			b := Backups{s.Deployed}
-			req.Backup = &request.Kept{
+			req.Backup = &request.BackupStatus{
 				Directory: b.directory(), Name: b.fileName(c), MaxAge: s.MaxAge, OffSite: b.newestOffSite(ctx, c),
 			}
 		}
@@ -275,7 +275,7 @@ func (l lastState) talosconfig(
 ) (string, error) {
 	secrets := l.secretsOf(c.Name)
 
-	authority, replaced := secrets.authority(talos.OfTalos)
+	authority, replaced := secrets.authority(talos.TalosAuthority)
 	if replaced != nil {
 		return secrets.administrator().Talosconfig(c.Name, endpoints(c))
 	}

@@ -24,7 +24,7 @@ import (
 func stateWithSecrets(t *testing.T) []byte {
 	t.Helper()
 
-	ca, err := talos.OfTalos.New(time.Now())
+	ca, err := talos.TalosAuthority.New(time.Now())
 	require.NoError(t, err)
 
 	replacer := strings.NewReplacer("CERTIFICATE", encodePEM(ca.Certificate), "KEY", encodePEM(ca.Key))
@@ -109,7 +109,7 @@ func TestStatusRequest(t *testing.T) {
 	assert.Equal(t, map[string]string{"lab-cp-1": "the configuration"}, sent.Configurations)
 	assert.Equal(t, []string{"pve2"}, sent.RebootPending)
 	assert.Equal(
-		t, request.Kept{Directory: filepath.Join(s.Project, "backups"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup,
+		t, request.BackupStatus{Directory: filepath.Join(s.Project, "backups"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup,
 	)
 
 	for problem, offSite := range map[string]*fakeOffSite{"": {}, "the bucket is away": {err: errors.New("the bucket is away")}} {
@@ -132,7 +132,7 @@ func TestStatusExitStatus(t *testing.T) {
 		want          int
 		wantErr       string
 	}{
-		"something needs care":  {"a table", "1", StatusCare, ""},
+		"something needs care":  {"a table", "1", StatusAttention, ""},
 		"no one answers":        {"a table", "2", StatusUnknown, ""},
 		"a talosops that fails": {"", "1", StatusUnknown, "cluster lab: talosops status did not succeed, see above"},
 	} {

@@ -22,14 +22,14 @@ type app struct{ cli.Project }
 
 // Programs that commands run, in addition to the Pulumi CLI and talosops.
 var (
-	labProgram  = cli.Program{Name: "lab", Provides: "the embedded lab", Make: "make tools"}
+	labProgram  = cli.Program{Name: "lab", Provides: "the embedded lab", BuildCommand: "make tools"}
 	gitopsCheck = cli.Program{
-		Name: "gitopscheck", Provides: "the libraries of Flux and of the API server", Make: "make stack-tools",
+		Name: "gitopscheck", Provides: "the libraries of Flux and of the API server", BuildCommand: "make stack-tools",
 	}
 	secretsImport = cli.Program{
-		Name: "secretsimport", Provides: "the SOPS library", Make: "make build-secretsimport",
+		Name: "secretsimport", Provides: "the SOPS library", BuildCommand: "make build-secretsimport",
 	}
-	policyPack = cli.Program{Name: "pulumi-analyzer-policy-go", Provides: "the policies", Make: "make stack-tools"}
+	policyPack = cli.Program{Name: "pulumi-analyzer-policy-go", Provides: "the policies", BuildCommand: "make stack-tools"}
 )
 
 // readDeployed reads a deployed stack.

@@ -61,7 +61,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 
 			err = r.report(cmd, output, true)
 			if err != nil && r.Finished {
-				return cli.WithStatus(stacks.StatusCare, err)
+				return cli.WithStatus(stacks.StatusAttention, err)
 			}
 
 			return err
@@ -104,7 +104,7 @@ func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) 
 	}
 
 	if len(differences) > 0 {
-		return cli.WithStatus(stacks.StatusCare, fmt.Errorf(
+		return cli.WithStatus(stacks.StatusAttention, fmt.Errorf(
 			"nodes of stack %q have drifted: %d", stack, len(differences)))
 	}
 

@@ -45,7 +45,7 @@ func readReview(path string, stdin io.Reader, approved []string) (review, error)
 	}
 
 	r := review{Preview: p}
-	r.findings, r.unused = planguard.Judge(p, approved)
+	r.findings, r.unused = planguard.Check(p, approved)
 
 	return r, nil
 }

@@ -13,7 +13,7 @@ import (
 
 func newRestore(a *app) *cobra.Command {
 	var (
-		r          stacks.Restore
+		r          stacks.RestoreOptions
 		identities string
 	)
 

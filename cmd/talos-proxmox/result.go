@@ -68,7 +68,7 @@ func (r review) guardResult() guardResult {
 	}
 
 	for _, f := range r.findings {
-		j.Findings = append(j.Findings, jsonStep{Operation: f.Operation, Resource: f.Name(), Why: f.Why})
+		j.Findings = append(j.Findings, jsonStep{Operation: f.Operation, Resource: f.Name(), Why: f.Reasons})
 	}
 
 	for _, s := range r.changes() {

@@ -237,7 +237,7 @@ func (r review) writeFindings(b *strings.Builder) {
 	b.WriteString("⛔ **The guard rejects this plan** unless each of these is approved by its name:\n\n")
 
 	for _, f := range r.findings {
-		fmt.Fprintf(b, "- %s **%s**: %s\n", f.Operation, code(f.Name()), escape(strings.Join(f.Why, "; ")))
+		fmt.Fprintf(b, "- %s **%s**: %s\n", f.Operation, code(f.Name()), escape(strings.Join(f.Reasons, "; ")))
 	}
 
 	b.WriteString("\n")

@@ -11,7 +11,7 @@ import (
 )
 
 // rotationSubjects start the message that a rotation is done.
-var rotationSubjects = map[talos.Kind]string{talos.OfTalos: "the Talos API has", talos.OfKubernetes: "Kubernetes has"}
+var rotationSubjects = map[talos.AuthorityKind]string{talos.TalosAuthority: "the Talos API has", talos.KubernetesAuthority: "Kubernetes has"}
 
 func newRotateCA(a *app) *cobra.Command {
 	var cluster, authority string
@@ -30,7 +30,7 @@ afterwards.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			subject, known := rotationSubjects[talos.Kind(authority)]
+			subject, known := rotationSubjects[talos.AuthorityKind(authority)]
 			if !known {
 				return fmt.Errorf("--authority %q: is none of talos, kubernetes", authority)
 			}
@@ -42,7 +42,7 @@ afterwards.`,
 
 			cluster = selectCluster(deployed.Plan, cluster)
 
-			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, talos.Kind(authority), time.Now())
+			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, talos.AuthorityKind(authority), time.Now())
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ afterwards.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&authority, "authority", string(talos.OfTalos), "which authority: talos or kubernetes")
+	cmd.Flags().StringVar(&authority, "authority", string(talos.TalosAuthority), "which authority: talos or kubernetes")
 	addClusterFlag(cmd, &cluster)
 
 	return cmd

@@ -43,7 +43,7 @@ could not be queried.`,
 			switch {
 			case err != nil:
 				return err
-			case status == stacks.StatusCare:
+			case status == stacks.StatusAttention:
 				return cli.WithStatus(status, fmt.Errorf("stack %s needs care", args[0]))
 			case status != 0:
 				return cli.WithStatus(status, fmt.Errorf("not every cluster of stack %s answers", args[0]))

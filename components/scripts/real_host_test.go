@@ -163,7 +163,7 @@ func (h *realHost) checkPrepared() *hostfacts.Facts {
 	}
 
 	plan := cardPlan()
-	assert.Empty(h.t, hostfacts.Unready(facts, plan, hostfacts.Needs{Nodes: []spec.Node{{GPUs: plan.GPUs}}}))
+	assert.Empty(h.t, hostfacts.NotReadyReasons(facts, plan, hostfacts.Needs{Nodes: []spec.Node{{GPUs: plan.GPUs}}}))
 
 	return facts
 }

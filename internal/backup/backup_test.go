@@ -230,7 +230,7 @@ func TestOrigin(t *testing.T) {
 	quantum, err := age.GenerateHybridIdentity()
 	require.NoError(t, err)
 
-	own := backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the cluster's key")
+	own := backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.WithSealKey("the cluster's key")
 
 	for name, key := range map[string]struct {
 		identity  age.Identity
@@ -250,14 +250,14 @@ func TestOrigin(t *testing.T) {
 			origin, err := backup.ReadOrigin(file.Path, key.secret)
 			require.NoError(t, err)
 			require.NotNil(t, origin)
-			assert.True(t, origin.Is(own))
-			assert.False(t, origin.Is(own.SealedBy("another cluster's key")))
+			assert.True(t, origin.Matches(own))
+			assert.False(t, origin.Matches(own.WithSealKey("another cluster's key")))
 			assert.Equal(t, "home-prod", origin.Cluster)
 			assert.Equal(t, noon.UTC(), origin.Time)
 
 			forged := *origin
 			forged.Cluster = "home-other"
-			assert.False(t, forged.Is(own), "the seal covers all fields")
+			assert.False(t, forged.Matches(own), "the seal covers all fields")
 
 			// age's own commands can read it.
 			raw, err := os.ReadFile(file.Path)

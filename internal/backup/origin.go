@@ -27,8 +27,8 @@ type Origin struct {
 // stanza is the type of the header's stanza with the origin.
 const stanza = "talos-proxmox-origin"
 
-// SealedBy returns the origin with a seal key derived from a cluster's secret.
-func (o Origin) SealedBy(secret string) Origin {
+// WithSealKey returns the origin with a seal key derived from a cluster's secret.
+func (o Origin) WithSealKey(secret string) Origin {
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte("talos-proxmox: backups of this cluster")) // never fails
 	o.key = mac.Sum(nil)
@@ -36,8 +36,8 @@ func (o Origin) SealedBy(secret string) Origin {
 	return o
 }
 
-// Is reports whether the cluster's own secret sealed an origin that was read.
-func (o Origin) Is(own Origin) bool { return hmac.Equal(o.Seal, o.sum(own.key, o.key)) }
+// Matches reports whether the cluster's own secret sealed an origin that was read.
+func (o Origin) Matches(own Origin) bool { return hmac.Equal(o.Seal, o.sum(own.key, o.key)) }
 
 // sum binds the origin to a file by the file's key, which authenticates the content.
 func (o Origin) sum(key, file []byte) []byte {

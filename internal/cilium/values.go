@@ -32,8 +32,8 @@ type AddressRange struct {
 	Last string `pulumi:"last"`
 }
 
-// Holds reports whether an address is in the range.
-func (r AddressRange) Holds(address netip.Addr) bool {
+// Contains reports whether an address is in the range.
+func (r AddressRange) Contains(address netip.Addr) bool {
 	first, err := netip.ParseAddr(r.First)
 	last, lastErr := netip.ParseAddr(r.Last)
 

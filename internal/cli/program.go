@@ -16,9 +16,9 @@ import (
 
 // Program is an external program that a command runs: one with libraries too large for the command, or a third party's.
 type Program struct {
-	Name     string
-	Provides string // for messages
-	Make     string // the command that builds it
+	Name         string
+	Provides     string // for messages
+	BuildCommand string // the command that builds it
 }
 
 // Find looks for the program beside this one, in the project's .bin and on PATH.
@@ -44,7 +44,7 @@ func (p Program) Find(project string) (string, error) {
 	found, err := exec.LookPath(p.Name)
 	if err != nil {
 		return "", fmt.Errorf("unable to find %s, which has %s, in %s or on PATH; nothing was changed: `%s` builds it (a few "+
-			"minutes, once), then run the same again", p.Name, p.Provides, strings.Join(places, ", "), p.Make)
+			"minutes, once), then run the same again", p.Name, p.Provides, strings.Join(places, ", "), p.BuildCommand)
 	}
 
 	return found, nil

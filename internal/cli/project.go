@@ -29,8 +29,8 @@ const labStack = "lab"
 
 // The programs that commands about a stack run.
 var (
-	Pulumi   = Program{Name: "pulumi", Provides: "the engine", Make: "make stack-tools"}
-	talosOps = Program{Name: "talosops", Provides: "the queries of hosts and machines", Make: "make stack-tools"}
+	Pulumi   = Program{Name: "pulumi", Provides: "the engine", BuildCommand: "make stack-tools"}
+	talosOps = Program{Name: "talosops", Provides: "the queries of hosts and machines", BuildCommand: "make stack-tools"}
 )
 
 // PulumiEnvironment returns variables for the Pulumi CLI, unless the user has set them. The CLI logs every property at

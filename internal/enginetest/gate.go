@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// GateAsked is the time at which the mocked health gate checked the nodes' versions.
-const GateAsked = "2026-11-21T12:00:00Z"
+// GateTime is the time at which the mocked health gate checked the nodes' versions.
+const GateTime = "2026-11-21T12:00:00Z"
 
 // gateOutput returns what the health gate prints for a request.
 func (o Options) gateOutput(stdin resource.PropertyValue) string {
@@ -30,7 +30,7 @@ func (o Options) gateOutput(stdin resource.PropertyValue) string {
 	}
 
 	running := talos.Running{Nodes: wait.Planned()}
-	running.Asked, _ = time.Parse(time.RFC3339, GateAsked)
+	running.Asked, _ = time.Parse(time.RFC3339, GateTime)
 
 	for _, n := range wait.Workers {
 		versions := running.Nodes[n.Name]

@@ -11,9 +11,9 @@ import (
 	"talos-proxmox/internal/hostfacts"
 )
 
-// Prepared returns the facts of a large, fully prepared host with an NVIDIA GPU at 0000:01:00, alone in its IOMMU group
+// PreparedHost returns the facts of a large, fully prepared host with an NVIDIA GPU at 0000:01:00, alone in its IOMMU group
 // and bound to vfio-pci.
-func Prepared(name string) *hostfacts.Facts {
+func PreparedHost(name string) *hostfacts.Facts {
 	everything := "backup,images,import,iso,rootdir,snippets,vztmpl"
 
 	return &hostfacts.Facts{
@@ -99,7 +99,7 @@ func (o Options) facts(name string) *hostfacts.Facts {
 		return facts
 	}
 
-	return Prepared(name)
+	return PreparedHost(name)
 }
 
 // factsOutput returns what `talosops facts` prints for a request.
@@ -138,7 +138,7 @@ func (o Options) prepOutput(name string, inputs resource.PropertyMap) (string, b
 
 			printed := *facts
 			if o.Rebooted && suffix == "-verify" {
-				printed = *Prepared(prepared)
+				printed = *PreparedHost(prepared)
 			}
 
 			printed.Prep.Applied, printed.Prep.Changes = facts.Prep.Changes, nil

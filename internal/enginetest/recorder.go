@@ -44,9 +44,9 @@ type Options struct {
 	Preview bool
 	// SchematicID is the Image Factory's answer; empty = the real one.
 	SchematicID string
-	// Facts are the hosts' facts by name; nil = no answer. Hosts that are not in it are [Prepared].
+	// Facts are the hosts' facts by name; nil = no answer. Hosts that are not in it are [PreparedHost].
 	Facts map[string]*hostfacts.Facts
-	// Rebooted lets the verification at the end of a host's preparation find it [Prepared], whatever Facts are.
+	// Rebooted lets the verification at the end of a host's preparation find it [PreparedHost], whatever Facts are.
 	Rebooted bool
 	// Running are the outputs of the VMs that the stack's last run left.
 	Running []resource.PropertyMap
@@ -56,8 +56,8 @@ type Options struct {
 	ID string
 	// Cluster is the Proxmox cluster in the record; empty = none.
 	Cluster string
-	// Making are the settings in the record with which it created machines.
-	Making resource.PropertyMap
+	// CreationSettings are the settings in the record with which it created machines.
+	CreationSettings resource.PropertyMap
 	// Nodes are the outputs of the nodes that the last run left.
 	Nodes []resource.PropertyMap
 	// Contract is the version contract of existing secrets; empty = the requested one.
@@ -222,8 +222,8 @@ func (r *Recorder) All() []Registration {
 	return sorted
 }
 
-// Of returns the registrations of a type by name.
-func (r *Recorder) Of(token string) map[string]Registration {
+// ByType returns the registrations of a type by name.
+func (r *Recorder) ByType(token string) map[string]Registration {
 	found := map[string]Registration{}
 
 	for _, registration := range r.All() {
@@ -236,7 +236,7 @@ func (r *Recorder) Of(token string) map[string]Registration {
 }
 
 // Names returns the names of the registrations of a type, sorted.
-func (r *Recorder) Names(token string) []string { return slices.Sorted(maps.Keys(r.Of(token))) }
+func (r *Recorder) Names(token string) []string { return slices.Sorted(maps.Keys(r.ByType(token))) }
 
 // Calls returns the arguments of the calls of a function.
 func (r *Recorder) Calls(token string) []resource.PropertyMap {
@@ -280,8 +280,8 @@ func (g Registration) Input(path string) resource.PropertyValue {
 	return value
 }
 
-// Asked returns the request of a call of talosops, which has to be a secret.
-func Asked[T any](t *testing.T, call Registration) (request T) {
+// RequestOf returns the request of a call of talosops, which has to be a secret.
+func RequestOf[T any](t *testing.T, call Registration) (request T) {
 	t.Helper()
 
 	stdin := call.Input("stdin")

@@ -201,7 +201,7 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 func (b baseline) changeCell(s section, key, old string) (string, error) {
 	changes := checkedChanges[s.of+"."+key]
 	if i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == key }); i >= 0 && s.ofMachine() {
-		changes = []change{{to: vmdiff.Fields[i].Another}}
+		changes = []change{{to: vmdiff.Fields[i].OtherValue}}
 	}
 
 	if len(changes) == 0 && old == "" {
@@ -267,7 +267,7 @@ func newBaseline() (baseline, error) {
 
 	b := baseline{plan: plan}
 	for _, m := range plan.Members() {
-		b.machines = append(b.machines, vmdiff.Wanted(m))
+		b.machines = append(b.machines, vmdiff.FromPlan(m))
 	}
 
 	return b, nil
@@ -298,8 +298,8 @@ func (b baseline) verdict(path string, c change) (string, error) {
 		versions[cluster.Name] = []string{cluster.KubernetesVersion}
 	}
 
-	problems, _ := vmdiff.Judge(after, b.machines, vmdiff.Making(b.plan))
-	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, versions)...)) > 0 {
+	problems, _ := vmdiff.Check(after, b.machines, vmdiff.CreationSettings(b.plan))
+	if len(append(problems, vmdiff.CheckKubernetes(after, b.machines, versions)...)) > 0 {
 		return vmdiff.Impossible.String(), nil
 	}
 
@@ -308,7 +308,7 @@ func (b baseline) verdict(path string, c change) (string, error) {
 		effect = max(effect, changed.Effect())
 	}
 
-	if effect == vmdiff.Nothing && len(vmdiff.Unfollowed(after, vmdiff.Making(b.plan), b.machines)) == 0 {
+	if effect == vmdiff.Nothing && len(vmdiff.IgnoredChanges(after, vmdiff.CreationSettings(b.plan), b.machines)) == 0 {
 		return "", fmt.Errorf("a change to %v has no effect: remove it from checkedChanges", c.to)
 	}
 

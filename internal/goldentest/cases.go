@@ -25,9 +25,9 @@ type Cases struct {
 	results map[string]string
 }
 
-// OfCases reads the golden file of a test, testdata/<test>.txt. After all cases, each section must belong to a case.
+// NewCases reads the golden file of a test, testdata/<test>.txt. After all cases, each section must belong to a case.
 // With -update the file is written then.
-func OfCases(t *testing.T) *Cases {
+func NewCases(t *testing.T) *Cases {
 	t.Helper()
 
 	c := &Cases{

@@ -19,8 +19,8 @@ type Needs struct {
 	Clusters []string
 }
 
-// NeedsOf returns what a plan places on a host.
-func NeedsOf(plan *spec.Plan, name string) Needs {
+// PlannedNeeds returns what a plan places on a host.
+func PlannedNeeds(plan *spec.Plan, name string) Needs {
 	needs := Needs{}
 	for _, cluster := range plan.Clusters {
 		needs.Clusters = append(needs.Clusters, cluster.Name)
@@ -48,11 +48,11 @@ const rebootWhenIdle = "whenIdle"
 // WhenIdle reports whether preparation may reboot a host.
 func WhenIdle(h spec.Host) bool { return h.Prep != nil && h.Prep.Reboot == rebootWhenIdle }
 
-// MustRun reports whether the running system must match its files: machines use the host's GPUs, or it may be rebooted.
-func (n Needs) MustRun(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
+// MustMatchFiles reports whether the running system must match its files: machines use the host's GPUs, or it may be rebooted.
+func (n Needs) MustMatchFiles(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
 
-// Judgement is the result of checking a plan against a host's facts.
-type Judgement struct {
+// Result is the result of checking a plan against a host's facts.
+type Result struct {
 	// Found holds warnings, and errors that block the plan and that no preparation fixes.
 	Found problem.List
 	// Changes lists what the preparation will change on the host.
@@ -63,19 +63,19 @@ type Judgement struct {
 	Advice []string
 }
 
-// checker collects a Judgement.
+// checker collects a Result.
 type checker struct {
-	Judgement
+	Result
 
 	facts *Facts
 	host  spec.Host
 	needs Needs
 }
 
-// Judge checks a host's facts against the plan.
-func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
-	if problems := Mistaken(facts, h); len(problems) > 0 {
-		return Judgement{Found: problems}
+// Check checks a host's facts against the plan.
+func Check(facts *Facts, h spec.Host, needs Needs) Result {
+	if problems := CheckIdentity(facts, h); len(problems) > 0 {
+		return Result{Found: problems}
 	}
 
 	c := &checker{facts: facts, host: h, needs: needs}
@@ -87,11 +87,11 @@ func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	c.checkCapacity()
 	c.checkPools()
 
-	return c.Judgement
+	return c.Result
 }
 
-// Mistaken returns a problem if another host than the planned one answered. Its other facts then mean nothing.
-func Mistaken(facts *Facts, h spec.Host) problem.List {
+// CheckIdentity returns a problem if another host than the planned one answered. Its other facts then mean nothing.
+func CheckIdentity(facts *Facts, h spec.Host) problem.List {
 	own, node := facts.System.Hostname, facts.System.Node
 	if own == h.Name && node == h.Name {
 		return nil
@@ -109,9 +109,9 @@ func Mistaken(facts *Facts, h spec.Host) problem.List {
 	}}
 }
 
-// Owner returns a problem if another stack prepared the host.
-func Owner(facts *Facts, h spec.Host, owner string) problem.List {
-	if h.Prep == nil || facts.Prep.Owner == "" || facts.Prep.Owner == owner || len(Mistaken(facts, h)) > 0 {
+// CheckOwner returns a problem if another stack prepared the host.
+func CheckOwner(facts *Facts, h spec.Host, owner string) problem.List {
+	if h.Prep == nil || facts.Prep.Owner == "" || facts.Prep.Owner == owner || len(CheckIdentity(facts, h)) > 0 {
 		return nil
 	}
 

@@ -27,7 +27,7 @@ type fixture struct {
 
 func newFixture() *fixture {
 	return &fixture{
-		facts: enginetest.Prepared("pve1"),
+		facts: enginetest.PreparedHost("pve1"),
 		host: spec.Host{
 			Name: "pve1",
 			Path: "hosts[0]",
@@ -249,7 +249,7 @@ func TestJudge(t *testing.T) {
 				test.change(s)
 			}
 
-			found := hostfacts.Judge(s.facts, s.host, s.needs)
+			found := hostfacts.Check(s.facts, s.host, s.needs)
 			assertProblems(t, test.problems, found.Found.Errors())
 			assertProblems(t, test.warnings, found.Found.Warnings())
 		})
@@ -281,16 +281,16 @@ func TestMistaken(t *testing.T) {
 			h.Address = netip.MustParseAddr("10.0.0.2")
 
 			if test.want == "" {
-				assert.Empty(t, hostfacts.Mistaken(facts, h))
+				assert.Empty(t, hostfacts.CheckIdentity(facts, h))
 
 				return
 			}
 
 			facts.Prep.Owner, facts.Prep.Changes, facts.System.PVE = "talos-proxmox/prod", []string{"/etc/kernel/cmdline"}, "7.4"
-			found := hostfacts.Judge(facts, h, s.needs)
+			found := hostfacts.Check(facts, h, s.needs)
 			assertProblems(t, []string{test.want}, found.Found.Errors())
 			assert.Empty(t, found.Changes, "the changes are another host's")
-			assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "the problem is reported once")
+			assert.Empty(t, hostfacts.CheckOwner(facts, h, "talos-proxmox/lab"), "the problem is reported once")
 		})
 	}
 }
@@ -299,7 +299,7 @@ func TestNeedsNameAllClusters(t *testing.T) {
 	t.Parallel()
 
 	plan := &spec.Plan{Clusters: []spec.Cluster{{Name: "two"}, {Name: "one"}}}
-	assert.Equal(t, []string{"one", "two"}, hostfacts.NeedsOf(plan, "pve1").Clusters)
+	assert.Equal(t, []string{"one", "two"}, hostfacts.PlannedNeeds(plan, "pve1").Clusters)
 }
 
 func twoGPUs(together bool) func(s *fixture) {
@@ -332,15 +332,15 @@ func TestOwner(t *testing.T) {
 
 	s := newFixture()
 	facts, h := s.facts, s.host
-	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "no owner")
+	assert.Empty(t, hostfacts.CheckOwner(facts, h, "talos-proxmox/lab"), "no owner")
 	facts.Prep.Owner = "talos-proxmox/lab"
-	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"))
+	assert.Empty(t, hostfacts.CheckOwner(facts, h, "talos-proxmox/lab"))
 	assert.Contains(
-		t, hostfacts.Owner(facts, h, "talos-proxmox/prod").Error(),
+		t, hostfacts.CheckOwner(facts, h, "talos-proxmox/prod").Error(),
 		"hosts[0].prep: is set, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two",
 	)
 	h.Prep = nil
-	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/prod"), "a host without prep")
+	assert.Empty(t, hostfacts.CheckOwner(facts, h, "talos-proxmox/prod"), "a host without prep")
 }
 
 func TestAdvice(t *testing.T) {
@@ -380,7 +380,7 @@ func TestAdvice(t *testing.T) {
 			s := newFixture()
 			test.pool.Health = "ONLINE"
 			s.facts.System.PVE, s.facts.ZFS.Pools = test.pve, []hostfacts.Pool{test.pool}
-			advice := hostfacts.Judge(s.facts, s.host, s.needs).Advice
+			advice := hostfacts.Check(s.facts, s.host, s.needs).Advice
 			require.Len(t, advice, len(test.want), advice)
 
 			for i, text := range test.want {
@@ -428,7 +428,7 @@ func TestUnready(t *testing.T) {
 
 			s := newFixture()
 			test.change(s)
-			reasons := hostfacts.Unready(s.facts, s.host, s.needs)
+			reasons := hostfacts.NotReadyReasons(s.facts, s.host, s.needs)
 			require.Len(t, reasons, len(test.want), reasons)
 
 			for i, text := range test.want {
@@ -441,11 +441,11 @@ func TestUnready(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 
-	good, err := json.Marshal(enginetest.Prepared("pve1"))
+	good, err := json.Marshal(enginetest.PreparedHost("pve1"))
 	require.NoError(t, err)
 	facts, err := hostfacts.Parse(good)
 	require.NoError(t, err)
-	assert.Equal(t, enginetest.Prepared("pve1"), facts)
+	assert.Equal(t, enginetest.PreparedHost("pve1"), facts)
 
 	for document, want := range map[string]string{
 		"Welcome to pve1":            "are invalid",

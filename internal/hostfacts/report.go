@@ -10,7 +10,7 @@ import (
 
 // Report describes a prepared host in lines for people. Nothing in it changes by itself over time.
 func Report(facts *Facts, h spec.Host, needs Needs) []string {
-	judgement := Judge(facts, h, needs)
+	judgement := Check(facts, h, needs)
 
 	var lines []string
 	for _, gpu := range h.GPUs {
@@ -70,8 +70,8 @@ func (f *Facts) rebootDidNotHelp() bool {
 		f.Prep.ChangedInBoot != f.System.BootID
 }
 
-// Unready returns why machines with the host's GPUs would not start; empty if they would.
-func Unready(facts *Facts, h spec.Host, needs Needs) []string {
+// NotReadyReasons returns why machines with the host's GPUs would not start; empty if they would.
+func NotReadyReasons(facts *Facts, h spec.Host, needs Needs) []string {
 	c := &checker{facts: facts, host: h, needs: needs}
 	c.checkGPUs()
 

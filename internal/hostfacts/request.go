@@ -35,7 +35,7 @@ func Request(privateKey string, hosts ...request.Host) (string, error) {
 
 // Answers parses the output of `talosops facts`, by host name.
 func Answers(output string) (map[string]Answer, error) {
-	var document request.Answers
+	var document request.FactsResult
 	if err := json.Unmarshal([]byte(output), &document); err != nil {
 		return nil, fmt.Errorf("unable to read the hosts' answers: %w: use the talosops of this program's version", err)
 	}

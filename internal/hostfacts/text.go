@@ -10,7 +10,7 @@ import (
 
 // Text formats a report on a host for a terminal: what it is, what blocks the plan with the command that fixes it, what
 // the preparation changes, and advice.
-func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
+func Text(facts *Facts, h spec.Host, needs Needs, judgement Result) string {
 	problems := judgement.Found.Errors()
 
 	var out strings.Builder

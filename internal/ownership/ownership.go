@@ -26,8 +26,8 @@ func Of(organization, project, stack, id string) Owner {
 	return Owner{Name: organization + "/" + project + "/" + stack, ID: id}
 }
 
-// Is reports whether the owner is this stack: by id if the marker has one, otherwise by the names of project and stack.
-func (o Owner) Is(stack Owner) bool {
+// Matches reports whether the owner is this stack: by id if the marker has one, otherwise by the names of project and stack.
+func (o Owner) Matches(stack Owner) bool {
 	if o.ID != "" {
 		return o.ID == stack.ID
 	}
@@ -44,7 +44,7 @@ func (o Owner) IsNamesake(stack Owner) bool {
 // IsLost reports whether the owner is a namesake that the stack's state does not know: it has another id, or no id
 // while the state is blank.
 func (o Owner) IsLost(stack Owner, blank bool) bool {
-	return o.IsNamesake(stack) && (!o.Is(stack) || blank && o.ID == "")
+	return o.IsNamesake(stack) && (!o.Matches(stack) || blank && o.ID == "")
 }
 
 // projectAndStack returns project/stack.

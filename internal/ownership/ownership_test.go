@@ -79,7 +79,7 @@ func TestOwnerIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.is, test.owner.Is(stack))
+			assert.Equal(t, test.is, test.owner.Matches(stack))
 			assert.Equal(t, test.namesake, test.owner.IsNamesake(stack))
 		})
 	}
@@ -90,7 +90,7 @@ func TestOwnerIs(t *testing.T) {
 	assert.False(t, stack.IsLost(stack, true), "its first run created it")
 	assert.True(t, ownership.Of("acme", "talos-proxmox", "prod", "1d2c").IsLost(stack, false))
 
-	assert.False(t, stack.Is(ownership.Of("acme", "talos-proxmox", "prod", "")), "a state without an id is another one")
+	assert.False(t, stack.Matches(ownership.Of("acme", "talos-proxmox", "prod", "")), "a state without an id is another one")
 }
 
 func TestAbout(t *testing.T) {

@@ -153,7 +153,7 @@ func (r Role) Privileges() []string { return r.PrivilegesOn(NewestPVE) }
 func (r Role) PrivilegesOn(major int) []string {
 	list := make([]string, 0, len(r.Needs))
 	for _, n := range r.Needs {
-		list = append(list, On(major, n.Privilege))
+		list = append(list, NameOn(major, n.Privilege))
 	}
 
 	slices.Sort(list)
@@ -173,8 +173,8 @@ func Privileges() []string {
 	return slices.Compact(list)
 }
 
-// On returns a privilege's name on a major version of Proxmox VE (0 = the newest).
-func On(major int, privilege string) string {
+// NameOn returns a privilege's name on a major version of Proxmox VE (0 = the newest).
+func NameOn(major int, privilege string) string {
 	if privilege == guestAgentAudit && major > 0 && major < guestAgentPVE {
 		return monitor
 	}

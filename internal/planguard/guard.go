@@ -12,13 +12,13 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// Judge finds the steps of a plan that lose what cannot be restored, or put a cluster at risk: the deletion or
+// Check finds the steps of a plan that lose what cannot be restored, or put a cluster at risk: the deletion or
 // replacement of Talos secrets, the bootstrap or a data disk (of plain machines: any disk), of a template with linked
 // clones, of a control plane that does not leave etcd first; the replacement of the only control plane of a cluster or
 // of more than one; several machines (or the only one) that a refresh did not find; and what `up` would refuse. Steps
 // on resources approved by name (or URN), or by the name of the VM's node, are left out; unused are the approvals that
 // match no step.
-func Judge(p *Preview, approved []string) (rejected []Step, unused []string) {
+func Check(p *Preview, approved []string) (rejected []Step, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
 	for _, s := range p.Steps {
 		g.byURN[s.URN] = s
@@ -27,7 +27,7 @@ func Judge(p *Preview, approved []string) (rejected []Step, unused []string) {
 	used := map[string]bool{}
 
 	for _, s := range p.Steps {
-		if s.Why = g.reasons(s); len(s.Why) == 0 {
+		if s.Reasons = g.reasons(s); len(s.Reasons) == 0 {
 			continue
 		}
 

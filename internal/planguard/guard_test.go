@@ -415,7 +415,7 @@ func TestJudge(t *testing.T) {
 					change(p)
 				}
 
-				findings, unused := planguard.Judge(p, test.approved)
+				findings, unused := planguard.Check(p, test.approved)
 
 				var texts []string
 				for _, f := range findings {

@@ -9,8 +9,8 @@ import (
 )
 
 // Machines returns the existing machines that the plan changes or replaces, sorted by name.
-func (p *Preview) Machines() []vmdiff.Changed {
-	var all []vmdiff.Changed
+func (p *Preview) Machines() []vmdiff.MachineChanges {
+	var all []vmdiff.MachineChanges
 
 	for _, s := range p.Steps {
 		if changed, ok := changedMachine(s); ok {
@@ -18,7 +18,7 @@ func (p *Preview) Machines() []vmdiff.Changed {
 		}
 	}
 
-	slices.SortStableFunc(all, func(a, b vmdiff.Changed) int { return strings.Compare(a.Machine.Name, b.Machine.Name) })
+	slices.SortStableFunc(all, func(a, b vmdiff.MachineChanges) int { return strings.Compare(a.Machine.Name, b.Machine.Name) })
 
 	return all
 }
@@ -60,16 +60,16 @@ func (p *Preview) controlPlanes() (steps []Step) {
 
 // machine returns the VM before the plan, as far as it can be read.
 func (s Step) machine() vmdiff.Machine {
-	m, _ := vmdiff.Read(s.Old.Inputs) // a blinded part does not affect others
+	m, _ := vmdiff.FromState(s.Old.Inputs) // a blinded part does not affect others
 
 	return m
 }
 
 // changedMachine returns an update or replacement of a VM with its effects, by the program's own rules; properties
 // unknown to them are judged by name.
-func changedMachine(s Step) (vmdiff.Changed, bool) {
+func changedMachine(s Step) (vmdiff.MachineChanges, bool) {
 	if s.URN.Type() != tokens.VirtualMachine || s.Old == nil || s.Operation != Update && s.Operation != Replace {
-		return vmdiff.Changed{}, false
+		return vmdiff.MachineChanges{}, false
 	}
 
 	before := s.Old.Outputs
@@ -77,12 +77,12 @@ func changedMachine(s Step) (vmdiff.Changed, bool) {
 		before = s.Old.Inputs
 	}
 
-	old, err := vmdiff.Read(before)
+	old, err := vmdiff.FromState(before)
 	old.Name = strings.TrimSuffix(s.Name(), tokens.OfVM)
-	changed := vmdiff.Changed{Machine: old}
+	changed := vmdiff.MachineChanges{Machine: old}
 
 	if err == nil && s.New != nil {
-		if wanted, err := vmdiff.Read(s.New.Inputs); err == nil {
+		if wanted, err := vmdiff.FromState(s.New.Inputs); err == nil {
 			changed.Changes = vmdiff.Compare(old, wanted)
 		}
 	}

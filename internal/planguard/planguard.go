@@ -78,8 +78,8 @@ type Step struct {
 	Properties []string
 	// Gone: a refresh did not find the resource, which the plan recreates.
 	Gone bool
-	// Why lists the reasons why the step needs approval; see [Judge].
-	Why []string
+	// Reasons lists the reasons why the step needs approval; see [Check].
+	Reasons []string
 
 	refreshed bool // the only step so far is a refresh
 }
@@ -89,7 +89,7 @@ func (s Step) Name() string { return s.URN.Name() }
 
 // String describes a step that needs approval.
 func (s Step) String() string {
-	return fmt.Sprintf("%s %s: %s", s.Operation, s.Name(), strings.Join(s.Why, "; "))
+	return fmt.Sprintf("%s %s: %s", s.Operation, s.Name(), strings.Join(s.Reasons, "; "))
 }
 
 // State is a resource as the engine knows it, secrets blinded.

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/components"
 )
 
-// newComponent makes a component of its arguments.
+// constructor creates a component from its arguments.
 type constructor func(
 	*pulumi.Context, string, provider.ConstructInputs, pulumi.ResourceOption,
 ) (pulumi.ComponentResource, error)

@@ -13,7 +13,7 @@ import (
 func (c *checker) owner(vmid int) (owner ownership.Owner, made, ours bool) {
 	owner, made = ownership.OwnerOf(c.site.Descriptions[vmid])
 
-	return owner, made, owner.Is(c.stack.owner())
+	return owner, made, owner.Matches(c.stack.owner())
 }
 
 func (s Stack) owner() ownership.Owner {
@@ -46,7 +46,7 @@ func (c *checker) checkVMIDs() {
 				Name: conflict.name, VMID: conflict.vm.VMID, Host: conflict.host, Stack: c.stack.Name,
 				Holder: &errorhints.Holder{
 					Name: conflict.vm.Name, Host: conflict.vm.Host, Owner: owner.String(), Ours: ours,
-					Lost: owner.IsLost(c.stack.owner(), c.stack.Blank),
+					Lost: owner.IsLost(c.stack.owner(), c.stack.Empty),
 				},
 			}.Taken())
 	}
@@ -127,7 +127,7 @@ func (c *checker) checkMappings() {
 			path := h.GPUPath(gpu) + ".name"
 
 			switch owner, made := ownership.OwnerOf(comment); {
-			case owner.Is(c.stack.owner()):
+			case owner.Matches(c.stack.owner()):
 				c.problem(h.Name, path, gpu.Name, "has a PCI mapping of this stack that the state does not have: "+
 					"`talos-proxmox recover %[1]s` removes it if an interrupted run left it, and `talos-proxmox import %[1]s` adds "+
 					"it to the state if that was lost", c.stack.Name)

@@ -128,7 +128,7 @@ func (m machine) disks() []disk {
 	var list []disk
 
 	for i, d := range m.Disks() {
-		path := m.At("datastore")
+		path := m.KeyPath("datastore")
 		if i > 0 && d.Datastore != m.Datastore {
 			path = fmt.Sprintf("%s.extraDisks[%d].datastore", m.Path, i-1)
 		}

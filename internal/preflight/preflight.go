@@ -22,10 +22,10 @@ type Site struct {
 	Identity string
 	// LoginError is why Proxmox refuses the credentials; nothing else is known then.
 	LoginError error
-	// Silent is why Proxmox does not answer.
-	Silent  error
-	Version string // 9.1
-	Rights  permissions.Granted
+	// Unreachable is why Proxmox does not answer.
+	Unreachable error
+	Version     string // 9.1
+	Rights      permissions.Granted
 	// TokenExpiry is when the token expires; zero = never, or unknown. ReadAt is when that was read.
 	TokenExpiry, ReadAt time.Time
 	Hosts               map[string]*Host
@@ -74,8 +74,8 @@ type Stack struct {
 	Project, Name string
 	// ID is the stack's id in its markers; empty = it has none yet.
 	ID string
-	// Blank: the state has no machine and no cluster.
-	Blank bool
+	// Empty: the state has no machine and no cluster.
+	Empty bool
 	// Machines are its VMs by VMID, Mappings the names of its PCI mappings.
 	Machines map[int]vmdiff.Machine
 	Mappings []string
@@ -85,8 +85,8 @@ type Stack struct {
 	Downloaded, Built func(spec.Template) bool
 }
 
-// Judge checks a plan against the site.
-func Judge(plan *spec.Plan, stack Stack, site *Site) problem.List {
+// Check checks a plan against the site.
+func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	c := &checker{plan: plan, stack: stack, site: site, planned: newPlanned(plan, stack)}
 	if site.LoginError != nil {
 		c.reportLoginError()
@@ -94,9 +94,9 @@ func Judge(plan *spec.Plan, stack Stack, site *Site) problem.List {
 		return c.found
 	}
 
-	if site.Silent != nil {
+	if site.Unreachable != nil {
 		c.warn("", "", nil, "Proxmox at %s does not answer, so that rights, hosts, datastores, bridges and VMIDs "+
-			"are not compared with the plan: %s", site.Endpoint, site.Silent)
+			"are not compared with the plan: %s", site.Endpoint, site.Unreachable)
 	}
 
 	for _, rule := range []func(){
@@ -127,7 +127,7 @@ func (c *checker) add(
 	severity problem.Severity, host, path string, value any, format string, arguments ...any,
 ) {
 	p := problem.New(path, value, format, arguments...)
-	p.Severity, p.Of = severity, host
+	p.Severity, p.Heading = severity, host
 
 	if !slices.Contains(c.found, p) {
 		c.found = append(c.found, p)
@@ -146,9 +146,9 @@ func (c *checker) fine(host, format string, arguments ...any) {
 	c.add(problem.Fine, host, "", nil, format, arguments...)
 }
 
-// JudgeStorages checks a plan against the storages in a host's facts, for runs that do not read Proxmox' API. It
+// CheckStorages checks a plan against the storages in a host's facts, for runs that do not read Proxmox' API. It
 // returns no findings of severity Fine.
-func JudgeStorages(plan *spec.Plan, stack Stack, name string, storages []hostfacts.Storage) problem.List {
+func CheckStorages(plan *spec.Plan, stack Stack, name string, storages []hostfacts.Storage) problem.List {
 	c := &checker{plan: plan, stack: stack, planned: newPlanned(plan, stack)}
 	c.site = &Site{Hosts: map[string]*Host{name: {Storages: storages}}}
 	c.checkStorages()
@@ -172,7 +172,7 @@ func (s *Site) online(name string) bool {
 	return h != nil && h.Status != statusOffline
 }
 
-// Tells reports whether a host's storages are known.
-func (s *Site) Tells(host string) bool { return s.host(host).Storages != nil }
+// HasStorages reports whether a host's storages are known.
+func (s *Site) HasStorages(host string) bool { return s.host(host).Storages != nil }
 
 func (s *Site) host(name string) *Host { return cmp.Or(s.Hosts[name], &Host{}) }

@@ -213,7 +213,7 @@ func TestJudge(t *testing.T) {
 			s.site.Identity, s.site.LoginError = "root@pam", errors.New("Proxmox answers 401 authentication failure")
 		}, problems: []string{"proxmoxve:username: is refused (Proxmox answers 401"}},
 		"no one answers": {change: func(s *fixture) {
-			s.site = &preflight.Site{Endpoint: "https://x/", Silent: errors.New("no route to host")}
+			s.site = &preflight.Site{Endpoint: "https://x/", Unreachable: errors.New("no route to host")}
 		}, warnings: []string{"Proxmox at https://x/ does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: no route to host"}},
 		"what was not answered": {
 			change:   func(s *fixture) { s.site.Unknown = []string{"the version of Proxmox is unknown"} },
@@ -327,7 +327,7 @@ func TestJudge(t *testing.T) {
 			s.plan.Templates[0].Datastore = "x"
 			n := &s.plan.Clusters[0].ControlPlanes[0]
 			n.Datastore, n.Template.Datastore = "x", "x"
-			n.Own = map[string]string{"datastore": "templates.talos.datastore"}
+			n.OverridePaths = map[string]string{"datastore": "templates.talos.datastore"}
 		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
 		"a disabled datastore": {
 			change: func(s *fixture) { s.storage("pve2", "fast").Enabled = 0 },
@@ -436,7 +436,7 @@ func TestJudge(t *testing.T) {
 			"an interrupted run of this stack left VM 4000 on pve2: `talos-proxmox recover prod --vmid 4000` removes it",
 		}},
 		"a machine of this stack whose state is blank": {change: func(s *fixture) {
-			s.stack.Blank = true
+			s.stack.Empty = true
 			s.addForeignVM(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, nodeDescription("prod"))
 		}, problems: []string{"this state does not have it: the state was lost, or this is another backend"}},
 		"a machine of another backend's stack of this name": {change: func(s *fixture) {
@@ -575,7 +575,7 @@ func TestJudge(t *testing.T) {
 
 			s := newFixture()
 			tc.change(s)
-			found := preflight.Judge(s.plan, s.stack, s.site)
+			found := preflight.Check(s.plan, s.stack, s.site)
 			assertLines(t, tc.problems, strings.Split(found.Errors().Error(), "\n"))
 			assertLines(t, tc.warnings, found.Warnings().Lines())
 			assert.NotContains(t, preflight.Report(found), "%!")
@@ -617,7 +617,7 @@ pve1
 
 pve2
   PROBLEM  hosts[1].name: "pve2" is offline, and one-gpu-1 is to be created there: bring it back (`+"`pvecm status` and `systemctl status pve-cluster corosync`"+` there), or place them elsewhere
-`, preflight.Report(preflight.Judge(s.plan, s.stack, s.site)))
+`, preflight.Report(preflight.Check(s.plan, s.stack, s.site)))
 }
 
 // TestJudgeStorages of a host's facts, without Proxmox' API.
@@ -627,8 +627,8 @@ func TestJudgeStorages(t *testing.T) {
 	s := newFixture()
 	s.storage("pve2", "fast").Free = 10 << 30
 
-	found := preflight.JudgeStorages(s.plan, s.stack, "pve2", s.host("pve2").Storages)
+	found := preflight.CheckStorages(s.plan, s.stack, "pve2", s.host("pve2").Storages)
 	assertLines(t, []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`}, found.Warnings().Lines())
 	assert.Len(t, found, 1, "what is fine is left out")
-	assert.Empty(t, preflight.JudgeStorages(s.plan, s.stack, "pve2", nil), "the host's storages are unknown")
+	assert.Empty(t, preflight.CheckStorages(s.plan, s.stack, "pve2", nil), "the host's storages are unknown")
 }

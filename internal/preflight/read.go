@@ -21,8 +21,8 @@ import (
 // factoryTimeout bounds all requests to the Image Factory.
 const factoryTimeout = 10 * time.Second
 
-// Questions say what to read, and with what.
-type Questions struct {
+// Sources say what to read, and with what.
+type Sources struct {
 	Plan     *spec.Plan
 	Stack    Stack
 	Endpoint string
@@ -32,11 +32,11 @@ type Questions struct {
 	Transport http.RoundTripper
 }
 
-// Ask reads everything once, in parallel within the limit of proxmoxapi. The first request goes alone and shows whether
+// Read reads everything once, in parallel within the limit of proxmoxapi. The first request goes alone and shows whether
 // Proxmox answers. What cannot be read is no error: Site.Unknown lists it.
-func Ask(ctx context.Context, q Questions) *Site {
+func Read(ctx context.Context, q Sources) *Site {
 	r := &reader{
-		Questions: q, planned: newPlanned(q.Plan, q.Stack),
+		Sources: q, planned: newPlanned(q.Plan, q.Stack),
 		site: &Site{
 			Endpoint: q.Endpoint, Identity: q.Proxmox.Identity(), ReadAt: time.Now(), ForeignVolumes: map[string][]int{},
 		},
@@ -52,7 +52,7 @@ func Ask(ctx context.Context, q Questions) *Site {
 }
 
 type reader struct {
-	Questions
+	Sources
 
 	planned planned
 
@@ -110,7 +110,7 @@ func (r *reader) readRights(ctx context.Context) bool {
 
 		return false
 	case err != nil && status == 0:
-		r.site.Silent = err
+		r.site.Unreachable = err
 
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 func Report(found problem.List) string {
 	hosts := []string{""}
 	for _, finding := range found {
-		if !slices.Contains(hosts, finding.Of) {
-			hosts = append(hosts, finding.Of)
+		if !slices.Contains(hosts, finding.Heading) {
+			hosts = append(hosts, finding.Heading)
 		}
 	}
 
@@ -28,7 +28,7 @@ func Report(found problem.List) string {
 
 		for _, severity := range []problem.Severity{problem.Error, problem.Warning, problem.Fine} {
 			for _, finding := range found {
-				if finding.Of == name && finding.Severity == severity {
+				if finding.Heading == name && finding.Severity == severity {
 					fmt.Fprintf(&report, "  %-8s %s\n", severity, finding)
 				}
 			}

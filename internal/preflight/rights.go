@@ -159,7 +159,7 @@ func (c *checker) needs(n permissions.Need) []need {
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
 
-		return c.needsOnMachines(agent, permissions.On(c.site.major(), privilege), "VM.GuestAgent.Unrestricted")
+		return c.needsOnMachines(agent, permissions.NameOn(c.site.major(), privilege), "VM.GuestAgent.Unrestricted")
 	case "VM.Migrate":
 		return c.needsOnMachines(func(m machine) bool {
 			running, exists := c.stack.Machines[m.VMID]

@@ -19,7 +19,7 @@ const expiryWarning = 30 * 24 * time.Hour
 // if Proxmox does not answer.
 func Credentials(ctx context.Context, proxmox *proxmoxapi.Machines) problem.List {
 	r := &reader{
-		Questions: Questions{Proxmox: proxmox}, site: &Site{Identity: proxmox.Identity(), ReadAt: time.Now()},
+		Sources: Sources{Proxmox: proxmox}, site: &Site{Identity: proxmox.Identity(), ReadAt: time.Now()},
 	}
 	if r.readRights(ctx) {
 		r.readToken(ctx)

@@ -62,13 +62,13 @@ func TestTokenExpiry(t *testing.T) {
 			assert.Contains(t, credentials, test.wants)
 
 			plan := &spec.Plan{}
-			site := preflight.Ask(t.Context(), preflight.Questions{
+			site := preflight.Read(t.Context(), preflight.Sources{
 				Plan: plan, Endpoint: api.URL, Proxmox: machines,
 				Factory: talos.Factory{URL: api.URL}, Transport: api.Client().Transport,
 			})
 			assert.Equal(t, test.user != "", requested)
 
-			if text := preflight.Report(preflight.Judge(plan, preflight.Stack{}, site)); test.wants == "" {
+			if text := preflight.Report(preflight.Check(plan, preflight.Stack{}, site)); test.wants == "" {
 				assert.NotContains(t, text, " expires on ")
 			} else {
 				assert.Contains(t, text, test.wants)

@@ -37,10 +37,10 @@ func TestForeignVolumes(t *testing.T) {
 	setting := func(key string) string {
 		return map[string]string{"endpoint": api.URL, "apiToken": "pulumi@pve!talos=uuid"}[key]
 	}
-	site := preflight.Ask(t.Context(), preflight.Questions{
+	site := preflight.Read(t.Context(), preflight.Sources{
 		Plan: s.plan, Stack: s.stack, Endpoint: api.URL, Proxmox: proxmoxapi.NewMachines(setting, api.Client().Transport),
 		Factory: talos.Factory{URL: api.URL}, Transport: api.Client().Transport,
 	})
-	assert.Contains(t, preflight.Report(preflight.Judge(s.plan, s.stack, site)),
+	assert.Contains(t, preflight.Report(preflight.Check(s.plan, s.stack, site)),
 		`"fast" holds volumes of machines that are not this stack's (7 101), which the CSI plugin's token may delete`)
 }

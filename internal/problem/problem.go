@@ -33,13 +33,13 @@ type Problem struct {
 	// Message describes the problem and ends with what to do about it.
 	Message  string   `json:"problem"`
 	Severity Severity `json:"-"`
-	// Of is the heading under which it is listed, if that is not the path: a host, the URN of a resource.
-	Of string `json:"-"`
+	// Heading is the heading under which it is listed, if that is not the path: a host, the URN of a resource.
+	Heading string `json:"-"`
 }
 
 // New returns a problem with its value as JSON; nil is not shown.
 func New(path string, value any, format string, arguments ...any) Problem {
-	return Problem{Path: path, Value: Show(value), Message: fmt.Sprintf(format, arguments...)}
+	return Problem{Path: path, Value: EncodeValue(value), Message: fmt.Sprintf(format, arguments...)}
 }
 
 // String returns place, path, value and message in one line.
@@ -121,8 +121,8 @@ func (l List) Sorted() List {
 	return slices.Compact(sorted)
 }
 
-// Show returns a value as JSON, shortened to 80 characters.
-func Show(value any) string {
+// EncodeValue returns a value as JSON, shortened to 80 characters.
+func EncodeValue(value any) string {
 	const limit = 80
 
 	if value == nil {

@@ -38,7 +38,7 @@ func TestJSONNamesAreStable(t *testing.T) {
 	t.Parallel()
 
 	text, err := json.Marshal(problem.List{
-		{Path: "etcd", Message: "alarm NOSPACE", Severity: problem.Warning, Of: "pve1"},
+		{Path: "etcd", Message: "alarm NOSPACE", Severity: problem.Warning, Heading: "pve1"},
 	})
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"about": "etcd", "problem": "alarm NOSPACE"}]`, string(text))

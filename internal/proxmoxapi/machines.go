@@ -26,8 +26,8 @@ const (
 // shutdownTimeout is how long a guest may take to shut down for a restart: the same as with the provider.
 const shutdownTimeout = 10 * time.Minute
 
-// ErrGone means that a VM is on no host.
-var ErrGone = errors.New("there is no such VM")
+// ErrNotFound means that a VM is on no host.
+var ErrNotFound = errors.New("there is no such VM")
 
 // Machines reads machines from the API.
 type Machines struct {
@@ -104,7 +104,7 @@ func (g *Machines) do(ctx context.Context, request func(context.Context, *proxmo
 	}
 
 	err = request(ctx, client)
-	if r := new(apiError); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
+	if r := new(apiError); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrNotFound) {
 		g.fail(err)
 	}
 
@@ -189,12 +189,12 @@ func (g *Machines) Find(ctx context.Context, host string, vmid int) (m Machine, 
 	defer func() { <-g.slots }()
 
 	err = g.do(ctx, func(ctx context.Context, client *proxmox.Client) error {
-		err := ErrGone
+		err := ErrNotFound
 		if host != "" {
 			m, err = readMachine(ctx, client, host, vmid)
 		}
 
-		if err != nil && (errors.Is(err, ErrGone) || strings.Contains(err.Error(), "does not exist")) {
+		if err != nil && (errors.Is(err, ErrNotFound) || strings.Contains(err.Error(), "does not exist")) {
 			if host, err = findHost(ctx, client, vmid); err == nil {
 				m, err = readMachine(ctx, client, host, vmid)
 			}
@@ -248,8 +248,8 @@ func configPath(host string, vmid int) string {
 	return fmt.Sprintf("/nodes/%s/qemu/%d/config", url.PathEscape(host), vmid)
 }
 
-// Restarted returns a VM's configuration for its next start, with pending changes.
-func (g *Machines) Restarted(ctx context.Context, host string, vmid int) (config Config, err error) {
+// PendingConfig returns a VM's configuration for its next start, with pending changes.
+func (g *Machines) PendingConfig(ctx context.Context, host string, vmid int) (config Config, err error) {
 	return config, g.Get(ctx, configPath(host, vmid), &config)
 }
 
@@ -303,7 +303,7 @@ func findHost(ctx context.Context, client *proxmox.Client, vmid int) (string, er
 		}
 	}
 
-	return "", ErrGone
+	return "", ErrNotFound
 }
 
 func (g *Machines) connect(ctx context.Context) (*proxmox.Client, error) {

@@ -132,7 +132,7 @@ func TestFindFollowsAMachineThatWasMoved(t *testing.T) {
 	assert.False(t, started.Stopped, "it was started after the list was read")
 
 	_, err = all.Find(t.Context(), "pve1", 4711)
-	require.ErrorIs(t, err, proxmoxapi.ErrGone)
+	require.ErrorIs(t, err, proxmoxapi.ErrNotFound)
 }
 
 func TestFindFailsAtOnceAfterNoAnswer(t *testing.T) {

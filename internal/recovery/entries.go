@@ -170,7 +170,7 @@ func (r *recovery) foreignEntryReason(e entry, remark string) string {
 	switch {
 	case !marked:
 		return "its comment does not say that this stack made it"
-	case !owner.Is(r.owner):
+	case !owner.Matches(r.owner):
 		return r.foreignOwnerReason(owner)
 	case remark != e.remark:
 		return "its comment is not the one that this stack gives it"

@@ -55,7 +55,7 @@ func (r *recovery) inUseReason(ctx context.Context, c creation, m machine) (stri
 		return "", nil
 	case c.byVMID && m.Status != stopped:
 		return "it runs", nil
-	case m.Status != stopped && c.address.IsValid() && tlsprobe.Look(ctx, c.address, tlsprobe.Expected{}).Configured:
+	case m.Status != stopped && c.address.IsValid() && tlsprobe.Probe(ctx, c.address, tlsprobe.Expected{}).Configured:
 		return fmt.Sprintf("a machine with a Talos configuration answers at its address %s", c.address), nil
 	case r.runStart.IsZero():
 		return "", nil

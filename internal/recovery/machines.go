@@ -65,7 +65,7 @@ func (r *recovery) foreignReason(c creation, m machine) string {
 		return fmt.Sprintf("it is not %s", c.name)
 	case !marked:
 		return "its description does not say that this stack made it"
-	case !owner.Is(r.owner):
+	case !owner.Matches(r.owner):
 		return r.foreignOwnerReason(owner)
 	case c.build == nil && (m.Template == 1 || !c.describes(m.description)):
 		return "its description is not the one that this stack gives it"

@@ -26,8 +26,8 @@ type Snapshot struct {
 // StatusFolder is the exit status of `talosops snapshot` if the directory is not writable, for any cluster.
 const StatusFolder = 3
 
-// Taken is the result of `talosops snapshot`.
-type Taken struct {
+// SnapshotResult is the result of `talosops snapshot`.
+type SnapshotResult struct {
 	Snapshot string   `json:"snapshot"`          // path of the encrypted file
 	Bytes    int64    `json:"bytes"`             // of the decrypted snapshot
 	Digest   string   `json:"digest"`            // its SHA-256, without the digest appended to it
@@ -54,8 +54,8 @@ type Restore struct {
 	DiscardSurvivors bool `json:"discardSurvivors,omitempty"`
 }
 
-// Restored is the result of `talosops restore`.
-type Restored struct {
+// RestoreResult is the result of `talosops restore`.
+type RestoreResult struct {
 	Restored bool     `json:"restored"`
 	Members  []string `json:"members"`
 	// Survivors are the paths of the encrypted files with the saved etcd data, by control plane.

@@ -18,8 +18,8 @@ type Common struct {
 	ControlPlanes []Node `json:"controlPlanes"`
 }
 
-// Stated returns the shared part of a request.
-func (c *Common) Stated() *Common { return c }
+// CommonFields returns the shared part of a request.
+func (c *Common) CommonFields() *Common { return c }
 
 // Node is a machine with its own address.
 type Node struct {
@@ -37,8 +37,8 @@ type Bootstrap struct {
 	Empty string `json:"empty,omitempty"`
 }
 
-// Bootstrapped is the result of `talosops bootstrap`, which also reads that of the last run.
-type Bootstrapped struct {
+// BootstrapResult is the result of `talosops bootstrap`, which also reads that of the last run.
+type BootstrapResult struct {
 	Bootstrapped  bool     `json:"bootstrapped"`
 	ControlPlanes []string `json:"controlPlanes"`
 	Empty         string   `json:"empty,omitempty"` // the value that was used up

@@ -37,9 +37,9 @@ type GitOps struct {
 	CiliumValues string `json:"ciliumValues,omitempty"`
 }
 
-// Asked is the result of `talosops gitops`: the time of its reconcile request to Flux. It differs after each run, so
+// GitOpsResult is the result of `talosops gitops`: the time of its reconcile request to Flux. It differs after each run, so
 // that resources that depend on it run again.
-type Asked struct {
+type GitOpsResult struct {
 	Asked string `json:"asked"`
 }
 

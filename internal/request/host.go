@@ -28,13 +28,13 @@ type Facts struct {
 	Hosts       []Host `json:"hosts"`
 }
 
-// Answers are the result of `talosops facts`.
-type Answers struct {
-	Hosts []Answer `json:"hosts"`
+// FactsResult are the result of `talosops facts`.
+type FactsResult struct {
+	Hosts []HostFacts `json:"hosts"`
 }
 
-// Answer is the answer of one host: facts, or an error.
-type Answer struct {
+// HostFacts is the answer of one host: facts, or an error.
+type HostFacts struct {
 	Name  string          `json:"name"`
 	Facts json.RawMessage `json:"facts,omitempty"`
 	Error string          `json:"error,omitempty"`

@@ -12,8 +12,8 @@ type Kubernetes struct {
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret
 }
 
-// KubernetesUpgraded is the result of `talosops kubernetes`. It is the same whether or not something was upgraded, so
+// KubernetesResult is the result of `talosops kubernetes`. It is the same whether or not something was upgraded, so
 // that dependent resources do not change.
-type KubernetesUpgraded struct {
+type KubernetesResult struct {
 	KubernetesVersion string `json:"kubernetesVersion"`
 }

@@ -13,8 +13,8 @@ type Leave struct {
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret
 }
 
-// Left is the result of `talosops leave`.
-type Left struct {
+// LeaveResult is the result of `talosops leave`.
+type LeaveResult struct {
 	Node string `json:"node"`
 	// Snapshot is the file of the snapshot of etcd.
 	Snapshot string `json:"snapshot,omitempty"`

@@ -10,9 +10,9 @@ type CNI struct {
 	Kubeconfig string      `json:"kubeconfig,omitempty"` // secret
 }
 
-// CNIInstalled is the result of `talosops cni`. It is the same whether or not something was installed, so that
+// CNIResult is the result of `talosops cni`. It is the same whether or not something was installed, so that
 // dependent resources do not change.
-type CNIInstalled struct {
+type CNIResult struct {
 	Release string `json:"release"`
 	Version string `json:"version"`
 }

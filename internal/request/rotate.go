@@ -14,7 +14,7 @@ type Rotate struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Rotated is the result of `talosops rotate`.
-type Rotated struct {
+// RotateResult is the result of `talosops rotate`.
+type RotateResult struct {
 	Rotated bool `json:"rotated"` // or checked
 }

@@ -20,15 +20,15 @@ type Status struct {
 	// Talosconfig is used for all.
 	Reader string `json:"reader,omitempty"`
 	// Backup is where snapshots of etcd are stored; nil = not checked.
-	Backup *Kept `json:"backup,omitempty"`
+	Backup *BackupStatus `json:"backup,omitempty"`
 	// RebootPending are the Proxmox hosts with a pending reboot.
 	RebootPending []string `json:"rebootPending,omitempty"`
 	// Credentials are problems of the Proxmox credentials.
 	Credentials problem.List `json:"credentials,omitempty"`
 }
 
-// Kept is the location of snapshots of etcd, and the maximum age of the newest.
-type Kept struct {
+// BackupStatus is the location of snapshots of etcd, and the maximum age of the newest.
+type BackupStatus struct {
 	Directory string `json:"directory"`
 	Name      string `json:"name"`             // prefix of file names
 	MaxAge    string `json:"maxAge,omitempty"` // 48h; empty = any

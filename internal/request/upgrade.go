@@ -24,8 +24,8 @@ type Image struct {
 	Schematic string `json:"schematic"`
 }
 
-// Upgraded is the result of `talosops upgrade`.
-type Upgraded struct {
+// UpgradeResult is the result of `talosops upgrade`.
+type UpgradeResult struct {
 	// Upgraded are the nodes that this run upgraded.
 	Upgraded []string `json:"upgraded"`
 	// Left are machines that have not joined the cluster yet.

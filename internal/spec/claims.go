@@ -76,8 +76,8 @@ type VMIDRange struct{ First, Last int }
 // String returns the range as 2000-2999.
 func (r VMIDRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// Holds reports whether a VMID is in the range.
-func (r VMIDRange) Holds(vmid int) bool { return vmid >= r.First && vmid <= r.Last }
+// Contains reports whether a VMID is in the range.
+func (r VMIDRange) Contains(vmid int) bool { return vmid >= r.First && vmid <= r.Last }
 
 // rangeText is a range as configured.
 type rangeText struct {
@@ -182,7 +182,7 @@ func (p *planner) suggestVMID(by claim) string {
 		if !slices.ContainsFunc(offsets, func(i int) bool {
 			_, taken := p.vmids.held[first+i]
 
-			return taken || !r.Holds(first+i)
+			return taken || !r.Contains(first+i)
 		}) {
 			return "choose another, such as " + strconv.Itoa(first)
 		}

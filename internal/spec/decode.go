@@ -304,6 +304,6 @@ func joinPath(path, key string) string {
 	case plainKey.MatchString(key):
 		return path + "." + key
 	default:
-		return path + "[" + problem.Show(key) + "]"
+		return path + "[" + problem.EncodeValue(key) + "]"
 	}
 }

@@ -40,7 +40,7 @@ func TestKubernetesStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.want, spec.KubernetesStep(test.from, test.to))
+			assert.Equal(t, test.want, spec.CheckKubernetesUpgrade(test.from, test.to))
 		})
 	}
 }

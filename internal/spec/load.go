@@ -17,8 +17,8 @@ type Options struct {
 	Encrypted map[string]string
 	// Blinded reports whether encrypted values are not decrypted: [Blinded] or the ciphertext takes their place.
 	Blinded bool
-	// Unconnected makes connection settings of hosts optional.
-	Unconnected bool
+	// Offline makes connection settings of hosts optional.
+	Offline bool
 	// CheckRaw returns an error, with a remedy, if the stack's credentials do not allow passthrough without a mapping;
 	// optional.
 	CheckRaw func() error

@@ -215,12 +215,12 @@ type VM struct {
 	Name string // <cluster>-cp-<n>, <cluster>-<pool>-<n> or <pool>-<n>, n from 1; also the host name
 	// Path is the path of the machine's pool in the configuration, for later errors: clusters[0].workers[1].
 	Path string `json:"-"`
-	// Own are the paths of keys that are not set by the pool: by the machine, memoryMiB →
+	// OverridePaths are the paths of keys that are not set by the pool: by the machine, memoryMiB →
 	// clusters[0].workers[1].nodes.2.memoryMiB, or by its template, datastore → templates.talos.datastore.
-	Own   map[string]string `json:"-"`
-	Pool  string            // "cp" for control planes
-	Index int               // 0-based in its pool
-	Host  string
+	OverridePaths map[string]string `json:"-"`
+	Pool          string            // "cp" for control planes
+	Index         int               // 0-based in its pool
+	Host          string
 	// HostPinned reports whether the configuration sets the host; otherwise it was chosen, and a running VM stays on its
 	// current host.
 	HostPinned bool
@@ -335,9 +335,9 @@ func (m VM) HasAgent() bool {
 	return m.Template.System != nil || m.Template.HasAgent()
 }
 
-// At returns the path in the configuration that sets a key of the machine: in its pool, or in [VM.Own].
-func (m VM) At(key string) string {
-	if own, ok := m.Own[key]; ok {
+// KeyPath returns the path in the configuration that sets a key of the machine: in its pool, or in [VM.OverridePaths].
+func (m VM) KeyPath(key string) string {
+	if own, ok := m.OverridePaths[key]; ok {
 		return own
 	}
 

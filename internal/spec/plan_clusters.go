@@ -202,7 +202,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 		}
 
 		checked[version] = true
-		if err := talos.Check(version, cluster.KubernetesVersion); err != nil {
+		if err := talos.CheckVersions(version, cluster.KubernetesVersion); err != nil {
 			p.problems.Add(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
 		}
 	}

@@ -180,7 +180,7 @@ func (p *planner) describeGPUs() string {
 	for _, name := range p.hostNames {
 		var names []string
 		for _, gpu := range p.hosts[name].GPUs {
-			names = append(names, problem.Show(gpu.Name))
+			names = append(names, problem.EncodeValue(gpu.Name))
 		}
 
 		if len(names) > 0 {

@@ -118,7 +118,7 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 // requireSSH reports a host that needs SSH but has no host key.
 func (p *planner) requireSSH(host, why string) {
 	h := p.hosts[host]
-	if p.options.Unconnected || h.SSH.HostKey != "" || h.SSH.AcceptAnyHostKey || p.problems.Has(h.Path+".ssh") {
+	if p.options.Offline || h.SSH.HostKey != "" || h.SSH.AcceptAnyHostKey || p.problems.Has(h.Path+".ssh") {
 		return
 	}
 

@@ -87,7 +87,7 @@ func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
 		p.checkFormat(g.path+".user", c.User, userFormat)
 	}
 
-	m.User, m.SSHKeys = cmp.Or(c.User, system.User, system.Known().User), system.SSHKeys
+	m.User, m.SSHKeys = cmp.Or(c.User, system.User, system.Definition().User), system.SSHKeys
 	if len(c.SSHKeys) > 0 {
 		m.SSHKeys = p.checkSSHKeys(g.path+".sshKeys", c.SSHKeys)
 	}

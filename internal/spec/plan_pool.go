@@ -92,7 +92,7 @@ func (p *planner) poolPrototype(g *pool) Node {
 		Taints: p.parseTaints(g.path+".taints", g.Taints),
 	}
 	if g.Datastore == "" && template.path != "" {
-		n.Own = map[string]string{"datastore": template.path + ".datastore"}
+		n.OverridePaths = map[string]string{"datastore": template.path + ".datastore"}
 	}
 
 	if g.gpu != "" {
@@ -167,8 +167,8 @@ func (p *planner) applyOverrides(g *pool, n *Node, overrides nodeOverrides) {
 	}
 
 	paths := overrides.keyPaths()
-	maps.Copy(paths, n.Own) // all machines of the pool share that
-	n.Own = paths
+	maps.Copy(paths, n.OverridePaths) // all machines of the pool share that
+	n.OverridePaths = paths
 	n.Cores, n.MemoryMiB = cmp.Or(overrides.Cores, n.Cores), cmp.Or(overrides.MemoryMiB, n.MemoryMiB)
 	n.DiskGiB = cmp.Or(overrides.DiskGiB, n.DiskGiB)
 	p.checkSizes(overrides.path, g, overrides.Cores, overrides.MemoryMiB, overrides.DiskGiB)
@@ -226,7 +226,7 @@ func (p *planner) planVMIDs(g *pool, overrides map[int]nodeOverrides) {
 	}
 
 	first := cmp.Or(g.FirstVMID, r.First)
-	if last := first + g.count - 1; g.count > 0 && (!r.Holds(first) || !r.Holds(last)) {
+	if last := first + g.count - 1; g.count > 0 && (!r.Contains(first) || !r.Contains(last)) {
 		p.problems.Add(
 			at, first, "gives %s the VMIDs %d to %d, outside the range %s; choose another firstVmid, or a wider %s", g.namePrefix(),
 			first, last, r, g.kind.path(),
@@ -243,7 +243,7 @@ func (p *planner) planVMIDs(g *pool, overrides map[int]nodeOverrides) {
 			g.nodes[i].VMID = vmid
 
 			by.path, by.count = overrides[i].path+".vmid", 1
-			if !r.Holds(vmid) {
+			if !r.Contains(vmid) {
 				p.problems.Add(by.path, vmid, "is outside the range %s; choose another, or a wider %s", r, g.kind.path())
 
 				continue

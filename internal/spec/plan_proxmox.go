@@ -32,8 +32,8 @@ type Proxmox struct {
 	// Storage classes for the CSI plugin, which may use their datastores. Default: none.
 	StorageClasses []StorageClass `pulumi:"storageClasses,optional"`
 
-	// RolesStated reports whether the stack file sets the source of roles; otherwise roles of the last run are kept.
-	RolesStated bool `json:"-"`
+	// RolesSet reports whether the stack file sets the source of roles; otherwise roles of the last run are kept.
+	RolesSet bool `json:"-"`
 }
 
 // Datastores returns the datastores of a cluster's storage classes, sorted.
@@ -92,7 +92,7 @@ func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 	p.checkFormat(path+".region", c.Region, regionFormat)
 	p.checkCertificate(path+".ca", c.CA)
 
-	x := &Proxmox{Region: c.Region, CA: c.CA, ExistingRoles: c.Roles != "make", RolesStated: c.Roles != ""}
+	x := &Proxmox{Region: c.Region, CA: c.CA, ExistingRoles: c.Roles != "make", RolesSet: c.Roles != ""}
 	if c.CSI != nil {
 		x.CSI = p.planIdentity(path+".csi", cluster+"-csi", c.CSI.Identity)
 		x.StorageClasses = p.planStorageClasses(path+".csi.storageClasses", c.CSI.StorageClasses)

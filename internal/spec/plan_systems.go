@@ -272,7 +272,7 @@ func (t Template) Downloaded() bool {
 		return true
 	}
 
-	return t.System.Known().Format == systems.DiskImage
+	return t.System.Definition().Format == systems.DiskImage
 }
 
 // System is the operating system of a template other than Talos.
@@ -311,8 +311,8 @@ type System struct {
 	Hardware systems.Hardware
 }
 
-// Known returns the definition of the system.
-func (s System) Known() systems.System {
+// Definition returns the definition of the system.
+func (s System) Definition() systems.System {
 	known, _ := systems.Find(systems.Name(s.OS))
 
 	return known
@@ -324,7 +324,7 @@ func (s *System) WithDefaults() *System {
 		return nil
 	}
 
-	filled, known := *s, s.Known()
+	filled, known := *s, s.Definition()
 	filled.Timezone, filled.Locale = cmp.Or(s.Timezone, known.Timezone), cmp.Or(s.Locale, known.Locale)
 	filled.BuildMinutes, filled.Hardware = cmp.Or(s.BuildMinutes, known.Minutes), known.Hardware
 	filled.Packages = slices.Sorted(slices.Values(s.Packages))
@@ -333,7 +333,7 @@ func (s *System) WithDefaults() *System {
 }
 
 // Name returns its name for users, without the release: Debian.
-func (s System) Name() string { return s.Known().Title }
+func (s System) Name() string { return s.Definition().Title }
 
 // Version returns release and build: 13-20260712-2537.
 func (s System) Version() string { return s.Release + "-" + s.Build }

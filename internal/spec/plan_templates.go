@@ -217,7 +217,7 @@ func (p *planner) claimTemplateVMID(c class, h Host, vmid int) {
 		return
 	}
 
-	if r := p.ranges[RangeTemplates]; !r.Holds(vmid) {
+	if r := p.ranges[RangeTemplates]; !r.Contains(vmid) {
 		p.problems.Add(c.basePath, c.base,
 			"gives host %s (number %d) the VMID %d, outside the templates' range %s; choose another firstVmid, a smaller %s.number, or a wider %s",
 			h.Name, h.Number, vmid, r, h.Path, RangeTemplates.path())

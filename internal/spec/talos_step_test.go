@@ -41,7 +41,7 @@ func TestTalosStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.want, spec.TalosStep(test.from, test.to, test.down))
+			assert.Equal(t, test.want, spec.CheckTalosUpgrade(test.from, test.to, test.down))
 		})
 	}
 }

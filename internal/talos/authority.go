@@ -19,7 +19,7 @@ import (
 type Authority struct{ Certificate, Key []byte }
 
 // New generates an authority as Talos does, valid for ten years. It is a secret.
-func (k Kind) New(now time.Time) (Authority, error) {
+func (k AuthorityKind) New(now time.Time) (Authority, error) {
 	ca, err := authorityKinds[k].generate(now)
 	if err != nil {
 		return Authority{}, fmt.Errorf("unable to make a certificate authority: %w", err)
@@ -48,8 +48,8 @@ func (a Authority) Reader(now time.Time) (Client, error) {
 	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader)
 }
 
-// Keeper issues a short-lived client certificate with the roles os:reader and os:etcd:backup.
-func (a Authority) Keeper(now time.Time) (Client, error) {
+// EtcdBackup issues a short-lived client certificate with the roles os:reader and os:etcd:backup.
+func (a Authority) EtcdBackup(now time.Time) (Client, error) {
 	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader, role.EtcdBackup)
 }
 
@@ -80,8 +80,8 @@ func (c Client) Talosconfig(cluster string, endpoints []string) (string, error) 
 	return string(text), nil
 }
 
-// Trusting returns a talosconfig with these certificate authorities, in PEM.
-func Trusting(talosconfig string, authorities ...[]byte) (string, error) {
+// TalosconfigWithAuthorities returns a talosconfig with these certificate authorities, in PEM.
+func TalosconfigWithAuthorities(talosconfig string, authorities ...[]byte) (string, error) {
 	config, current, err := parseTalosconfig(talosconfig)
 	if err != nil {
 		return "", err
@@ -97,8 +97,8 @@ func Trusting(talosconfig string, authorities ...[]byte) (string, error) {
 	return string(text), nil
 }
 
-// Trusted returns the certificate authority of a talosconfig, in PEM.
-func Trusted(talosconfig string) ([]byte, error) {
+// TalosconfigAuthority returns the certificate authority of a talosconfig, in PEM.
+func TalosconfigAuthority(talosconfig string) ([]byte, error) {
 	_, current, err := parseTalosconfig(talosconfig)
 	if err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func parseTalosconfig(talosconfig string) (*clientconfig.Config, *clientconfig.C
 	return config, config.Contexts[config.Context], nil
 }
 
-// Replacing splits the certificates of an authority as the state has them: during a rotation, the certificate of the
+// SplitAuthorities splits the certificates of an authority as the state has them: during a rotation, the certificate of the
 // replaced authority follows that of the new one.
-func Replacing(certificates []byte) (certificate, replaced []byte) {
+func SplitAuthorities(certificates []byte) (certificate, replaced []byte) {
 	block, rest := pem.Decode(certificates)
 	if block == nil {
 		return certificates, nil

@@ -21,9 +21,9 @@ func TestRotationRejectsUnknownAuthorities(t *testing.T) {
 	const other = " is neither the authority in the stack's state nor its replacement: " +
 		"another tool has changed it"
 
-	for kind, foreign := range map[talos.Kind][2]string{
-		talos.OfTalos:      {"version: v1alpha1\nmachine:\n  type: worker\n  ca:\n    crt: c2VjcmV0\n", "its machine.ca"},
-		talos.OfKubernetes: {"version: v1alpha1\nmachine: {}\ncluster:\n  ca:\n    crt: c2VjcmV0\n", "its cluster.ca"},
+	for kind, foreign := range map[talos.AuthorityKind][2]string{
+		talos.TalosAuthority:      {"version: v1alpha1\nmachine:\n  type: worker\n  ca:\n    crt: c2VjcmV0\n", "its machine.ca"},
+		talos.KubernetesAuthority: {"version: v1alpha1\nmachine: {}\ncluster:\n  ca:\n    crt: c2VjcmV0\n", "its cluster.ca"},
 	} {
 		next, err := kind.New(time.Now())
 		require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestRotationRejectsUnknownAuthorities(t *testing.T) {
 			"version: v1alpha1\nmachine:\n  type: worker\n": "it is not a machine configuration",
 			foreign[0]: foreign[1] + other,
 		} {
-			_, err := r.Done(text)
+			_, err := r.CompletedSteps(text)
 			require.EqualError(t, err, problem)
 
 			for _, step := range []func(string) ([]byte, error){r.Add, r.Switch, r.Remove} {
@@ -50,17 +50,17 @@ func TestRotationRejectsUnknownAuthorities(t *testing.T) {
 func TestReplacingSplitsCertificates(t *testing.T) {
 	t.Parallel()
 
-	next, err := talos.OfKubernetes.New(time.Now())
+	next, err := talos.KubernetesAuthority.New(time.Now())
 	require.NoError(t, err)
 
-	old, err := talos.OfKubernetes.New(time.Now())
+	old, err := talos.KubernetesAuthority.New(time.Now())
 	require.NoError(t, err)
 
-	certificate, replaced := talos.Replacing(slices.Concat(next.Certificate, old.Certificate))
+	certificate, replaced := talos.SplitAuthorities(slices.Concat(next.Certificate, old.Certificate))
 	assert.Equal(t, next.Certificate, certificate)
 	assert.Equal(t, old.Certificate, replaced)
 
-	certificate, replaced = talos.Replacing(next.Certificate)
+	certificate, replaced = talos.SplitAuthorities(next.Certificate)
 	assert.Equal(t, next.Certificate, certificate)
 	assert.Nil(t, replaced)
 }
@@ -68,7 +68,7 @@ func TestReplacingSplitsCertificates(t *testing.T) {
 func TestKubeconfigIsReissued(t *testing.T) {
 	t.Parallel()
 
-	ca, err := talos.OfKubernetes.New(time.Now())
+	ca, err := talos.KubernetesAuthority.New(time.Now())
 	require.NoError(t, err)
 
 	before, err := ca.Administrator(time.Now())
@@ -79,15 +79,15 @@ func TestKubeconfigIsReissued(t *testing.T) {
 		"certificate-authority-data: " + encode([]byte("old")) + "}}]\nusers: [{name: admin@one, user: {" +
 		"client-certificate-data: " + encode(before.Certificate) + ", client-key-data: " + encode(before.Key) + "}}]\n")
 
-	next, err := old.Of(ca, time.Now())
+	next, err := old.Reissue(ca, time.Now())
 	require.NoError(t, err)
 	assert.Contains(t, string(next), "apiVersion: v1\n", "what is not known stays")
 
-	trusted, err := next.Trusted()
+	trusted, err := next.Authorities()
 	require.NoError(t, err)
 	assert.Equal(t, ca.Certificate, trusted)
 
-	parts, err := next.Provider()
+	parts, err := next.ProviderOutput()
 	require.NoError(t, err)
 	assert.Equal(t, "https://127.0.9.1:6443", parts["host"])
 
@@ -103,7 +103,7 @@ func TestKubeconfigIsReissued(t *testing.T) {
 	assert.InDelta(t, 365*24, time.Until(made.NotAfter).Hours(), 25)
 
 	for _, text := range []talos.Kubeconfig{"", "a secret", "users: []"} {
-		_, err := text.Of(ca, time.Now())
+		_, err := text.Reissue(ca, time.Now())
 		require.EqualError(t, err, "it is not a kubeconfig as Talos generates it, with the certificate of one administrator")
 	}
 }
@@ -111,7 +111,7 @@ func TestKubeconfigIsReissued(t *testing.T) {
 func TestTalosconfigTrustsItsAuthority(t *testing.T) {
 	t.Parallel()
 
-	ca, err := talos.OfTalos.New(time.Now())
+	ca, err := talos.TalosAuthority.New(time.Now())
 	require.NoError(t, err)
 
 	client, err := ca.Administrator(time.Now())
@@ -120,19 +120,19 @@ func TestTalosconfigTrustsItsAuthority(t *testing.T) {
 	text, err := client.Talosconfig("one", []string{"127.0.9.1"})
 	require.NoError(t, err)
 
-	trusted, err := talos.Trusted(text)
+	trusted, err := talos.TalosconfigAuthority(text)
 	require.NoError(t, err)
 	assert.Equal(t, ca.Certificate, trusted)
 
-	both, err := talos.Trusting(text, []byte("old"), ca.Certificate)
+	both, err := talos.TalosconfigWithAuthorities(text, []byte("old"), ca.Certificate)
 	require.NoError(t, err)
 
-	trusted, err = talos.Trusted(both)
+	trusted, err = talos.TalosconfigAuthority(both)
 	require.NoError(t, err)
 	assert.Equal(t, "old\n"+string(ca.Certificate), string(trusted))
 
 	for _, text := range []string{"", "a: secret", "context: one\ncontexts: {}"} {
-		_, err = talos.Trusting(text)
+		_, err = talos.TalosconfigWithAuthorities(text)
 		require.EqualError(t, err, "it is not a Talos client configuration")
 	}
 

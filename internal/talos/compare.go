@@ -96,9 +96,9 @@ var restartRequired = []struct {
 
 func pathPrefix(part string) *regexp.Regexp { return regexp.MustCompile("^(" + part + ")") }
 
-// AtRestart returns the paths, in the form of [ConfigurationDifferences], of changes that take effect only after a
+// ChangesRequiringRestart returns the paths, in the form of [ConfigurationDifferences], of changes that take effect only after a
 // restart; for an added or removed part it returns each key in it.
-func AtRestart(running, next string) ([]string, error) {
+func ChangesRequiringRestart(running, next string) ([]string, error) {
 	paths, err := compareDocuments(next, running, differingLeaves)
 	if err != nil {
 		return nil, err

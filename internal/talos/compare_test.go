@@ -150,7 +150,7 @@ func TestAtRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			have, err := AtRestart(test.running, test.next)
+			have, err := ChangesRequiringRestart(test.running, test.next)
 			require.NoError(t, err)
 			assert.ElementsMatch(t, test.want, have)
 		})

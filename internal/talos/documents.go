@@ -22,7 +22,7 @@ func checkProviderSupport(document string) error {
 
 	var problems []error
 
-	for _, addition := range provider.Beyond(patch) {
+	for _, addition := range provider.AddedLater(patch) {
 		name := "the document " + addition.Kind
 		if addition.Field != "" {
 			name = "the field " + strings.TrimPrefix(addition.Kind+"."+addition.Field, "v1alpha1.")
@@ -48,11 +48,11 @@ type Addition struct {
 func (r Release) Reads(document string) bool {
 	kind, name, _ := strings.Cut(document, "/")
 
-	return len(r.Beyond(map[string]any{"kind": kind, "name": name})) == 0
+	return len(r.AddedLater(map[string]any{"kind": kind, "name": name})) == 0
 }
 
-// Beyond returns the parts of a document that later releases added: the document itself, or fields of it.
-func (r Release) Beyond(document map[string]any) []Addition {
+// AddedLater returns the parts of a document that later releases added: the document itself, or fields of it.
+func (r Release) AddedLater(document map[string]any) []Addition {
 	var found []Addition
 
 	for _, later := range Releases() {

@@ -45,8 +45,8 @@ func (k Kubeconfig) parse() (file kubeconfigFile, err error) {
 	return file, nil
 }
 
-// Trusted returns the certificate authorities of the cluster, in PEM.
-func (k Kubeconfig) Trusted() ([]byte, error) {
+// Authorities returns the certificate authorities of the cluster, in PEM.
+func (k Kubeconfig) Authorities() ([]byte, error) {
 	file, err := k.parse()
 	if err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (k Kubeconfig) Trusted() ([]byte, error) {
 	return certificate, nil
 }
 
-// Trusting returns a copy with these certificate authorities for the cluster, in PEM.
-func (k Kubeconfig) Trusting(authorities ...[]byte) (Kubeconfig, error) {
+// WithAuthorities returns a copy with these certificate authorities for the cluster, in PEM.
+func (k Kubeconfig) WithAuthorities(authorities ...[]byte) (Kubeconfig, error) {
 	file, err := k.parse()
 	if err != nil {
 		return "", err
@@ -72,9 +72,9 @@ func (k Kubeconfig) Trusting(authorities ...[]byte) (Kubeconfig, error) {
 	return file.encode()
 }
 
-// Of returns a copy that trusts only this authority, with a client certificate issued by it for the same user and the
+// Reissue returns a copy that trusts only this authority, with a client certificate issued by it for the same user and the
 // same validity.
-func (k Kubeconfig) Of(a Authority, now time.Time) (Kubeconfig, error) {
+func (k Kubeconfig) Reissue(a Authority, now time.Time) (Kubeconfig, error) {
 	file, err := k.parse()
 	if err != nil {
 		return "", err
@@ -118,8 +118,8 @@ func (k Kubeconfig) Of(a Authority, now time.Time) (Kubeconfig, error) {
 	return file.encode()
 }
 
-// Provider returns it as the output kubernetesClientConfiguration of the Talos provider.
-func (k Kubeconfig) Provider() (map[string]any, error) {
+// ProviderOutput returns it as the output kubernetesClientConfiguration of the Talos provider.
+func (k Kubeconfig) ProviderOutput() (map[string]any, error) {
 	file, err := k.parse()
 	if err != nil {
 		return nil, err

@@ -94,8 +94,8 @@ func changesPath(patch map[string]any, path []string) bool {
 	return changesPath(inner, path[1:])
 }
 
-// NetworkOf returns the paths in a patch that select the CNI and kube-proxy.
-func NetworkOf(text string) []string {
+// NetworkPaths returns the paths in a patch that select the CNI and kube-proxy.
+func NetworkPaths(text string) []string {
 	documents, err := SplitPatch(text)
 	if err != nil {
 		return nil // the caller that applies the patch reports it

@@ -195,7 +195,7 @@ func installConfig(i Install) object {
 
 // hostnamePatch sets the host name where the generated configuration has it: Talos rejects a second place.
 func hostnamePatch(name string, release Release) object {
-	if release.NamedInFirstDocument {
+	if release.HostnameInV1Alpha1 {
 		return object{"machine": object{"network": object{"hostname": name}}}
 	}
 

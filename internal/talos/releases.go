@@ -53,9 +53,9 @@ type Release struct {
 	// reads yet, isolates workloads (which breaks hostPID and in-tree iSCSI), and mounts /var securely (VolumeConfig
 	// EPHEMERAL: mount.secure). Configurations of older contracts leave all of this off.
 	Contract string
-	// NamedInFirstDocument reports whether configurations of its contract have the host name in the v1alpha1 document;
+	// HostnameInV1Alpha1 reports whether configurations of its contract have the host name in the v1alpha1 document;
 	// Talos rejects that together with the HostnameConfig document of newer contracts.
-	NamedInFirstDocument bool
+	HostnameInV1Alpha1 bool
 	// Documents are the kinds of configuration documents that it added; Kind/name adds only that name.
 	Documents string
 	// Fields are the fields that it added to existing documents: Kind.path, v1alpha1 for the first document.
@@ -67,7 +67,7 @@ type Release struct {
 	NVIDIA NVIDIA
 	// RestartsForChanges reports whether a machine restarts by itself for some configuration changes. Since 1.14 every
 	// change is applied with NO_REBOOT (internal/app/machined/internal/server/v1alpha1), and the client restarts the
-	// machine: see [AtRestart].
+	// machine: see [ChangesRequiringRestart].
 	RestartsForChanges bool
 	// RequiresInstall reports whether a machine of the metal platform rejects a configuration without machine.install,
 	// which UnattendedInstallConfig replaces since 1.14 (pkg/machinery/config/types/v1alpha1: Validate).
@@ -78,13 +78,13 @@ type Release struct {
 	// FinalSettings reports whether the settings of static pods also exist as final-kube-apiserver and so on, which the
 	// pods then use (internal/app/machined/pkg/controllers/k8s/control_plane_final.go).
 	FinalSettings bool
-	// OneAPI reports whether maintenance mode serves the Talos API of a configured machine, read-only
+	// MaintenanceServesMachineAPI reports whether maintenance mode serves the Talos API of a configured machine, read-only
 	// (internal/app/machined/internal/server). Before, a separate server accepted configurations and revealed little to
 	// unauthenticated clients (internal/app/maintenance).
-	OneAPI bool
-	// Lifecycle reports whether the Talos API has services for images, installation and upgrades
+	MaintenanceServesMachineAPI bool
+	// LifecycleAPI reports whether the Talos API has services for images, installation and upgrades
 	// (api/machine/lifecycle.proto, image.proto). Their upgrade neither drains the node nor restarts the machine.
-	Lifecycle bool
+	LifecycleAPI bool
 	// InstallerChecksKubernetes reports whether its installer rejects a configuration with an unsupported Kubernetes
 	// (cmd/installer/cmd/installer/install.go: ValidateAsClient); before, the installed system rejected such a
 	// configuration.
@@ -105,7 +105,7 @@ type Release struct {
 func Releases() []Release {
 	return []Release{
 		{
-			Talos: "v1.11", Support: Ended, EndOfLife: "2026-04-27", Contract: "v1.11", NamedInFirstDocument: true,
+			Talos: "v1.11", Support: Ended, EndOfLife: "2026-04-27", Contract: "v1.11", HostnameInV1Alpha1: true,
 			Extensions: `amazon-ena amd-ucode amdgpu binfmt-misc bnx2-bnx2x btrfs chelsio-drivers chelsio-firmware cloudflared
 				crun ctr drbd dvb-cx23885 dvb-m88ds3103 ecr-credential-provider fuse3 gasket-driver glibc gvisor gvisor-debug
 				hailort hello-world-service i915 intel-ice-firmware intel-ucode iscsi-tools kata-containers lldpd mdadm mei
@@ -136,8 +136,8 @@ func Releases() []Release {
 				v1alpha1.cluster.network.cni.flannel.kubeNetworkPoliciesEnabled`,
 			Extensions:         "intel-npu joydev px-fuse rockchip-rknn uhid",
 			NVIDIA:             NVIDIA{LTS: "580.126.20", Production: "595.58.03", Oldest: "turing", Operator: true},
-			RestartsForChanges: true, RequiresInstall: true, PublishedInstaller: true, OneAPI: true,
-			Lifecycle: true, EtcdHTTPPort: 2379, MinimumTLS: "VersionTLS12",
+			RestartsForChanges: true, RequiresInstall: true, PublishedInstaller: true, MaintenanceServesMachineAPI: true,
+			LifecycleAPI: true, EtcdHTTPPort: 2379, MinimumTLS: "VersionTLS12",
 			Etcd: "v3.6.12", CoreDNS: "v1.14.6", Flannel: "0.28.8", Containerd: "2.2.7",
 			Kernel: "6.18.48-talos", Pause: "registry.k8s.io/pause:3.10.1",
 		},
@@ -164,7 +164,7 @@ func Releases() []Release {
 				VolumeConfig.scrub VolumeConfig.trim`,
 			Extensions:      "amd-npu harbor-credential-provider hyperv-guest-agent kata-containers-snp",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
-			RegistersTaints: true, FinalSettings: true, OneAPI: true, Lifecycle: true, InstallerChecksKubernetes: true,
+			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true, InstallerChecksKubernetes: true,
 			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
 			Etcd: "v3.7.2", CoreDNS: "v1.14.6", Flannel: "0.28.9", Containerd: "2.3.3",
 			Kernel: "6.18.57-talos", Pause: "registry.k8s.io/pause:3.10.2",
@@ -174,7 +174,7 @@ func Releases() []Release {
 			OldestKubernetes: "v1.33", NewestKubernetes: "v1.38",
 			Documents: "MacVLANConfig VXLANConfig", Fields: "BondConfig.primary", Extensions: "cachefilesd",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
-			RegistersTaints: true, FinalSettings: true, OneAPI: true, Lifecycle: true, InstallerChecksKubernetes: true,
+			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true, InstallerChecksKubernetes: true,
 			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
 		},
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// Kind is the API that a certificate authority belongs to.
-type Kind string
+// AuthorityKind is the API that a certificate authority belongs to.
+type AuthorityKind string
 
 // Kinds of authorities.
 const (
-	OfTalos      Kind = "talos"
-	OfKubernetes Kind = "kubernetes"
+	TalosAuthority      AuthorityKind = "talos"
+	KubernetesAuthority AuthorityKind = "kubernetes"
 )
 
 // authorityKinds are the authorities in machine configurations and how to change them.
-var authorityKinds = map[Kind]struct {
+var authorityKinds = map[AuthorityKind]struct {
 	path     string // in the configuration
 	generate func(now time.Time) (*x509.CertificateAuthority, error)
 	// authorities returns the certificate of the issuing CA and the other accepted ones; nil if there is none.
@@ -33,8 +33,8 @@ var authorityKinds = map[Kind]struct {
 	addAccepted, deleteAccepted func(certificate []byte) rotatepatcher.PatcherFunc
 	setIssuing                  func(*x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc
 }{
-	OfTalos: {"machine.ca", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA},
-	OfKubernetes: {
+	TalosAuthority: {"machine.ca", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA},
+	KubernetesAuthority: {
 		"cluster.ca", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
 		rotatepatcher.K8sDeleteAcceptedCA, rotatepatcher.K8sSetCA,
 	},
@@ -100,7 +100,7 @@ func setTalosCA(next *x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFun
 // Rotation replaces an authority in machine configurations, in the steps of Talos (pkg/rotate/pki). Each step is
 // idempotent and returns nil for a configuration that needs no change.
 type Rotation struct {
-	Kind Kind
+	Kind AuthorityKind
 	Old  []byte // certificate
 	New  Authority
 }
@@ -145,9 +145,9 @@ func (r Rotation) Remove(configuration string) (next []byte, err error) {
 	})
 }
 
-// Done returns how many of the three steps a configuration has completed; an error if its authority is neither of the
+// CompletedSteps returns how many of the three steps a configuration has completed; an error if its authority is neither of the
 // two.
-func (r Rotation) Done(configuration string) (steps int, err error) {
+func (r Rotation) CompletedSteps(configuration string) (steps int, err error) {
 	_, err = r.patch(configuration, func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc {
 		switch switched := equalPEM(issuing, r.New.Certificate); {
 		case switched && !accepts(r.Old):

@@ -15,9 +15,9 @@ const (
 	RoleWorker       = "worker"
 )
 
-// Check returns an error unless a Talos version is supported and runs a Kubernetes version; both are full versions with
+// CheckVersions returns an error unless a Talos version is supported and runs a Kubernetes version; both are full versions with
 // their v.
-func Check(talos, kubernetes string) error {
+func CheckVersions(talos, kubernetes string) error {
 	release, err := ReleaseOf(talos)
 	if err != nil {
 		return err
@@ -106,8 +106,8 @@ type EndOfLife struct{ Of, Day string }
 // String describes it for users.
 func (e EndOfLife) String() string { return e.Of + " gets fixes until " + e.Day }
 
-// Over reports whether the day has come.
-func (e EndOfLife) Over(now time.Time) bool { return now.UTC().Format(time.DateOnly) >= e.Day }
+// Reached reports whether the day has come.
+func (e EndOfLife) Reached(now time.Time) bool { return now.UTC().Format(time.DateOnly) >= e.Day }
 
 // MinimumSize returns the smallest machine for a role, from Talos' system requirements.
 func MinimumSize(role string) (cores, memoryMiB, diskGiB int) {

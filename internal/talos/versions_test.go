@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := Check(test.talos, test.kubernetes)
+			err := CheckVersions(test.talos, test.kubernetes)
 			if test.want == "" {
 				assert.NoError(t, err)
 
@@ -100,8 +100,8 @@ func TestEndsOfLife(t *testing.T) {
 	assert.Empty(t, EndsOfLife("v1.99.0", "v1.99.0"))
 
 	end := EndOfLife{"Talos v1.12.6", "2026-09-04"}
-	assert.False(t, end.Over(time.Date(2026, 9, 3, 23, 0, 0, 0, time.UTC)))
-	assert.True(t, end.Over(time.Date(2026, 9, 4, 1, 0, 0, 0, time.UTC)))
+	assert.False(t, end.Reached(time.Date(2026, 9, 3, 23, 0, 0, 0, time.UTC)))
+	assert.True(t, end.Reached(time.Date(2026, 9, 4, 1, 0, 0, 0, time.UTC)))
 }
 
 func TestMinimum(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTableIsWellFormed(t *testing.T) {
 	t.Parallel()
 
 	for _, release := range supportedReleases() {
-		require.NoError(t, Check(release.Newest, release.DefaultKubernetes))
+		require.NoError(t, CheckVersions(release.Newest, release.DefaultKubernetes))
 		assert.Equal(t, release.OldestKubernetes, minorVersion(release.OldestKubernetes).minorString())
 		assert.Equal(t, release.NewestKubernetes, minorVersion(release.NewestKubernetes).minorString())
 		assert.Contains(t, Contracts(), release.Contract)
@@ -143,7 +143,7 @@ func TestTableAgreesWithTalos(t *testing.T) {
 			kubernetes, err := compatibility.ParseKubernetesVersion(fmt.Sprintf("1.%d.0", minor))
 			require.NoError(t, err)
 
-			theirs, ours := kubernetes.SupportedWith(target), Check(release.Newest, fmt.Sprintf("v1.%d.0", minor))
+			theirs, ours := kubernetes.SupportedWith(target), CheckVersions(release.Newest, fmt.Sprintf("v1.%d.0", minor))
 			assert.Equal(
 				t, theirs == nil, ours == nil, "Talos %s and Kubernetes 1.%d: theirs %v, ours %v", release.Talos, minor, theirs,
 				ours,

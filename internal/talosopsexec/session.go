@@ -17,8 +17,8 @@ import (
 
 type programKey struct{}
 
-// WithBuilt returns a context in which Start runs the talosops at a path; commands of resources are not affected.
-func WithBuilt(ctx *pulumi.Context, path string) *pulumi.Context {
+// WithProgram returns a context in which Start runs the talosops at a path; commands of resources are not affected.
+func WithProgram(ctx *pulumi.Context, path string) *pulumi.Context {
 	return ctx.WithValue(programKey{}, path)
 }
 

@@ -21,8 +21,8 @@ const (
 
 type commandKey struct{}
 
-// With returns a context whose components call talosops with this command.
-func With(ctx *pulumi.Context, command string) *pulumi.Context {
+// WithCommand returns a context whose components call talosops with this command.
+func WithCommand(ctx *pulumi.Context, command string) *pulumi.Context {
 	return ctx.WithValue(commandKey{}, command)
 }
 
@@ -35,9 +35,9 @@ func Command(ctx *pulumi.Context) string {
 	return onPath
 }
 
-// Find returns an error if talosops has to be on PATH and is not there. Otherwise the first command would fail, when
+// CheckInstalled returns an error if talosops has to be on PATH and is not there. Otherwise the first command would fail, when
 // machines already exist.
-func Find(ctx *pulumi.Context) error {
+func CheckInstalled(ctx *pulumi.Context) error {
 	if Command(ctx) != onPath {
 		return nil
 	}

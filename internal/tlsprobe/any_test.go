@@ -22,5 +22,5 @@ func TestAny(t *testing.T) {
 	assert.True(t, waitForAny(t.Context(), all, port, time.Minute))
 	assert.False(t, waitForAny(t.Context(), all[:1], port, 2*retryInterval))
 	require.NoError(t, listener.Close())
-	assert.False(t, Any(t.Context(), all[:1], 2*retryInterval))
+	assert.False(t, AnyReachable(t.Context(), all[:1], 2*retryInterval))
 }

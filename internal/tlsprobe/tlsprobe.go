@@ -61,8 +61,8 @@ type Answer struct {
 	Fingerprint string
 }
 
-// Look probes the Talos API at an address.
-func Look(ctx context.Context, address netip.Addr, expected Expected) Answer {
+// Probe probes the Talos API at an address.
+func Probe(ctx context.Context, address netip.Addr, expected Expected) Answer {
 	return probe(ctx, netip.AddrPortFrom(address, talosPort), expected)
 }
 

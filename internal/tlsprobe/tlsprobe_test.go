@@ -237,11 +237,11 @@ func TestAnnounced(t *testing.T) {
 	t.Parallel()
 
 	value := "one-cp-1=rMWh=, one-general-2=dQJH=,one-general-3"
-	assert.Equal(t, "rMWh=", Announced(value, "one-cp-1"))
-	assert.Equal(t, "dQJH=", Announced(value, "one-general-2"))
-	assert.NotEmpty(t, Announced(value, "one-general-3"), "which no fingerprint equals")
-	assert.Empty(t, Announced(value, "one-general"))
-	assert.Empty(t, Announced("", "one-cp-1"))
+	assert.Equal(t, "rMWh=", AnnouncedFingerprint(value, "one-cp-1"))
+	assert.Equal(t, "dQJH=", AnnouncedFingerprint(value, "one-general-2"))
+	assert.NotEmpty(t, AnnouncedFingerprint(value, "one-general-3"), "which no fingerprint equals")
+	assert.Empty(t, AnnouncedFingerprint(value, "one-general"))
+	assert.Empty(t, AnnouncedFingerprint("", "one-cp-1"))
 }
 
 func TestNoAnswer(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Changed is a running machine with its changes.
-type Changed struct {
+// MachineChanges is a running machine with its changes.
+type MachineChanges struct {
 	Machine Machine // before the changes
 	Changes []Change
 	// Pool is the path of the machine's pool in the stack file; empty = unknown.
@@ -21,7 +21,7 @@ type Changed struct {
 }
 
 // Effect returns the most severe effect of the changes.
-func (c Changed) Effect() Effect {
+func (c MachineChanges) Effect() Effect {
 	effect := Nothing
 	for _, change := range c.Changes {
 		effect = max(effect, change.Effect)
@@ -30,15 +30,15 @@ func (c Changed) Effect() Effect {
 	return effect
 }
 
-// Changes returns the changes of running machines, in the plan's order. Call [Judge] first: it sets the interfaces of
+// Changes returns the changes of running machines, in the plan's order. Call [Check] first: it sets the interfaces of
 // attached disks in the plan.
-func Changes(plan *spec.Plan, machines []Machine) []Changed {
+func Changes(plan *spec.Plan, machines []Machine) []MachineChanges {
 	byName := map[string]Machine{}
 	for _, m := range machines {
 		byName[m.Name] = m
 	}
 
-	var all []Changed
+	var all []MachineChanges
 
 	for _, m := range plan.Members() {
 		old, runs := byName[m.Name]
@@ -50,10 +50,10 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 			m.Host = old.Host // automatic placement moves no machine
 		}
 
-		all = append(all, Changed{
+		all = append(all, MachineChanges{
 			Machine: old,
 			Pool:    m.Path,
-			Changes: Compare(old, Wanted(m)),
+			Changes: Compare(old, FromPlan(m)),
 			At:      func(key string) string { return keyPath(m.VM, key) },
 		})
 	}
@@ -62,7 +62,7 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 }
 
 // reportImpossible reports impossible changes, once per pool.
-func (j *checker) reportImpossible(all []Changed) {
+func (j *checker) reportImpossible(all []MachineChanges) {
 	for _, changed := range all {
 		isDiskProblem := func(p problem.Problem) bool { return strings.HasPrefix(p.Path, changed.Pool+".extraDisks[") }
 		if slices.ContainsFunc(j.problems, isDiskProblem) {
@@ -79,10 +79,10 @@ func (j *checker) reportImpossible(all []Changed) {
 
 // Describe returns a line for each group of machines with the same changes, and for each cluster whose API becomes
 // unavailable. It omits changes in place, which the preview shows, and clusters that controlPlanes does not count.
-func Describe(all []Changed, controlPlanes map[string]int) []string {
+func Describe(all []MachineChanges, controlPlanes map[string]int) []string {
 	var lines, texts []string
 
-	machinesByText, affected := map[string][]string{}, map[string][]Changed{}
+	machinesByText, affected := map[string][]string{}, map[string][]MachineChanges{}
 
 	for _, c := range all {
 		effect := c.Effect()
@@ -108,7 +108,7 @@ func Describe(all []Changed, controlPlanes map[string]int) []string {
 			singular = plural
 		}
 
-		lines = append(lines, Names(machinesByText[text])+" "+singular)
+		lines = append(lines, JoinNames(machinesByText[text])+" "+singular)
 	}
 
 	for _, cluster := range slices.Sorted(maps.Keys(affected)) {
@@ -121,7 +121,7 @@ func Describe(all []Changed, controlPlanes map[string]int) []string {
 }
 
 // description returns the text for one machine and for several, separated by a vertical bar.
-func (c Changed) description() string {
+func (c MachineChanges) description() string {
 	effect := c.Effect()
 
 	var parts []string
@@ -153,8 +153,8 @@ func (c Changed) description() string {
 
 // outageLine describes the outage of a cluster's API; empty = enough control planes stay for etcd's quorum. Control
 // planes restart one at a time, so only a single control plane has an outage.
-func outageLine(cluster string, affected []Changed, count int) string {
-	replaced := slices.ContainsFunc(affected, func(c Changed) bool { return c.Effect() == Replace })
+func outageLine(cluster string, affected []MachineChanges, count int) string {
+	replaced := slices.ContainsFunc(affected, func(c MachineChanges) bool { return c.Effect() == Replace })
 
 	switch {
 	case count == 0, replaced && count-len(affected) > count/2:
@@ -170,8 +170,8 @@ func outageLine(cluster string, affected []Changed, count int) string {
 	}
 }
 
-// Names joins names of machines, and shortens consecutive numbers to the first and the last.
-func Names(names []string) string {
+// JoinNames joins names of machines, and shortens consecutive numbers to the first and the last.
+func JoinNames(names []string) string {
 	var parts []string
 
 	for i := 0; i < len(names); {

@@ -208,12 +208,12 @@ func TestEffectsOfChanges(t *testing.T) {
 			before := strings.NewReplacer(test.before...).Replace(stackFile)
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.NotEqual(t, before, after)
-			problems, warnings := vmdiff.Judge(planOf(t, after), machinesOf(planOf(t, before)), nil)
+			problems, warnings := vmdiff.Check(planOf(t, after), machinesOf(planOf(t, before)), nil)
 
 			assert.Equal(t, strings.Join(test.problems, "\n"), problems.Error())
 			assert.Equal(t, test.warnings, warnings)
 
-			problems, warnings = vmdiff.Judge(planOf(t, before), machinesOf(planOf(t, before)), nil)
+			problems, warnings = vmdiff.Check(planOf(t, before), machinesOf(planOf(t, before)), nil)
 			assert.Empty(t, problems, "nothing changes")
 			assert.Empty(t, warnings, "nothing changes")
 		})
@@ -230,7 +230,7 @@ func TestNames(t *testing.T) {
 		"a-9 … a-11, b-1": {"a-9", "a-10", "a-11", "b-1"},
 		"a-1, a-3, b":     {"a-1", "a-3", "b"},
 	} {
-		assert.Equal(t, want, vmdiff.Names(names))
+		assert.Equal(t, want, vmdiff.JoinNames(names))
 	}
 }
 
@@ -243,14 +243,14 @@ func TestUnfollowed(t *testing.T) {
 			"kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0",
 		).Replace(stackFile),
 	)
-	assert.Empty(t, vmdiff.Unfollowed(before, vmdiff.Making(before), machinesOf(before)))
-	assert.Empty(t, vmdiff.Unfollowed(after, nil, machinesOf(before)), "an earlier version recorded nothing")
-	assert.Empty(t, vmdiff.Unfollowed(after, vmdiff.Making(before), nil), "no machine runs")
+	assert.Empty(t, vmdiff.IgnoredChanges(before, vmdiff.CreationSettings(before), machinesOf(before)))
+	assert.Empty(t, vmdiff.IgnoredChanges(after, nil, machinesOf(before)), "an earlier version recorded nothing")
+	assert.Empty(t, vmdiff.IgnoredChanges(after, vmdiff.CreationSettings(before), nil), "no machine runs")
 
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does not affect running machines (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2), " +
 			"only new ones; to recreate a worker, lower count and raise it again",
-	}, vmdiff.Unfollowed(after, vmdiff.Making(before), machinesOf(before)))
+	}, vmdiff.IgnoredChanges(after, vmdiff.CreationSettings(before), machinesOf(before)))
 }
 
 func TestClustersKeepTheirNetworks(t *testing.T) {
@@ -259,7 +259,7 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 	after := planOf(
 		t, strings.Replace(stackFile, "kubernetesVersion", "podCidr: 10.200.0.0/16\n      kubernetesVersion", 1),
 	)
-	problems, _ := vmdiff.Judge(after, machinesOf(before), vmdiff.Making(before))
+	problems, _ := vmdiff.Check(after, machinesOf(before), vmdiff.CreationSettings(before))
 	require.Len(t, problems, 1)
 	assert.Equal(
 		t,
@@ -268,9 +268,9 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 		problems[0].String(),
 	)
 
-	problems, _ = vmdiff.Judge(after, machinesOf(before), nil)
+	problems, _ = vmdiff.Check(after, machinesOf(before), nil)
 	assert.Empty(t, problems, "an earlier version recorded nothing")
-	problems, _ = vmdiff.Judge(after, nil, vmdiff.Making(before))
+	problems, _ = vmdiff.Check(after, nil, vmdiff.CreationSettings(before))
 	assert.Empty(t, problems, "a cluster that is gone is recreated")
 }
 
@@ -285,7 +285,7 @@ func TestNodesKeepTheirRegion(t *testing.T) {
 	}
 	before := in("home")
 
-	problems, _ := vmdiff.Judge(in("away"), machinesOf(before), vmdiff.Making(before))
+	problems, _ := vmdiff.Check(in("away"), machinesOf(before), vmdiff.CreationSettings(before))
 	require.Len(t, problems, 1)
 	assert.Equal(
 		t,
@@ -295,9 +295,9 @@ func TestNodesKeepTheirRegion(t *testing.T) {
 	)
 
 	none := planOf(t, stackFile)
-	problems, _ = vmdiff.Judge(before, machinesOf(none), vmdiff.Making(none))
+	problems, _ = vmdiff.Check(before, machinesOf(none), vmdiff.CreationSettings(none))
 	assert.Empty(t, problems)
-	problems, _ = vmdiff.Judge(none, machinesOf(before), vmdiff.Making(before))
+	problems, _ = vmdiff.Check(none, machinesOf(before), vmdiff.CreationSettings(before))
 	assert.Empty(t, problems)
 }
 
@@ -317,16 +317,16 @@ func TestNewDisksAvoidInterfacesOfVolumes(t *testing.T) {
 
 	before := with("", "{sizeGiB: 20}")
 
-	problems, _ := vmdiff.Judge(with("", more), machinesOf(before), vmdiff.Making(before))
+	problems, _ := vmdiff.Check(with("", more), machinesOf(before), vmdiff.CreationSettings(before))
 	assert.Empty(t, problems, "nothing attaches volumes")
-	problems, _ = vmdiff.Judge(with(csi, more), machinesOf(before), vmdiff.Making(before))
+	problems, _ = vmdiff.Check(with(csi, more), machinesOf(before), vmdiff.CreationSettings(before))
 	require.Len(t, problems, 1)
 	assert.Equal(t, `clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where the Proxmox CSI plugin may have attached a `+
 		"volume to one-general-1 since: a disk there would take the volume's place; leave interface out, or choose one from "+
 		"virtio0 to virtio15", problems[0].String())
 
 	there := with("", more)
-	problems, _ = vmdiff.Judge(with(csi, more), machinesOf(there), vmdiff.Making(there))
+	problems, _ = vmdiff.Check(with(csi, more), machinesOf(there), vmdiff.CreationSettings(there))
 	assert.Empty(t, problems, "the plugin skips an occupied interface")
 }
 
@@ -338,7 +338,7 @@ func TestSharedVolumesKeepTheirSize(t *testing.T) {
 		"vm-7-disk-0": false, "7/vm-7-disk-0.raw": false, "base-900-disk-0/vm-7-disk-0": true,
 	} {
 		disk := map[string]any{"interface": "scsi0", "size": 20, "pathInDatastore": path}
-		old, err := vmdiff.Read(map[string]any{"vmId": 7, "disks": []any{disk}})
+		old, err := vmdiff.FromState(map[string]any{"vmId": 7, "disks": []any{disk}})
 		require.NoError(t, err)
 
 		wanted := old
@@ -356,7 +356,7 @@ func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
 	for running, want := range map[string]vmdiff.Effect{
 		"": vmdiff.Nothing, "376567": vmdiff.Upgrade, "ce4c98": vmdiff.Nothing,
 	} {
-		effect := vmdiff.Changed{
+		effect := vmdiff.MachineChanges{
 			Changes: vmdiff.Compare(vmdiff.Machine{Schematic: running}, vmdiff.Machine{Schematic: "ce4c98"}),
 		}
 		assert.Equal(t, want, effect.Effect(), running)

@@ -72,10 +72,10 @@ func Compare(old, wanted Machine) []Change {
 // compareCloudInit compares what cloud-init reads on plain machines. The provider cannot remove the address of a card;
 // and any write for cloud-init includes the password as it was read back, ten asterisks.
 func (c *comparison) compareCloudInit(old, wanted Machine) {
-	if len(wanted.More) < len(old.More) {
+	if len(wanted.ExtraAddresses) < len(old.ExtraAddresses) {
 		c.addImpossible("initialization", "extraNICs", "", fmt.Sprintf("would remove a network card from %s, whose address no run "+
 			"removes from cloud-init; set it again, or "+recreate, old.Name))
-	} else if !slices.Equal(old.More, wanted.More) {
+	} else if !slices.Equal(old.ExtraAddresses, wanted.ExtraAddresses) {
 		c.add("initialization", "extraNICs", Restart, "another address of an additional card")
 	}
 
@@ -172,7 +172,7 @@ func (c *comparison) compareTalos(old, wanted Machine) {
 
 	const key = "templates.version"
 
-	if problem := spec.TalosStep(old.Talos, wanted.Talos, wanted.AllowDowngrade); problem != "" {
+	if problem := spec.CheckTalosUpgrade(old.Talos, wanted.Talos, wanted.AllowDowngrade); problem != "" {
 		c.addImpossible("", key, wanted.Talos, fmt.Sprintf("cannot follow Talos %s, which %s runs: it %s", old.Talos, old.Name, problem))
 
 		return
@@ -264,7 +264,7 @@ func (c *comparison) compareDisks(old, wanted Machine) {
 
 		was, found := attached[is.Interface]
 		switch {
-		case !found && wanted.TakesVolumes && strings.HasPrefix(is.Interface, "scsi"):
+		case !found && wanted.HasCSI && strings.HasPrefix(is.Interface, "scsi"):
 			c.addImpossible(
 				"disks", key("interface"), fmt.Sprintf("%q", is.Interface),
 				fmt.Sprintf("is where the Proxmox CSI plugin may have attached a volume to %s since: a disk there would take the "+
@@ -327,13 +327,13 @@ func keyPath(n spec.VM, key string) string {
 		return "templates." + class + "." + rest
 	case strings.HasPrefix(key, "network."), key == "clone":
 		return n.Parent() + "." + key
-	case key == "firstVmid" && n.Own["vmid"] != "":
-		return n.Own["vmid"]
-	case key == "address" && n.Own["address"] == "":
+	case key == "firstVmid" && n.OverridePaths["vmid"] != "":
+		return n.OverridePaths["vmid"]
+	case key == "address" && n.OverridePaths["address"] == "":
 		return n.Path + ".firstAddress"
-	case key == "host" && n.Own["host"] == "", key == "mac" && n.Own["mac"] == "":
+	case key == "host" && n.OverridePaths["host"] == "", key == "mac" && n.OverridePaths["mac"] == "":
 		return n.Path
 	default:
-		return n.At(key)
+		return n.KeyPath(key)
 	}
 }

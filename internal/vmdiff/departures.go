@@ -25,7 +25,7 @@ func (j *checker) checkDepartures() []string {
 	case 1:
 		lines = append(lines, deleted[0]+" is deleted, with its data")
 	default:
-		lines = append(lines, Names(deleted)+" are deleted, with their data")
+		lines = append(lines, JoinNames(deleted)+" are deleted, with their data")
 	}
 
 	for _, cluster := range j.plan.Clusters {
@@ -37,7 +37,7 @@ func (j *checker) checkDepartures() []string {
 			}
 
 			switch {
-			case m.ControlPlane && m.Bound:
+			case m.ControlPlane && m.CannotLeave:
 				unable = append(unable, m.Name)
 			case m.ControlPlane:
 				controlPlanes = append(controlPlanes, m.Name)
@@ -65,7 +65,7 @@ func leaveLines(cluster string, names []string) []string {
 		return []string{fmt.Sprintf("%s leaves cluster %s: it is drained, wiped, and deleted with its data", names[0], cluster)}
 	default:
 		return []string{fmt.Sprintf("%s leave cluster %s, one after the other: they are drained, wiped, and deleted with their data",
-			Names(names), cluster)}
+			JoinNames(names), cluster)}
 	}
 }
 

@@ -42,10 +42,10 @@ func TestDepartures(t *testing.T) {
 
 			machines := machinesOf(planOf(t, test.before))
 			for i, m := range machines {
-				machines[i].Bound = slices.Contains(test.bound, m.Name)
+				machines[i].CannotLeave = slices.Contains(test.bound, m.Name)
 			}
 
-			problems, lines := vmdiff.Judge(planOf(t, test.after), machines, nil)
+			problems, lines := vmdiff.Check(planOf(t, test.after), machines, nil)
 			if test.problem != "" {
 				require.ErrorContains(t, problems, test.problem)
 

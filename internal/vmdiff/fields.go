@@ -18,8 +18,8 @@ type Field struct {
 	Effect        Effect
 	// Proxmox is the name of a number in the VM's configuration that the end of a run verifies; empty = not verified.
 	Proxmox string
-	// Another is a value other than the default, whose effect docs/changing.md shows.
-	Another any
+	// OtherValue is a value other than the default, whose effect docs/changing.md shows.
+	OtherValue any
 
 	format  string // of [Change.What], with both values
 	planned func(spec.VM) any
@@ -43,26 +43,26 @@ func newField[T comparable](f Field, what string, planned func(spec.VM) T) Field
 // Fields lists the fields, those that restart a machine first. Source of the effects: terraform-provider-proxmox
 // 0.69.1, vmUpdate. The lab compares them with the table of its stand-in, and that with the provider.
 var Fields = []Field{
-	newField(Field{Property: "cpu.cores", Key: "cores", Argument: "cores", Effect: Restart, Proxmox: "cores", Another: 4},
+	newField(Field{Property: "cpu.cores", Key: "cores", Argument: "cores", Effect: Restart, Proxmox: "cores", OtherValue: 4},
 		"cores %v → %v", func(vm spec.VM) int { return vm.Cores }),
-	newField(Field{Property: "cpu.type", Key: "cpuType", Argument: "cpuType", Effect: Restart, Another: "x86-64-v2-AES"},
+	newField(Field{Property: "cpu.type", Key: "cpuType", Argument: "cpuType", Effect: Restart, OtherValue: "x86-64-v2-AES"},
 		"processor type %v → %v", func(vm spec.VM) string { return vm.CPUType }),
 	newField(Field{
-		Property: "cpu.units", Key: "cpuUnits", Argument: "cpuUnits", Effect: Restart, Proxmox: "cpuunits", Another: 200,
+		Property: "cpu.units", Key: "cpuUnits", Argument: "cpuUnits", Effect: Restart, Proxmox: "cpuunits", OtherValue: 200,
 	}, "CPU weight %v → %v", func(vm spec.VM) int { return vm.CPUUnits }),
-	newField(Field{Property: "cpu.numa", Key: "numa", Argument: "numa", Effect: Restart, Another: true},
+	newField(Field{Property: "cpu.numa", Key: "numa", Argument: "numa", Effect: Restart, OtherValue: true},
 		"NUMA %v → %v", func(vm spec.VM) bool { return vm.NUMA }),
 	newField(Field{
 		Property: "memory.dedicated", Key: "memoryMiB", Argument: "memory", Effect: Restart, Proxmox: "memory",
-		Another: 8192,
+		OtherValue: 8192,
 	}, "memory %v → %v MiB", func(vm spec.VM) int { return vm.MemoryMiB }),
 	newField(Field{Property: "agent.enabled", Key: "templates.extensions", Argument: "agent", Effect: Restart},
 		"guest agent %v → %v", spec.VM.HasAgent),
-	newField(Field{Property: "onBoot", Key: "onBoot", Argument: "onBoot", Effect: InPlace, Another: false},
+	newField(Field{Property: "onBoot", Key: "onBoot", Argument: "onBoot", Effect: InPlace, OtherValue: false},
 		"start with the host %v → %v", func(vm spec.VM) bool { return vm.OnBoot }),
-	newField(Field{Property: "startup.order", Key: "startupOrder", Argument: "startupOrder", Effect: InPlace, Another: 3},
+	newField(Field{Property: "startup.order", Key: "startupOrder", Argument: "startupOrder", Effect: InPlace, OtherValue: 3},
 		"start-up order %v → %v", func(vm spec.VM) int { return vm.StartupOrder }),
-	newField(Field{Property: "poolId", Key: "resourcePool", Argument: "pool", Effect: InPlace, Another: "a"},
+	newField(Field{Property: "poolId", Key: "resourcePool", Argument: "pool", Effect: InPlace, OtherValue: "a"},
 		"resource pool %q → %q", func(vm spec.VM) string { return vm.ResourcePool }),
 }
 

@@ -20,10 +20,10 @@ type checker struct {
 	problems  problem.List
 }
 
-// Judge returns the problems of applying a plan to running machines, or else warnings about its effects on them. It
+// Check returns the problems of applying a plan to running machines, or else warnings about its effects on them. It
 // sets the interfaces of their attached disks in the plan. All creations and updates of a run precede its deletions, so
 // what a machine occupies is available to another one only in a later run. Making is that of the last run.
-func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (problems problem.List, warnings []string) {
+func Check(plan *spec.Plan, machines []Machine, making map[string]string) (problems problem.List, warnings []string) {
 	j := &checker{
 		plan: plan, machines: machines,
 		byName:    map[string]Machine{},

@@ -8,10 +8,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// KubernetesSteps reports clusters that cannot be upgraded from their running versions of Kubernetes (runs, by cluster)
+// CheckKubernetes reports clusters that cannot be upgraded from their running versions of Kubernetes (runs, by cluster)
 // to the planned ones: Kubernetes is upgraded one minor version at a time, and Talos, which is upgraded first, must
 // support the running Kubernetes. Clusters with unknown versions are skipped.
-func KubernetesSteps(
+func CheckKubernetes(
 	plan *spec.Plan, machines []Machine, runs map[string][]string,
 ) (problems problem.List) {
 	running := map[string]string{} // Talos, by node
@@ -25,7 +25,7 @@ func KubernetesSteps(
 		}
 
 		for _, version := range slices.Sorted(slices.Values(runs[cluster.Name])) {
-			if refusal := spec.KubernetesStep(version, cluster.KubernetesVersion); refusal != "" {
+			if refusal := spec.CheckKubernetesUpgrade(version, cluster.KubernetesVersion); refusal != "" {
 				problems.Add(clusterPath(cluster)+".kubernetesVersion", cluster.KubernetesVersion, "%s", refusal)
 
 				break
@@ -37,7 +37,7 @@ func KubernetesSteps(
 					continue
 				}
 
-				if err := talos.Check(n.Template.Version, version); err != nil {
+				if err := talos.CheckVersions(n.Template.Version, version); err != nil {
 					problems.Add(path, n.Template.Version, "does not support the Kubernetes that cluster %s runs, and Talos is upgraded "+
 						"first: %s; upgrade Kubernetes in a separate up before", cluster.Name, err)
 				}

@@ -39,7 +39,7 @@ func TestKubernetesSteps(t *testing.T) {
 			}
 
 			var got string
-			for _, p := range vmdiff.KubernetesSteps(plan, nil, runs) {
+			for _, p := range vmdiff.CheckKubernetes(plan, nil, runs) {
 				got += p.String()
 			}
 
@@ -88,7 +88,7 @@ func TestPlannedTalosSupportsRunningKubernetes(t *testing.T) {
 				runs = map[string][]string{"one": {test.runs}}
 			}
 
-			problems := vmdiff.KubernetesSteps(planOf(t, after.Replace(stackFile)), machines, runs)
+			problems := vmdiff.CheckKubernetes(planOf(t, after.Replace(stackFile)), machines, runs)
 			if test.want == "" {
 				assert.Empty(t, problems)
 			} else {

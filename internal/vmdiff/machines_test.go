@@ -89,7 +89,7 @@ func TestChangesOfPlainMachines(t *testing.T) {
 			after := strings.NewReplacer(test.after...).Replace(withMachines())
 			require.NotEqual(t, withMachines(), after)
 
-			problems, warnings := vmdiff.Judge(planOf(t, after), runs, nil)
+			problems, warnings := vmdiff.Check(planOf(t, after), runs, nil)
 
 			assert.Equal(t, strings.Join(test.problems, "\n"), problems.Error())
 			assert.Equal(t, test.warnings, warnings)
@@ -104,7 +104,7 @@ func TestChangesOfPlainMachines(t *testing.T) {
 			"; to recreate the last one of a pool, lower count and raise it again",
 		"machines[0].user: debian → ops does not affect running machines (web-1, web-2), only new ones; to recreate the last one of a " +
 			"pool, lower count and raise it again",
-	}, vmdiff.Unfollowed(after, vmdiff.Making(before), machinesOf(before)))
+	}, vmdiff.IgnoredChanges(after, vmdiff.CreationSettings(before), machinesOf(before)))
 }
 
 // TestReadRecognizesPasswords, however the state shows them.
@@ -112,7 +112,7 @@ func TestReadRecognizesPasswords(t *testing.T) {
 	t.Parallel()
 
 	for shown, want := range map[any]bool{"": false, "**********": true, nil: true} {
-		m, err := vmdiff.Read(map[string]any{"initialization": map[string]any{
+		m, err := vmdiff.FromState(map[string]any{"initialization": map[string]any{
 			"interface": "scsi1", "userAccount": map[string]any{"username": "ops", "password": shown},
 			"ipConfigs": []any{
 				map[string]any{"ipv4": map[string]any{"address": "10.0.1.1/24"}}, map[string]any{"ipv4": map[string]any{"address": "dhcp"}},
@@ -120,6 +120,6 @@ func TestReadRecognizesPasswords(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		assert.Equal(t, want, m.Password, shown)
-		assert.Equal(t, []string{"dhcp"}, m.More)
+		assert.Equal(t, []string{"dhcp"}, m.ExtraAddresses)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Making returns the settings that only new machines and clusters get, by pool or cluster and key of the stack file.
+// CreationSettings returns the settings that only new machines and clusters get, by pool or cluster and key of the stack file.
 // The keys have no indexes, which change when others are added or removed.
-func Making(plan *spec.Plan) map[string]string {
+func CreationSettings(plan *spec.Plan) map[string]string {
 	settings := map[string]string{}
 	for _, cluster := range plan.Clusters {
 		settings[cluster.Name+" podCidr"], settings[cluster.Name+
@@ -64,7 +64,7 @@ func fingerprint(keys []string) string {
 
 // checkImmutable reports clusters whose pod or service network or region changes.
 func (j *checker) checkImmutable(last map[string]string) {
-	settings := Making(j.plan)
+	settings := CreationSettings(j.plan)
 	for _, cluster := range j.plan.Clusters {
 		nodes := cluster.Nodes()
 		if !slices.ContainsFunc(nodes, func(n spec.Node) bool { return j.byName[n.Name].Name != "" }) {
@@ -90,9 +90,9 @@ func (j *checker) checkImmutable(last map[string]string) {
 	}
 }
 
-// Unfollowed describes changes since the last run that do not affect running machines, with remedies. It skips settings
+// IgnoredChanges describes changes since the last run that do not affect running machines, with remedies. It skips settings
 // that the last run did not record.
-func Unfollowed(plan *spec.Plan, last map[string]string, machines []Machine) []string {
+func IgnoredChanges(plan *spec.Plan, last map[string]string, machines []Machine) []string {
 	runs := map[string]bool{}
 	for _, m := range machines {
 		runs[m.Name] = true
@@ -100,7 +100,7 @@ func Unfollowed(plan *spec.Plan, last map[string]string, machines []Machine) []s
 
 	machinesByText := map[string][]string{}
 
-	settings := Making(plan)
+	settings := CreationSettings(plan)
 	for _, m := range plan.Members() {
 		for _, key := range slices.Sorted(maps.Keys(remedies)) {
 			was, is := last[poolKey(m)+" "+key], settings[poolKey(m)+" "+key]
@@ -117,7 +117,7 @@ func Unfollowed(plan *spec.Plan, last map[string]string, machines []Machine) []s
 
 	var lines []string
 	for _, text := range slices.Sorted(maps.Keys(machinesByText)) {
-		lines = append(lines, strings.Replace(text, "%s", Names(machinesByText[text]), 1))
+		lines = append(lines, strings.Replace(text, "%s", JoinNames(machinesByText[text]), 1))
 	}
 
 	return lines

@@ -7,9 +7,9 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Placed returns the plan with running machines on their current hosts, since automatic placement moves no machine, and
+// WithCurrentHosts returns the plan with running machines on their current hosts, since automatic placement moves no machine, and
 // a line for each machine that would be placed on another host if it were new.
-func Placed(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []string) {
+func WithCurrentHosts(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []string) {
 	hosts := map[string]string{}
 	for _, m := range machines {
 		hosts[m.Name] = m.Host

@@ -31,7 +31,7 @@ func TestPlacedKeepsRunningMachinesOnTheirHosts(t *testing.T) {
 		machines = append(machines, vmdiff.Machine{Name: name, Host: "pve1"})
 	}
 
-	placed, stays := vmdiff.Placed(plan, machines)
+	placed, stays := vmdiff.WithCurrentHosts(plan, machines)
 
 	var hosts []string
 	for _, n := range placed.Clusters[0].Nodes() {

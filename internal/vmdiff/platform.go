@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// KeptCNIs reports clusters whose CNI the last run installed and this plan no longer has.
-func KeptCNIs(plan *spec.Plan, installed func(cluster string) bool) (problems problem.List) {
+// CheckCNIs reports clusters whose CNI the last run installed and this plan no longer has.
+func CheckCNIs(plan *spec.Plan, installed func(cluster string) bool) (problems problem.List) {
 	for _, cluster := range plan.Clusters {
 		if !installed(cluster.Name) || cluster.CNI != nil || len(cluster.Nodes()) == 0 {
 			continue
@@ -22,8 +22,8 @@ func KeptCNIs(plan *spec.Plan, installed func(cluster string) bool) (problems pr
 	return problems
 }
 
-// LeftFlux warns of clusters in which the last run installed Flux and this plan does not: Flux keeps reconciling.
-func LeftFlux(plan *spec.Plan, installed func(cluster string) bool) (warnings []string) {
+// CheckFlux warns of clusters in which the last run installed Flux and this plan does not: Flux keeps reconciling.
+func CheckFlux(plan *spec.Plan, installed func(cluster string) bool) (warnings []string) {
 	for _, cluster := range plan.Clusters {
 		if !installed(cluster.Name) || cluster.GitOps != nil || len(cluster.Nodes()) == 0 {
 			continue
@@ -44,7 +44,7 @@ func clusterPath(cluster spec.Cluster) string { return cluster.Nodes()[0].Parent
 func KeepRoles(plan *spec.Plan, exists func(resource string) bool) {
 	for i := range plan.Clusters {
 		c := &plan.Clusters[i]
-		if c.Proxmox == nil || c.Proxmox.RolesStated {
+		if c.Proxmox == nil || c.Proxmox.RolesSet {
 			continue
 		}
 

@@ -18,15 +18,15 @@ func TestKeptCNIs(t *testing.T) {
 	t.Parallel()
 
 	plan := planOf(t, stackFile)
-	problems := vmdiff.KeptCNIs(plan, one)
+	problems := vmdiff.CheckCNIs(plan, one)
 	require.Len(t, problems, 1)
 	assert.Contains(t, problems[0].String(), `clusters[0].cni.kind: "none" would leave Cilium, the pod network of `+
 		"cluster one, unmanaged; set cilium")
 
-	assert.Empty(t, vmdiff.KeptCNIs(plan, none))
+	assert.Empty(t, vmdiff.CheckCNIs(plan, none))
 
 	plan.Clusters[0].CNI = &spec.CNI{}
-	assert.Empty(t, vmdiff.KeptCNIs(plan, one))
+	assert.Empty(t, vmdiff.CheckCNIs(plan, one))
 }
 
 func TestLeftFlux(t *testing.T) {
@@ -36,12 +36,12 @@ func TestLeftFlux(t *testing.T) {
 	assert.Equal(t, []string{
 		"clusters[0].gitops: is no longer set: Flux and everything that it created stay in cluster one, and it keeps " +
 			"reconciling; docs/platform.md describes how to remove it",
-	}, vmdiff.LeftFlux(plan, one))
+	}, vmdiff.CheckFlux(plan, one))
 
-	assert.Empty(t, vmdiff.LeftFlux(plan, none))
+	assert.Empty(t, vmdiff.CheckFlux(plan, none))
 
 	plan.Clusters[0].GitOps = &spec.GitOps{}
-	assert.Empty(t, vmdiff.LeftFlux(plan, one))
+	assert.Empty(t, vmdiff.CheckFlux(plan, one))
 }
 
 // TestKeepRoles: stacks from before 2026-11-25 see no change, and new ones need no privilege to create roles.

@@ -17,9 +17,9 @@ type Machine struct {
 	Name, Host   string
 	Cluster      string // empty = a plain machine
 	ControlPlane bool
-	// Bound reports whether it is configured and the state has no leave command for its node.
-	Bound bool
-	VMID  int
+	// CannotLeave reports whether it is configured and the state has no leave command for its node.
+	CannotLeave bool
+	VMID        int
 
 	// Fields are the values of [Fields], by their properties.
 	Fields map[string]any
@@ -31,8 +31,8 @@ type Machine struct {
 	DNS     []string
 
 	// SearchDomain and More, the addresses (or dhcp) of additional cards, are those of plain machines.
-	SearchDomain string
-	More         []string
+	SearchDomain   string
+	ExtraAddresses []string
 	// Password reports whether cloud-init has a password for the user.
 	Password bool
 
@@ -45,9 +45,9 @@ type Machine struct {
 	// planned Talos.
 	Talos, Schematic string
 	AllowDowngrade   bool
-	// TakesVolumes reports whether the Proxmox CSI plugin attaches volumes to it, at the first free of scsi1 to scsi29.
-	TakesVolumes bool
-	ISO          bool // boots the ISO if its disk does not boot
+	// HasCSI reports whether the Proxmox CSI plugin attaches volumes to it, at the first free of scsi1 to scsi29.
+	HasCSI bool
+	ISO    bool // boots the ISO if its disk does not boot
 }
 
 // Card is a network card.
@@ -95,9 +95,9 @@ type vmProperties struct {
 	}
 }
 
-// Read returns the machine of a VM's resource, from its outputs or inputs. If it returns an error, the machine still
+// FromState returns the machine of a VM's resource, from its outputs or inputs. If it returns an error, the machine still
 // has everything that could be read.
-func Read(resource map[string]any) (Machine, error) {
+func FromState(resource map[string]any) (Machine, error) {
 	var vm vmProperties
 
 	text, err := json.Marshal(resource)
@@ -157,7 +157,7 @@ func Read(resource map[string]any) (Machine, error) {
 
 	for i, config := range vm.Initialization.IPConfigs {
 		if i > 0 {
-			m.More = append(m.More, config.IPv4.Address)
+			m.ExtraAddresses = append(m.ExtraAddresses, config.IPv4.Address)
 		}
 	}
 
@@ -179,8 +179,8 @@ func isSharedVolume(path string, vmid int) bool {
 	return path != "" && !strings.HasPrefix(path, own) && !strings.HasPrefix(path, fmt.Sprintf("%d/%s", vmid, own))
 }
 
-// Wanted returns a planned machine.
-func Wanted(planned spec.Member) Machine {
+// FromPlan returns a planned machine.
+func FromPlan(planned spec.Member) Machine {
 	n, network := planned.Node, planned.Network
 	m := Machine{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Fields: map[string]any{},
@@ -191,7 +191,7 @@ func Wanted(planned spec.Member) Machine {
 	}
 
 	if c := planned.Of; c != nil {
-		m.AllowDowngrade, m.TakesVolumes = c.Upgrade.AllowDowngrade, c.Proxmox != nil && c.Proxmox.CSI != nil
+		m.AllowDowngrade, m.HasCSI = c.Upgrade.AllowDowngrade, c.Proxmox != nil && c.Proxmox.CSI != nil
 	}
 
 	for _, f := range Fields {
@@ -237,6 +237,6 @@ func (m *Machine) addCloudInit(planned spec.Machine) {
 	m.SearchDomain, m.Password = planned.SearchDomain, planned.Password != ""
 
 	for _, card := range planned.ExtraNICs {
-		m.More = append(m.More, cmp.Or(card.Address, "dhcp"))
+		m.ExtraAddresses = append(m.ExtraAddresses, cmp.Or(card.Address, "dhcp"))
 	}
 }

@@ -42,7 +42,7 @@ func machinesOf(plan *spec.Plan) []vmdiff.Machine {
 	var machines []vmdiff.Machine
 
 	for _, m := range plan.Members() {
-		machines = append(machines, vmdiff.Wanted(m))
+		machines = append(machines, vmdiff.FromPlan(m))
 	}
 
 	return machines
@@ -212,7 +212,7 @@ func TestJudge(t *testing.T) {
 
 			var got []string
 
-			problems, _ := vmdiff.Judge(planOf(t, after), machinesOf(planOf(t, before)), nil)
+			problems, _ := vmdiff.Check(planOf(t, after), machinesOf(planOf(t, before)), nil)
 			for _, p := range problems {
 				got = append(got, p.String())
 			}
@@ -232,7 +232,7 @@ func TestDisksKeepTheirInterfaces(t *testing.T) {
 		).Replace(stackFile),
 	)
 	after := planOf(t, stackFile)
-	problems, warnings := vmdiff.Judge(after, machinesOf(before), nil)
+	problems, warnings := vmdiff.Check(after, machinesOf(before), nil)
 	require.Empty(t, problems)
 	require.Empty(t, warnings)
 
@@ -262,7 +262,7 @@ func TestRead(t *testing.T) {
 		"hostpcis": [{"device": "hostpci0", "mapping": "rtx4000", "pcie": true}, {"device": "hostpci1", "id": "0000:05:00"}],
 		"initialization": {"ipConfigs": [{"ipv4": {"address": "10.0.1.40/24", "gateway": "10.0.1.1"}}]}}`), &outputs),
 	)
-	m, err := vmdiff.Read(outputs)
+	m, err := vmdiff.FromState(outputs)
 	require.NoError(t, err)
 	assert.Equal(t, vmdiff.Machine{
 		Name: "one-gpu-1", Cluster: "one", Host: "pve1", VMID: 4000, Address: "10.0.1.40", Prefix: 24, Gateway: "10.0.1.1",
@@ -275,7 +275,7 @@ func TestRead(t *testing.T) {
 		Devices: []vmdiff.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}},
 	}, m)
 
-	m, err = vmdiff.Read(
+	m, err = vmdiff.FromState(
 		map[string]any{
 			"initialization": map[string]any{"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": "dhcp"}}}},
 		},
@@ -285,9 +285,9 @@ func TestRead(t *testing.T) {
 	m.Fields = nil
 	assert.Equal(t, vmdiff.Machine{}, m)
 
-	_, err = vmdiff.Read(map[string]any{"vmId": "text"})
+	_, err = vmdiff.FromState(map[string]any{"vmId": "text"})
 	require.ErrorContains(t, err, "unable to read a VM of the stack's state")
 
-	_, err = vmdiff.Read(map[string]any{"vmId": 4000, "cpu": map[string]any{"cores": "[secret]"}})
+	_, err = vmdiff.FromState(map[string]any{"vmId": 4000, "cpu": map[string]any{"cores": "[secret]"}})
 	require.ErrorContains(t, err, "unable to read cpu.cores of VM 4000 in the stack's state")
 }

@@ -12,80 +12,82 @@ import (
 type VM struct {
 	Name, Host string
 	VMID       int
-	// Silent reports whether the machine does not answer and its cluster works without it: it may be off.
-	Silent bool
+	// Unreachable reports whether the machine does not answer and its cluster works without it: it may be off.
+	Unreachable bool
 	// InTurn runs a change that restarts the machine, once its cluster tolerates that and its node is drained. Nil = a
 	// machine without a cluster.
 	InTurn func(restart func() error) error
 }
 
-// Seen is the state of a VM.
-type Seen struct {
+// State is the state of a VM.
+type State struct {
 	// Generation identifies the machine: it changes when the VM is recreated, restored or rolled back, and the
 	// configuration is then applied again; empty = unknown.
 	Generation string
 	// Updates counts the runs that updated the VM, Remade those that found another generation.
-	Updates, Remade int
+	Updates, Recreated int
 	// Configured reports whether it is still the machine with which its cluster was last healthy, so it has a
 	// configuration.
 	Configured bool
 }
 
 // Func looks up a VM. It returns an error if the VM differs from the plan.
-type Func func(ctx context.Context, vm VM) (Seen, error)
+type Func func(ctx context.Context, vm VM) (State, error)
 
 // Run is what the program knows about its run. The zero value, as in other programs, knows nothing.
 type Run struct {
-	// Look looks up the nodes' VMs.
-	Look Func
-	// Ran reports whether a machine existed before this run, and Begun whether a cluster was bootstrapped.
-	Ran, Begun func(name string) bool
-	// Calls returns the command of talosops in the state, by the name of its resource.
-	Calls func(name string) Call
+	// Lookup looks up the nodes' VMs.
+	Lookup Func
+	// Existed reports whether a machine existed before this run, and Begun whether a cluster was bootstrapped.
+	Existed, Bootstrapped func(name string) bool
+	// Commands returns the command of talosops in the state, by the name of its resource.
+	Commands func(name string) Command
 	// StackID is the id of the stack, which markers contain.
 	StackID string
 }
 
 type contextKey struct{}
 
-// With returns a context with the run.
-func With(ctx *pulumi.Context, run Run) *pulumi.Context { return ctx.WithValue(contextKey{}, run) }
+// NewContext returns a context with the run.
+func NewContext(ctx *pulumi.Context, run Run) *pulumi.Context {
+	return ctx.WithValue(contextKey{}, run)
+}
 
-// Of returns the run of a context.
-func Of(ctx *pulumi.Context) Run {
+// FromContext returns the run of a context.
+func FromContext(ctx *pulumi.Context) Run {
 	run, _ := ctx.Value(contextKey{}).(Run)
 
 	return run
 }
 
-// LookAt looks up a node's VM.
-func (r Run) LookAt(ctx context.Context, vm VM) (Seen, error) {
-	if r.Look == nil {
-		return Seen{}, nil
+// LookupVM looks up a node's VM.
+func (r Run) LookupVM(ctx context.Context, vm VM) (State, error) {
+	if r.Lookup == nil {
+		return State{}, nil
 	}
 
-	return r.Look(ctx, vm)
+	return r.Lookup(ctx, vm)
 }
 
-// HasRun reports whether a machine existed before this run; false if unknown.
-func (r Run) HasRun(name string) bool { return r.Ran != nil && r.Ran(name) }
+// HasExisted reports whether a machine existed before this run; false if unknown.
+func (r Run) HasExisted(name string) bool { return r.Existed != nil && r.Existed(name) }
 
-// HasBegun reports whether a cluster was bootstrapped before this run, and whether that is known.
-func (r Run) HasBegun(cluster string) (begun, known bool) {
-	return r.Begun != nil && r.Begun(cluster), r.Begun != nil
+// WasBootstrapped reports whether a cluster was bootstrapped before this run, and whether that is known.
+func (r Run) WasBootstrapped(cluster string) (begun, known bool) {
+	return r.Bootstrapped != nil && r.Bootstrapped(cluster), r.Bootstrapped != nil
 }
 
-// Call is a command of talosops in the state.
-type Call struct {
+// Command is a command of talosops in the state.
+type Command struct {
 	Request string // its standard input, a secret
 	Follows string // the input that makes it run again
 }
 
-// CallOf returns the command of this name in the state, or the zero value.
-func (r Run) CallOf(name string) Call {
-	if r.Calls == nil {
-		return Call{}
+// Command returns the command of this name in the state, or the zero value.
+func (r Run) Command(name string) Command {
+	if r.Commands == nil {
+		return Command{}
 	}
 
-	return r.Calls(name)
+	return r.Commands(name)
 }

@@ -72,9 +72,9 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 	return nil
 }
 
-// CutRemovalShort leaves a VM as a destroy that was killed after its last disk: only the lock remains of its
+// InterruptDestroy leaves a VM as a destroy that was killed after its last disk: only the lock remains of its
 // configuration (source: PVE::QemuServer, destroy_vm).
-func (d *Datacentre) CutRemovalShort(vmid int) error {
+func (d *Datacentre) InterruptDestroy(vmid int) error {
 	defer d.lockWrite()()
 
 	v := d.state.VMs[vmid]

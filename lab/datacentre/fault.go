@@ -181,23 +181,23 @@ func (d *Datacentre) hasFault(match func(*Fault) bool) bool {
 	return slices.ContainsFunc(d.state.Faults, match)
 }
 
-// Hangs reports whether a VM's guest hangs in its boot.
-func (d *Datacentre) Hangs(vmid int) bool {
+// IsHanging reports whether a VM's guest hangs in its boot.
+func (d *Datacentre) IsHanging(vmid int) bool {
 	return d.isFaultSet(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
 }
 
-// Reverts reports whether upgraded systems fail to boot on a VM.
-func (d *Datacentre) Reverts(vmid int) bool {
+// IsReverting reports whether upgraded systems fail to boot on a VM.
+func (d *Datacentre) IsReverting(vmid int) bool {
 	return d.isFaultSet(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
 }
 
-// Unplugged reports whether a VM is disconnected from the network.
-func (d *Datacentre) Unplugged(vmid int) bool {
+// IsUnplugged reports whether a VM is disconnected from the network.
+func (d *Datacentre) IsUnplugged(vmid int) bool {
 	return d.isFaultSet(func(f *Fault) bool { return f.NoNetwork && f.VMID == vmid })
 }
 
-// Lacks reports whether the mirrors of operating systems lack a package.
-func (d *Datacentre) Lacks(name string) bool {
+// LacksPackage reports whether the mirrors of operating systems lack a package.
+func (d *Datacentre) LacksPackage(name string) bool {
 	return d.isFaultSet(func(f *Fault) bool { return f.NoPackage == name })
 }
 

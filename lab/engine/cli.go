@@ -63,7 +63,7 @@ func FindCLI(ctx context.Context, project string) (CLI, error) {
 	version, err := cliVersion(ctx, path)
 	if err == nil && version.LT(minimumVersion) {
 		err = fmt.Errorf("%s has version %s, and %s is the oldest supported one: `%s` builds one",
-			path, version, minimumVersion, command.Pulumi.Make)
+			path, version, minimumVersion, command.Pulumi.BuildCommand)
 	}
 
 	return CLI{Path: path, version: version}, err

@@ -149,7 +149,7 @@ func TestPlanGuard(t *testing.T) {
 			assert.Equal(t, test.failed, len(parsed.Errors) > 0, "%s (%s)", test.name, form)
 			assert.Equal(t, format == engine.Events, parsed.Streamed)
 
-			findings, _ := planguard.Judge(parsed, nil)
+			findings, _ := planguard.Check(parsed, nil)
 			requireFindings(t, test.name+" ("+form+")", test.findings, findings)
 
 			if *updatePreviews && test.file != "" {
@@ -318,7 +318,7 @@ func (w *world) requireMissingInPreview(t *testing.T, s stack) {
 			require.NoError(t, err, form)
 			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
 
-			findings, _ := planguard.Judge(parsed, nil)
+			findings, _ := planguard.Check(parsed, nil)
 			requireFindings(t, gone.machine+" ("+form+")", gone.findings, findings)
 		}
 	}

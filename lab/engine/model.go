@@ -2,9 +2,9 @@ package engine
 
 import "fmt"
 
-// OnAModel returns a stack file's content without the keys that need real Kubernetes, and the paths of the removed
+// ForKubernetesModel returns a stack file's content without the keys that need real Kubernetes, and the paths of the removed
 // keys: the model has neither Helm releases nor server-side apply.
-func OnAModel(content []byte) (rest []byte, without []string, err error) {
+func ForKubernetesModel(content []byte) (rest []byte, without []string, err error) {
 	file, err := parseStackFile(content)
 	if err != nil {
 		return nil, nil, fmt.Errorf("unable to read a stack file: %w", err)

@@ -97,10 +97,10 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 	report, status := w.clusterStatus()
 	assert.Zero(t, status, "%v", report.Care.Lines())
 
-	ca, err := talos.Kubeconfig(w.kubeconfig()).Trusted()
+	ca, err := talos.Kubeconfig(w.kubeconfig()).Authorities()
 	require.NoError(t, err)
 
-	refused, err := former.Trusting(ca)
+	refused, err := former.WithAuthorities(ca)
 	require.NoError(t, err)
 
 	_, err = newKubeClient(t, string(refused)).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})

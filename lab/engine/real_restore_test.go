@@ -57,7 +57,7 @@ func TestRealRestore(t *testing.T) {
 	w.up(file)
 
 	report, status := w.clusterStatus()
-	assert.Equal(t, stacks.StatusCare, status)
+	assert.Equal(t, stacks.StatusAttention, status)
 	assert.Equal(
 		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one"}, report.Care.Lines(),
 	)
@@ -72,7 +72,7 @@ func TestRealRestore(t *testing.T) {
 	d.wipeMajority(s)
 
 	report, status = w.clusterStatus()
-	assert.Equal(t, stacks.StatusCare, status)
+	assert.Equal(t, stacks.StatusAttention, status)
 	assert.Contains(t, report.Care.Error(), "one: no Kubernetes API lists the nodes: ")
 
 	out, err := w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.etcdKey), "--confirm", "two")
@@ -327,7 +327,7 @@ func (d *drill) wipeMajority(s stack) {
 func (d *drill) resealed(snapshot string) string {
 	d.Helper()
 
-	origin := backup.Origin{ID: "another"}.SealedBy("another cluster's key")
+	origin := backup.Origin{ID: "another"}.WithSealKey("another cluster's key")
 	file, err := backup.Folder{Path: d.TempDir(), Name: "lab-two", Origin: &origin}.Write(
 		backup.Etcd, time.Now(), []string{d.etcdKey.Recipient().String()}, 0, func(to io.Writer) error {
 			_, err := to.Write(d.open(snapshot, d.etcdKey))

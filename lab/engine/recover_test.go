@@ -226,7 +226,7 @@ func TestRecoverInterruptedTemplateRemoval(t *testing.T) {
 
 	left := w.lab.Data.VMs()
 	require.Len(t, left, 1)
-	require.NoError(t, w.lab.Data.CutRemovalShort(left[0].ID))
+	require.NoError(t, w.lab.Data.InterruptDestroy(left[0].ID))
 
 	output := w.recover()
 	assert.Regexp(t, `creating \S+-build: VM \d+ talos-v1\.14\.4-talos on pve1 \(stopped\) is removed`, output)

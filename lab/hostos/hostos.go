@@ -79,8 +79,8 @@ func configLines(text string) []string {
 	return list
 }
 
-// Furnish installs what is missing, and creates the boot images of a new disk.
-func (System) Furnish(h datacentre.Host) error {
+// Install installs what is missing, and creates the boot images of a new disk.
+func (System) Install(h datacentre.Host) error {
 	d := disk(h.Root)
 
 	if err := d.install(h); err != nil {

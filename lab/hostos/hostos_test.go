@@ -61,7 +61,7 @@ func newHost(t *testing.T, o datacentre.HostOptions) *host {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
 
-	require.NoError(t, h.system.Furnish(h.view(t)))
+	require.NoError(t, h.system.Install(h.view(t)))
 	require.NoError(t, h.dc.SetHostSystem(h.system))
 
 	return h
@@ -94,7 +94,7 @@ func TestADiskIsInstalledOnce(t *testing.T) {
 
 	h := newHost(t, zfsHost())
 	h.bash(t, `rm $root/etc/apt/sources.list.d/ceph.sources; echo changed >$root/etc/default/grub`)
-	require.NoError(t, h.system.Furnish(h.view(t)))
+	require.NoError(t, h.system.Install(h.view(t)))
 	assert.Equal(t, "changed\n", h.bash(t, `ls $root/etc/apt/sources.list.d | grep ceph || cat $root/etc/default/grub`))
 
 	// A disk of an older lab has some files, which stay.
@@ -104,7 +104,7 @@ func TestADiskIsInstalledOnce(t *testing.T) {
 
 	o := h.view(t)
 	o.Root = old
-	require.NoError(t, h.system.Furnish(o))
+	require.NoError(t, h.system.Install(o))
 
 	text, err := os.ReadFile(filepath.Join(old, "etc/default/grub"))
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func (m *machine) revertUpgrade() {
 
 // upgradeFails reports whether a fault keeps an upgraded system from its first boot.
 func (m *machine) upgradeFails() bool {
-	if !m.ms.world.Reverts(m.hw.VMID) {
+	if !m.ms.world.IsReverting(m.hw.VMID) {
 		return false
 	}
 

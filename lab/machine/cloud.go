@@ -46,7 +46,7 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 }
 
 // unplugged reports whether the machine is cut off from the network.
-func (m *machine) unplugged() bool { return m.ms.world.Unplugged(m.hw.VMID) }
+func (m *machine) unplugged() bool { return m.ms.world.IsUnplugged(m.hw.VMID) }
 
 // cloudWorld returns the environment of a system other than Talos.
 func (m *machine) cloudWorld() cloudguest.World {
@@ -59,7 +59,7 @@ func (m *machine) cloudWorld() cloudguest.World {
 			return lease.Address, ok
 		},
 		Unplugged:    m.unplugged,
-		LacksPackage: world.Lacks,
+		LacksPackage: world.LacksPackage,
 		Read:         func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
 		Print:        func(line string) { m.Logf("%s", line) },
 		Sleep:        world.Clock().Sleep,

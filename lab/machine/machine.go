@@ -230,7 +230,7 @@ const hangPollInterval = 20 * time.Millisecond
 
 // waitWhileHung blocks while a fault hangs the boot. It returns false if the machine was switched off.
 func (m *machine) waitWhileHung(ctx context.Context) bool {
-	for logged := false; m.ms.world.Hangs(m.hw.VMID); logged = true {
+	for logged := false; m.ms.world.IsHanging(m.hw.VMID); logged = true {
 		if !logged {
 			m.Logf("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
 		}

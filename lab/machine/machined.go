@@ -67,7 +67,7 @@ func (s *machined) Containers(
 func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	machineapi.RegisterMachineServiceServer(server, newMachined(m))
 
-	if m.release.Lifecycle {
+	if m.release.LifecycleAPI {
 		machineapi.RegisterImageServiceServer(server, talosapi.ImageService{Images: m.images})
 		machineapi.RegisterLifecycleServiceServer(server, lifecycle{m: m})
 	}

@@ -23,13 +23,13 @@ type World interface {
 	WriteVolume(id string, img image.Image) error
 	// Lease returns the lease that the DHCP server behind a bridge gives to a MAC address.
 	Lease(bridge, mac string) (datacentre.Lease, bool)
-	// Hangs reports whether a guest hangs during boot.
-	Hangs(vmid int) bool
-	// Reverts reports whether upgraded systems fail to boot on a machine.
-	Reverts(vmid int) bool
-	// Unplugged reports whether a guest is cut off from the network, Lacks whether package mirrors lack a package.
-	Unplugged(vmid int) bool
-	Lacks(name string) bool
+	// IsHanging reports whether a guest hangs during boot.
+	IsHanging(vmid int) bool
+	// IsReverting reports whether upgraded systems fail to boot on a machine.
+	IsReverting(vmid int) bool
+	// IsUnplugged reports whether a guest is cut off from the network, Lacks whether package mirrors lack a package.
+	IsUnplugged(vmid int) bool
+	LacksPackage(name string) bool
 	// VolumeBytes returns the content of a file on a host's storage, such as an ISO.
 	VolumeBytes(host, id string) ([]byte, error)
 	// GuestShutdown is called when a guest has switched itself off.

@@ -88,7 +88,7 @@ func (m *machine) startMaintenanceAPI() error {
 	}
 
 	var table map[string]role.Set
-	if m.release.OneAPI {
+	if m.release.MaintenanceServesMachineAPI {
 		table = access.MaintenanceMethodRoles
 	}
 
@@ -118,7 +118,7 @@ func (m *machine) maintenanceService() machineapi.MachineServiceServer {
 		return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
 	}
 
-	if !m.release.OneAPI {
+	if !m.release.MaintenanceServesMachineAPI {
 		return &talosapi.Maintenance{Validator: validator, Resources: m.Resources, Apply: apply}
 	}
 

@@ -95,10 +95,10 @@ func (w *world) Lease(_, mac string) (datacentre.Lease, bool) {
 	return datacentre.Lease{Address: netip.PrefixFrom(a, 24)}, ok
 }
 
-func (*world) Hangs(int) bool                             { return false }
-func (*world) Reverts(int) bool                           { return false }
-func (*world) Unplugged(int) bool                         { return false }
-func (*world) Lacks(string) bool                          { return false }
+func (*world) IsHanging(int) bool                         { return false }
+func (*world) IsReverting(int) bool                       { return false }
+func (*world) IsUnplugged(int) bool                       { return false }
+func (*world) LacksPackage(string) bool                   { return false }
 func (*world) VolumeBytes(string, string) ([]byte, error) { return nil, nil }
 func (w *world) GuestShutdown(vmid int)                   { w.off <- vmid }
 func (w *world) Clock() datacentre.Clock                  { return datacentre.NewClock(w.speed) }

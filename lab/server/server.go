@@ -261,7 +261,7 @@ func (s *Server) installHosts() error {
 	}
 
 	for _, host := range s.Data.Hosts() {
-		if err := (hostos.System{}).Furnish(host); err != nil {
+		if err := (hostos.System{}).Install(host); err != nil {
 			return err
 		}
 

@@ -92,7 +92,7 @@ func start(t *testing.T, o hostOptions) *host {
 	require.NoError(t, err)
 
 	for _, other := range h.dc.Hosts()[1:] {
-		require.NoError(t, hostos.System{}.Furnish(other))
+		require.NoError(t, hostos.System{}.Install(other))
 	}
 
 	require.NoError(t, h.dc.SetHostSystem(hostos.System{}))

@@ -100,7 +100,7 @@ func (s *Server) Close() error {
 
 // install installs the operating system, and stubs that `command -v` finds.
 func (s *Server) install() error {
-	if err := s.system.Furnish(s.currentHost()); err != nil {
+	if err := s.system.Install(s.currentHost()); err != nil {
 		return err
 	}
 

@@ -157,8 +157,8 @@ func evaluate(t *testing.T, name string, s settings, o options, resources ...res
 	var messages []string
 
 	for _, p := range found {
-		assert.Contains(t, all.byURN, p.Of, "a violation names a resource of the plan")
-		messages = append(messages, all.byURN[p.Of].redact(p))
+		assert.Contains(t, all.byURN, p.Heading, "a violation names a resource of the plan")
+		messages = append(messages, all.byURN[p.Heading].redact(p))
 	}
 
 	return messages

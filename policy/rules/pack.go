@@ -163,7 +163,7 @@ func (w *planCache) planOf(list []policyx.AnalyzerResource) plan {
 // report reports problems to the engine, without secrets of the resource.
 func report(manager policyx.PolicyManager, found problem.List, resources map[string]resource) {
 	for _, p := range found {
-		manager.ReportViolation(resources[p.Of].redact(p), p.Of)
+		manager.ReportViolation(resources[p.Heading].redact(p), p.Heading)
 	}
 }
 

@@ -48,7 +48,7 @@ func (r resource) isBelow(component string) bool {
 // problems of a policy together.
 func violation(urn, name, format string, arguments ...any) problem.Problem {
 	p := problem.New(name, nil, format, arguments...)
-	p.Of = urn
+	p.Heading = urn
 
 	return p
 }

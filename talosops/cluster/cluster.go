@@ -117,7 +117,7 @@ type Machines struct {
 func (m Machines) Has(n request.Node) bool {
 	_, registered := kube.Find(m.Nodes, n.Name)
 
-	return registered || slices.ContainsFunc(m.Members, func(member talosapi.Member) bool { return member.Is(n) })
+	return registered || slices.ContainsFunc(m.Members, func(member talosapi.Member) bool { return member.RunsOn(n) })
 }
 
 // ListMachines asks the control planes for the machines of the cluster.

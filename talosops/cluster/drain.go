@@ -150,7 +150,7 @@ func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
 			return nil
 		}
 
-		if now, _, err := c.FindNode(ctx, n); err == nil && now != nil && now.Lost {
+		if now, _, err := c.FindNode(ctx, n); err == nil && now != nil && now.Unreachable {
 			c.PrintNote(ctx, n.Name, DrainCheck, "stops: its kubelet no longer reports, so its pods would never terminate")
 
 			return nil
@@ -172,14 +172,14 @@ func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
 	var r checks.Report
 
 	for _, p := range pods {
-		if p.Stays {
+		if p.IgnoredByDrain {
 			continue
 		}
 
 		pod := fmt.Sprintf("pod %s/%s ", p.Namespace, p.Name)
 		f := checks.Finding{Node: n.Name, Check: DrainCheck, Problem: pod + "has not terminated yet"}
 
-		if !p.Leaving {
+		if !p.Terminating {
 			err := c.Kubernetes.Evict(ctx, address, p)
 			if err != nil {
 				f.Problem, f.Detail = pod+"cannot be evicted", err.Error()

@@ -18,7 +18,7 @@ const HasDataNote = "bootstrapped: has etcd data"
 // AnyHasEtcdData reports whether any of these control planes has etcd data, and why others could not tell.
 func (c *Cluster) AnyHasEtcdData(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
 	for _, n := range controlPlanes {
-		holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
+		holds, err := c.Talos.HasEtcdData(ctx, n.Address)
 		if holds {
 			return true, nil
 		}
@@ -52,7 +52,7 @@ func (c *Cluster) CheckEtcdData(ctx context.Context, n request.Node) (f checks.F
 		return Unreachable(n, f.Check, err)[0], false, false
 	}
 
-	holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
+	holds, err := c.Talos.HasEtcdData(ctx, n.Address)
 	if err != nil {
 		f.Problem, f.Detail = "does not report whether it has etcd data", err.Error()
 

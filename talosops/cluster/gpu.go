@@ -125,9 +125,9 @@ func missingExtension(m talosapi.GPUMachine, address string) string {
 		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" +
 			openModules + "<track> or siderolabs/" + nonfreeModules +
 			"<track>, and upgrade the machine to that image; `talosctl -n " + address + " get extensions` shows what it has"
-	case !slices.Contains(m.Modules, talosapi.DriverModule) && len(m.Driver) > 0:
+	case !slices.Contains(m.Modules, talosapi.DriverModule) && len(m.DriverErrors) > 0:
 		return fmt.Sprintf("the driver of the extension %s refuses the GPU (%s): take the flavour and track that drive its generation, see docs/compatibility.md",
-			name, strings.Join(m.Driver, " "))
+			name, strings.Join(m.DriverErrors, " "))
 	case toolkit != "" && userland != driver:
 		return fmt.Sprintf(
 			"%s is of driver %s and %s of driver %s: take both from the same track", name, driver, toolkit, userland,

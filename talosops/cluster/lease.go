@@ -158,7 +158,7 @@ func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.holder, since, renewed)}, false
 	}
 
-	if !now.Is(h.own) {
+	if !now.SameHolder(h.own) {
 		h.own.AcquireTime.Time = time.Now().Truncate(time.Microsecond)
 	}
 
@@ -184,7 +184,7 @@ func (h *leaseHolder) heldByOther(now kube.Lease) bool {
 
 	duration := time.Duration(now.LeaseDurationSeconds) * time.Second
 
-	return now.HolderIdentity != "" && !now.Is(h.own) && time.Since(h.observedAt) < duration
+	return now.HolderIdentity != "" && !now.SameHolder(h.own) && time.Since(h.observedAt) < duration
 }
 
 // keepRenewing renews the lease until ctx ends; if that fails, it calls end.
@@ -233,7 +233,7 @@ func (h *leaseHolder) renew(ctx context.Context) error {
 		return err
 	case now.Version == "":
 		return fmt.Errorf("%w: someone deleted it", errLeaseLost)
-	case !now.Is(h.own):
+	case !now.SameHolder(h.own):
 		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.HolderIdentity, "no one"))
 	}
 
@@ -252,7 +252,7 @@ func (h *leaseHolder) release(ctx context.Context) {
 	defer cancel()
 
 	now, address, err := h.readLease(ctx)
-	if err == nil && now.Is(h.own) {
+	if err == nil && now.SameHolder(h.own) {
 		h.own.HolderIdentity = ""
 		err = h.write(ctx, address, now.Version)
 	}

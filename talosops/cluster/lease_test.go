@@ -68,9 +68,9 @@ func TestWithLeaseWaitsForOthers(t *testing.T) {
 		"while no API answers nothing is known of who renews": {
 			happens: func(f *clustertest.Leases) {
 				time.Sleep(20 * time.Second)
-				f.Set(func() { f.NoAPI = errors.New("connection refused") })
+				f.Set(func() { f.APIErr = errors.New("connection refused") })
 				time.Sleep(time.Minute)
-				f.Set(func() { f.NoAPI = nil })
+				f.Set(func() { f.APIErr = nil })
 			},
 			after: 80*time.Second + cluster.LeaseDuration,
 		},
@@ -86,7 +86,7 @@ func TestWithLeaseWaitsForOthers(t *testing.T) {
 				for range 4 {
 					for range 20 {
 						time.Sleep(10 * time.Second)
-						f.Set(func() { f.Held.RenewTime = metav1.Now(); f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
+						f.Set(func() { f.Held.RenewTime = metav1.Now(); f.Updates++; f.Held.Version = strconv.Itoa(f.Updates) })
 					}
 
 					f.Take(f.Held.HolderIdentity + "+")
@@ -100,7 +100,7 @@ func TestWithLeaseWaitsForOthers(t *testing.T) {
 			happens: func(f *clustertest.Leases) {
 				for range 60 {
 					time.Sleep(10 * time.Second)
-					f.Set(func() { f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
+					f.Set(func() { f.Updates++; f.Held.Version = strconv.Itoa(f.Updates) })
 				}
 			},
 			wants: []string{
@@ -136,7 +136,7 @@ func TestOneLeaseHolderAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// A write whose response got lost is recognized as one's own.
-		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Lost = 1 })
+		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.LostResponses = 1 })
 		working := 0
 
 		var wg sync.WaitGroup
@@ -176,15 +176,15 @@ func TestAHolderStopsWhenItCannotRenew(t *testing.T) {
 		},
 		"no API answers": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) {
-				f.Set(func() { f.NoAPI = errors.New("connection refused") })
+				f.Set(func() { f.APIErr = errors.New("connection refused") })
 			}, cluster.LeaseRenewDeadline,
 			"it could not be renewed for 30s: connection refused\ninterrupted",
 		},
 		"the only control plane restarts": {func(c *cluster.Cluster, f *clustertest.Leases) {
 			c.ControlPlanes = c.ControlPlanes[:1]
 
-			f.Set(func() { f.NoAPI = errors.New("connection refused") })
-			time.AfterFunc(2*time.Minute, func() { f.Set(func() { f.NoAPI = nil }) })
+			f.Set(func() { f.APIErr = errors.New("connection refused") })
+			time.AfterFunc(2*time.Minute, func() { f.Set(func() { f.APIErr = nil }) })
 		}, 10 * time.Minute, ""},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {

@@ -64,7 +64,7 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 	found := map[string]bool{}
 
 	for _, m := range members {
-		i := slices.IndexFunc(expected, m.Is)
+		i := slices.IndexFunc(expected, m.RunsOn)
 		if i < 0 {
 			surplus = append(surplus, m)
 

@@ -36,13 +36,13 @@ func TestARunHoldsTheCluster(t *testing.T) {
 			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
 		},
 		"no API answers: nobody can be asked, and it may be what the run is to repair": {
-			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunLeaseTimeout,
+			before: func(f *clustertest.Leases) { f.APIErr = errors.New("connection refused") }, after: cluster.RunLeaseTimeout,
 			says: "cannot tell whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
 		},
 		"no API answers for a while: nobody takes over meanwhile": {
 			meanwhile: func(f *clustertest.Leases) {
-				f.Set(func() { f.NoAPI = errors.New("connection refused") })
-				time.AfterFunc(5*time.Minute, func() { f.Set(func() { f.NoAPI = nil }) })
+				f.Set(func() { f.APIErr = errors.New("connection refused") })
+				time.AfterFunc(5*time.Minute, func() { f.Set(func() { f.APIErr = nil }) })
 			},
 		},
 		"another one took it over": {
@@ -109,7 +109,7 @@ func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 
 		err := c.WithRunLeaseOf(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
 			refused.Set(func() {
-				refused.NoAPI = errors.New("401 Unauthorized")
+				refused.APIErr = errors.New("401 Unauthorized")
 				f.Held = refused.Held
 			})
 			time.Sleep(10 * time.Minute)

@@ -130,7 +130,7 @@ func (c *Cluster) memberListProblems(ctx context.Context, n request.Node) (probl
 	}
 
 	problems, surplus := CompareMembers(members, c.ControlPlanes)
-	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Excluded) })
+	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.RunsOn(c.Excluded) })
 
 	return append(problems, surplusProblems(ctx, c.Talos, surplus)...), true
 }

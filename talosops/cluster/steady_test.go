@@ -43,7 +43,7 @@ func TestSteadyToleratesHealthySurplus(t *testing.T) {
 func TestSteadyNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*clustertest.Fake){
 		"a further member that is a learner": func(f *clustertest.Fake) {
@@ -90,19 +90,19 @@ func TestANodeThatWasNotReadyMayStaySo(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
 	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
-	proxy := kube.Pod{Namespace: "kube-system", Name: "kube-proxy", UID: "2", Stays: true}
-	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Leaving: true}
+	proxy := kube.Pod{Namespace: "kube-system", Name: "kube-proxy", UID: "2", IgnoredByDrain: true}
+	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Terminating: true}
 
 	for name, change := range map[string]func(*clustertest.Fake){
 		"what is not the node's own leaves": func(f *clustertest.Fake) {
-			f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1
+			f.Pods["w-1"], f.Conflicts = []kube.Pod{web, proxy}, 1
 		},
 		"a budget forbids it": func(f *clustertest.Fake) {
-			f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
+			f.Pods["w-1"], f.EvictionErrors["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
 		},
 		"a pod does not end": func(f *clustertest.Fake) { f.Pods["w-1"] = []kube.Pod{ends} },
 		"someone else's cordon stays": func(f *clustertest.Fake) {
@@ -117,10 +117,10 @@ func TestDrain(t *testing.T) {
 			change(f)
 
 			err := c.Drain(t.Context(), w)
-			before := slices.Clone(f.Did)
+			before := slices.Clone(f.Actions)
 
 			require.NoError(t, c.Uncordon(t.Context(), w))
-			golden.Equal(t, name, err, before, "then:", f.Did[len(before):], f.Pods["w-1"])
+			golden.Equal(t, name, err, before, "then:", f.Actions[len(before):], f.Pods["w-1"])
 		})
 	}
 }
@@ -129,14 +129,14 @@ func TestAnInterruptedDrainUncordons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := clustertest.NewRunning()
-		f.Pods["w-1"] = []kube.Pod{{Namespace: "default", Name: "old", UID: "3", Leaving: true}}
+		f.Pods["w-1"] = []kube.Pod{{Namespace: "default", Name: "old", UID: "3", Terminating: true}}
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 
 		err := c.Drain(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
 		require.ErrorContains(t, err, "interrupted before w-1 was drained")
-		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Did)
+		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Actions)
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// Of returns a cluster with these APIs, and the buffer of its progress.
-func Of(talos talosapi.API, kubernetes kube.Interface) (*cluster.Cluster, *bytes.Buffer) {
+// NewCluster returns a cluster with these APIs, and the buffer of its progress.
+func NewCluster(talos talosapi.API, kubernetes kube.Interface) (*cluster.Cluster, *bytes.Buffer) {
 	progress := &bytes.Buffer{}
 
 	return &cluster.Cluster{
@@ -38,7 +38,7 @@ func NewRunning() (*cluster.Cluster, *Fake, *bytes.Buffer) {
 		}
 	}
 
-	c, progress := Of(f, f)
+	c, progress := NewCluster(f, f)
 	c.Interval = time.Second
 
 	return c, f, progress

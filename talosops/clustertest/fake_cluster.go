@@ -42,32 +42,32 @@ type Fake struct {
 	GPUs          kube.GPUCluster
 	GPUsErr       error
 	Network       kube.PodNetwork
-	Asked         int
-	OnAsk         func(c *Fake, asked int) // called before each response of the first control plane's Services
+	Rounds        int
+	OnRound       func(c *Fake, asked int) // called before each response of the first control plane's Services
 
-	Statuses map[string]talosapi.EtcdStatus // by address; missing = healthy
-	Alarms   []string
-	Boots    map[string]string // boot ids by address
-	Pods     map[string][]kube.Pod
-	Budget   map[string]string          // eviction errors by the pod's name
-	Did      []string                   // changes of nodes, machines and members, in order
-	Effects  map[string]talosapi.Effect // of applying a configuration, by address
-	Left     []string                   // parts of a configuration that take effect after a restart
-	Answer   error                      // of a restart, which happens nevertheless
-	Empty    bool                       // no control plane has etcd data
-	NoData   map[string]bool            // control planes without etcd data, by address
-	Conflict int                        // number of node patches that fail with a conflict
-	Refused  error                      // of every node patch
-	Refuses  map[string]error           // errors of changes, by the first word in Did
-	Stays    bool                       // a machine still responds after its reset
+	Statuses           map[string]talosapi.EtcdStatus // by address; missing = healthy
+	Alarms             []string
+	Boots              map[string]string // boot ids by address
+	Pods               map[string][]kube.Pod
+	EvictionErrors     map[string]string          // eviction errors by the pod's name
+	Actions            []string                   // changes of nodes, machines and members, in order
+	Effects            map[string]talosapi.Effect // of applying a configuration, by address
+	PendingParts       []string                   // parts of a configuration that take effect after a restart
+	RebootErr          error                      // of a restart, which happens nevertheless
+	NoEtcdData         bool                       // no control plane has etcd data
+	NoEtcdDataOn       map[string]bool            // control planes without etcd data, by address
+	Conflicts          int                        // number of node patches that fail with a conflict
+	PatchErr           error                      // of every node patch
+	ActionErrors       map[string]error           // errors of changes, by the first word in Actions
+	RespondsAfterReset bool                       // a machine still responds after its reset
 
 	Active, Persistent map[string]string                                 // configurations by address
-	Gives              map[string]func(context.Context, io.Writer) error // snapshots by address; missing = an intact one
+	SnapshotFuncs      map[string]func(context.Context, io.Writer) error // snapshots by address; missing = an intact one
 	Snapshots          []string                                          // addresses of requested snapshots
 }
 
-// At returns the value of an address, and the error in Down of a call with this prefix.
-func At[T any](c *Fake, values map[string]T, address, prefix string) (T, error) {
+// Lookup returns the value of an address, and the error in Down of a call with this prefix.
+func Lookup[T any](c *Fake, values map[string]T, address, prefix string) (T, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
@@ -96,20 +96,20 @@ func ControlPlanes() request.Common {
 // NewFake returns a fake cluster with these nodes.
 func NewFake(controlPlanes, workers []request.Node) *Fake {
 	c := &Fake{
-		NodeServices:  map[string][]talosapi.Service{},
-		TalosVersions: map[string]string{},
-		Images:        map[string]string{},
-		Down:          map[string]error{},
-		APIDown:       map[string]error{},
-		Statuses:      map[string]talosapi.EtcdStatus{},
-		Boots:         map[string]string{},
-		Pods:          map[string][]kube.Pod{},
-		Budget:        map[string]string{},
-		NoData:        map[string]bool{},
-		Active:        map[string]string{},
-		Persistent:    map[string]string{},
-		Gives:         map[string]func(context.Context, io.Writer) error{},
-		Refuses:       map[string]error{},
+		NodeServices:   map[string][]talosapi.Service{},
+		TalosVersions:  map[string]string{},
+		Images:         map[string]string{},
+		Down:           map[string]error{},
+		APIDown:        map[string]error{},
+		Statuses:       map[string]talosapi.EtcdStatus{},
+		Boots:          map[string]string{},
+		Pods:           map[string][]kube.Pod{},
+		EvictionErrors: map[string]string{},
+		NoEtcdDataOn:   map[string]bool{},
+		Active:         map[string]string{},
+		Persistent:     map[string]string{},
+		SnapshotFuncs:  map[string]func(context.Context, io.Writer) error{},
+		ActionErrors:   map[string]error{},
 	}
 
 	for i, n := range slices.Concat(controlPlanes, workers) {
@@ -139,9 +139,9 @@ func (c *Fake) Services(_ context.Context, address string) ([]talosapi.Service, 
 	defer c.Mu.Unlock()
 
 	if address == "127.0.9.1" {
-		c.Asked++
-		if c.OnAsk != nil {
-			c.OnAsk(c, c.Asked)
+		c.Rounds++
+		if c.OnRound != nil {
+			c.OnRound(c, c.Rounds)
 		}
 	}
 
@@ -183,7 +183,7 @@ func (c *Fake) Version(_ context.Context, address string) (string, error) {
 
 // Schematic implements talosapi.API.
 func (c *Fake) Schematic(_ context.Context, address string) (string, error) {
-	return At(c, c.Images, address, "schematic ")
+	return Lookup(c, c.Images, address, "schematic ")
 }
 
 // APIVersion implements kube.Interface.
@@ -196,7 +196,7 @@ func (c *Fake) APIVersion(_ context.Context, address string) (string, error) {
 
 // GPUMachine implements talosapi.API.
 func (c *Fake) GPUMachine(_ context.Context, address string) (talosapi.GPUMachine, error) {
-	return At(c, c.Machines, address, "gpu ")
+	return Lookup(c, c.Machines, address, "gpu ")
 }
 
 // PodNetwork implements kube.Interface.

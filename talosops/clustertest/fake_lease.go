@@ -13,11 +13,11 @@ import (
 
 // Leases is the Lease object of a fake cluster.
 type Leases struct {
-	mu    sync.Mutex
-	Held  kube.Lease
-	NoAPI error // of an API that does not respond
-	Lost  int   // number of updates that succeed, but whose response is lost
-	Puts  int
+	mu            sync.Mutex
+	Held          kube.Lease
+	APIErr        error // of an API that does not respond
+	LostResponses int   // number of updates that succeed, but whose response is lost
+	Updates       int
 }
 
 // Lease implements kube.Interface.
@@ -25,7 +25,7 @@ func (f *Leases) Lease(context.Context, string, string) (kube.Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return f.Held, f.NoAPI
+	return f.Held, f.APIErr
 }
 
 // PutLease implements kube.Interface.
@@ -34,18 +34,18 @@ func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
 	defer f.mu.Unlock()
 
 	switch {
-	case f.NoAPI != nil:
-		return f.NoAPI
+	case f.APIErr != nil:
+		return f.APIErr
 	case l.Version != f.Held.Version:
 		return errors.New("409 Conflict: the object has been modified")
 	}
 
-	f.Puts++
+	f.Updates++
 	f.Held = l
-	f.Held.Version = strconv.Itoa(f.Puts)
+	f.Held.Version = strconv.Itoa(f.Updates)
 
-	if f.Lost > 0 {
-		f.Lost--
+	if f.LostResponses > 0 {
+		f.LostResponses--
 
 		return errors.New("connection reset")
 	}
@@ -64,8 +64,8 @@ func (f *Leases) Set(change func()) {
 // Take makes another holder acquire the lease.
 func (f *Leases) Take(holder string) {
 	f.Set(func() {
-		f.Puts++
-		f.Held = kube.Lease{Version: strconv.Itoa(f.Puts)}
+		f.Updates++
+		f.Held = kube.Lease{Version: strconv.Itoa(f.Updates)}
 		f.Held.HolderIdentity, f.Held.LeaseDurationSeconds = holder, 40
 		f.Held.AcquireTime, f.Held.RenewTime = metav1.Now(), metav1.Now()
 	})

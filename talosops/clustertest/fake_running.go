@@ -31,23 +31,23 @@ func (f *Fake) EtcdAlarms(context.Context, string) ([]string, error) {
 
 // BootID implements talosapi.API.
 func (f *Fake) BootID(_ context.Context, address string) (string, error) {
-	return At(f, f.Boots, address, "")
+	return Lookup(f, f.Boots, address, "")
 }
 
-// HoldsEtcd implements talosapi.API.
-func (f *Fake) HoldsEtcd(_ context.Context, address string) (bool, error) {
+// HasEtcdData implements talosapi.API.
+func (f *Fake) HasEtcdData(_ context.Context, address string) (bool, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return !f.Empty && !f.NoData[address] && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
+	return !f.NoEtcdData && !f.NoEtcdDataOn[address] && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
 }
 
-// Rehearse implements talosapi.API.
-func (f *Fake) Rehearse(_ context.Context, address string, _ []byte) (talosapi.Rehearsal, error) {
+// DryRun implements talosapi.API.
+func (f *Fake) DryRun(_ context.Context, address string, _ []byte) (talosapi.DryRunResult, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return talosapi.Rehearsal{Effect: f.Effects[address], Pending: f.Left}, f.Down[address]
+	return talosapi.DryRunResult{Effect: f.Effects[address], Pending: f.PendingParts}, f.Down[address]
 }
 
 // Configuration implements talosapi.API.
@@ -63,7 +63,7 @@ func (*Fake) Origin(context.Context, string, string) (backup.Origin, error) {
 // Snapshot implements talosapi.API.
 func (f *Fake) Snapshot(ctx context.Context, address string, to io.Writer) error {
 	f.Snapshots = append(f.Snapshots, address)
-	if give := f.Gives[address]; give != nil {
+	if give := f.SnapshotFuncs[address]; give != nil {
 		return give(ctx, to)
 	}
 
@@ -78,10 +78,10 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 	defer f.Mu.Unlock()
 
 	switch {
-	case f.Refused != nil:
-		return f.Refused
-	case f.Conflict > 0:
-		f.Conflict--
+	case f.PatchErr != nil:
+		return f.PatchErr
+	case f.Conflicts > 0:
+		f.Conflicts--
 
 		return kube.ErrChanged
 	}
@@ -100,7 +100,7 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 			action = map[string]string{cluster.CordonAnnotation: "cordoned", cluster.RestartAnnotation: "waits for the end of boot " + *value}[key]
 		}
 
-		f.Did = append(f.Did, node+" "+cmp.Or(action, "changed"))
+		f.Actions = append(f.Actions, node+" "+cmp.Or(action, "changed"))
 	}
 
 	f.NodeList[i].Annotations = annotations
@@ -117,11 +117,11 @@ func (f *Fake) Reboot(_ context.Context, address string, _ bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Did = append(f.Did, address+" restarts")
+	f.Actions = append(f.Actions, address+" restarts")
 
 	f.After(10*time.Second, func() { f.Boots[address] = "second" })
 
-	return f.Answer
+	return f.RebootErr
 }
 
 // PodsOn implements kube.Interface.
@@ -137,7 +137,7 @@ func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	if why := f.Budget[p.Name]; why != "" {
+	if why := f.EvictionErrors[p.Name]; why != "" {
 		return errors.New(why)
 	}
 
@@ -148,17 +148,17 @@ func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
 	return nil
 }
 
-// Do records an action in Did and executes it, unless Refuses has an error for its verb.
-func (f *Fake) Do(action string, execute func()) error {
+// Act records an action in Actions and executes it, unless ActionErrors has an error for its verb.
+func (f *Fake) Act(action string, execute func()) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
 	verb, _, _ := strings.Cut(action, " ")
-	if err := f.Refuses[verb]; err != nil {
+	if err := f.ActionErrors[verb]; err != nil {
 		return err
 	}
 
-	f.Did = append(f.Did, action)
+	f.Actions = append(f.Actions, action)
 
 	execute()
 
@@ -167,12 +167,12 @@ func (f *Fake) Do(action string, execute func()) error {
 
 // ForfeitLeadership implements talosapi.API.
 func (f *Fake) ForfeitLeadership(_ context.Context, address string) error {
-	return f.Do("forfeit "+address, func() {})
+	return f.Act("forfeit "+address, func() {})
 }
 
 // LeaveEtcd implements talosapi.API.
 func (f *Fake) LeaveEtcd(_ context.Context, address string) error {
-	return f.Do("leave "+address, func() {
+	return f.Act("leave "+address, func() {
 		f.MemberList = slices.DeleteFunc(slices.Clone(f.MemberList), func(m talosapi.Member) bool {
 			return slices.Contains(m.Addresses(), address)
 		})
@@ -183,7 +183,7 @@ func (f *Fake) LeaveEtcd(_ context.Context, address string) error {
 func (f *Fake) RemoveMember(_ context.Context, _ string, id uint64) error {
 	before := len(f.MemberList)
 
-	err := f.Do("remove", func() {
+	err := f.Act("remove", func() {
 		f.MemberList = slices.DeleteFunc(slices.Clone(f.MemberList), func(m talosapi.Member) bool { return m.ID == id })
 	})
 	if err == nil && len(f.MemberList) == before {
@@ -195,8 +195,8 @@ func (f *Fake) RemoveMember(_ context.Context, _ string, id uint64) error {
 
 // Reset implements talosapi.API: the machine shuts down after five seconds.
 func (f *Fake) Reset(_ context.Context, address string) error {
-	return f.Do("reset "+address, func() {
-		if !f.Stays {
+	return f.Act("reset "+address, func() {
+		if !f.RespondsAfterReset {
 			f.After(5*time.Second, func() { f.Down[address] = errors.New("no route to host") })
 		}
 	})
@@ -204,7 +204,7 @@ func (f *Fake) Reset(_ context.Context, address string) error {
 
 // DeleteNode implements kube.Interface.
 func (f *Fake) DeleteNode(_ context.Context, _ string, n kube.Node) error {
-	return f.Do("delete "+n.Name+" "+n.UID, func() {
+	return f.Act("delete "+n.Name+" "+n.UID, func() {
 		f.NodeList = slices.DeleteFunc(slices.Clone(f.NodeList), func(o kube.Node) bool { return o.UID == n.UID })
 	})
 }
@@ -219,5 +219,5 @@ func EtcdSnapshot(text string) []byte {
 
 // Origin returns the origin of every test cluster.
 func Origin() backup.Origin {
-	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
+	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.WithSealKey("the key of etcd's Secrets")
 }

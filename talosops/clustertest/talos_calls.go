@@ -60,7 +60,7 @@ func (n *TalosNode) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.Asked = in
+	n.UpgradeRequest = in
 
 	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received"}}}, nil
 }

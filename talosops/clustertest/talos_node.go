@@ -32,22 +32,22 @@ type TalosNode struct {
 	machineapi.UnimplementedMachineServiceServer
 	Name string
 
-	mu           sync.Mutex
-	Waits        bool // for the bootstrap of etcd
-	Missing      bool // etcd's data directory does not exist
-	Refuses      bool // to bootstrap, although the data directory is empty
-	Bootstrapped int  // number of bootstrap requests
+	mu               sync.Mutex
+	AwaitsBootstrap  bool // for the bootstrap of etcd
+	NoEtcdDirectory  bool // etcd's data directory does not exist
+	RefusesBootstrap bool // to bootstrap, although the data directory is empty
+	Bootstrapped     int  // number of bootstrap requests
 
-	KubeconfigText string
-	Asked          *machineapi.UpgradeRequest
-	Etcd           *string  // location of etcd's volume; nil = no such volume
-	Wiped          []string // labels of partitions
+	KubeconfigText  string
+	UpgradeRequest  *machineapi.UpgradeRequest
+	EtcdVolume      *string  // location of etcd's volume; nil = no such volume
+	WipedPartitions []string // labels of partitions
 }
 
 // Reset implements machine.MachineServiceServer.
 func (n *TalosNode) Reset(_ context.Context, in *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
 	for _, partition := range in.GetSystemPartitionsToWipe() {
-		n.Wiped = append(n.Wiped, partition.GetLabel())
+		n.WipedPartitions = append(n.WipedPartitions, partition.GetLabel())
 	}
 
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{}}}, nil
@@ -120,11 +120,11 @@ func (n *TalosNode) Bootstrap(context.Context, *machineapi.BootstrapRequest) (*m
 	defer n.mu.Unlock()
 
 	n.Bootstrapped++
-	if !n.Waits || n.Refuses {
+	if !n.AwaitsBootstrap || n.RefusesBootstrap {
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
 	}
 
-	n.Waits, n.Missing = false, false
+	n.AwaitsBootstrap, n.NoEtcdDirectory = false, false
 
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
@@ -133,14 +133,14 @@ func (n *TalosNode) isMissing() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	return n.Missing
+	return n.NoEtcdDirectory
 }
 
 func (n *TalosNode) isWaiting() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	return n.Waits
+	return n.AwaitsBootstrap
 }
 
 // ServeTalos serves the Talos API of a node on its own loopback address.
@@ -183,9 +183,9 @@ func (n *TalosNode) resources(t *testing.T) state.CoreState {
 		require.NoError(t, resources.Create(t.Context(), extension))
 	}
 
-	if n.Etcd != nil {
+	if n.EtcdVolume != nil {
 		volume := block.NewVolumeStatus(block.NamespaceName, constants.EtcdDataVolumeID)
-		volume.TypedSpec().Location = *n.Etcd
+		volume.TypedSpec().Location = *n.EtcdVolume
 		require.NoError(t, resources.Create(t.Context(), volume))
 	}
 

@@ -36,7 +36,7 @@ func longhornChart() *chart.Chart {
 func TestCharts(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	repository := chartstest.Repository(t, longhornChart())
 	registry, digests := chartstest.Registry(t, longhornChart())

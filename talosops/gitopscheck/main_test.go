@@ -130,7 +130,7 @@ func TestSecrets(t *testing.T) {
 func TestMachines(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	content := stackFile(t, "prod")
 

@@ -164,7 +164,7 @@ func (c *cluster) checkAddresses(planned spec.Cluster) {
 		for _, requested := range requestedAddresses(o) {
 			address, err := netip.ParseAddr(requested)
 			if err != nil || slices.ContainsFunc(planned.CNI.LoadBalancer, func(r spec.AddressRange) bool {
-				return r.Holds(address)
+				return r.Contains(address)
 			}) {
 				continue
 			}

@@ -29,7 +29,7 @@ const (
 func TestTreeBroken(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	known := sync.OnceValues(func() (*schemas, error) { return loadSchemas(t.Context(), schemaModules) })
 

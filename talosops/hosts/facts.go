@@ -47,14 +47,14 @@ func (r *factsRequest) Problems() problem.List {
 // runFacts queries all hosts at once. A host that fails is part of the result; only an unusable login is an error.
 func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, error) {
 	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
-		return request.Answers{Hosts: checks.ParallelMap(req.Hosts, func(_ int, h request.Host) request.Answer {
+		return request.FactsResult{Hosts: checks.ParallelMap(req.Hosts, func(_ int, h request.Host) request.HostFacts {
 			return queryHost(cmd.Context(), login, req.limits, h)
 		})}, cmd.Context().Err()
 	})
 }
 
-func queryHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
-	answer := request.Answer{Name: h.Name}
+func queryHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.HostFacts {
+	answer := request.HostFacts{Name: h.Name}
 
 	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)
 	switch {

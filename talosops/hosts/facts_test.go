@@ -25,7 +25,7 @@ import (
 func document(t *testing.T, change func(*hostfacts.Facts)) string {
 	t.Helper()
 
-	facts := enginetest.Prepared("pve1")
+	facts := enginetest.PreparedHost("pve1")
 	change(facts)
 	text, err := json.Marshal(facts)
 	require.NoError(t, err)
@@ -40,17 +40,17 @@ func hostRequest(h *sshHost) request.Host {
 }
 
 // runFactsVerb runs the verb, which succeeds even if hosts do not answer: the program decides what that means.
-func runFactsVerb(t *testing.T, req request.Facts) (answers map[string]request.Answer, printed string) {
+func runFactsVerb(t *testing.T, req request.Facts) (answers map[string]request.HostFacts, printed string) {
 	t.Helper()
 
 	stdout, stderr, err := runHost(t, "facts", req)
 	require.NoError(t, err)
 	assert.Empty(t, stderr)
 
-	var result request.Answers
+	var result request.FactsResult
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result), stdout)
 
-	answers = map[string]request.Answer{}
+	answers = map[string]request.HostFacts{}
 	for _, answer := range result.Hosts {
 		answers[answer.Name] = answer
 	}
@@ -82,7 +82,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 		require.Empty(t, answers[name].Error)
 		facts, err := hostfacts.Parse(answers[name].Facts)
 		require.NoError(t, err)
-		assert.Equal(t, enginetest.Prepared("pve1"), facts)
+		assert.Equal(t, enginetest.PreparedHost("pve1"), facts)
 	}
 
 	assert.Equal(t, 1, one.dials, "one round trip")

@@ -24,7 +24,7 @@ func runHost(t *testing.T, verb string, req any) (stdout, stderr string, err err
 func TestRequestsAreValidated(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, test := range map[string]struct{ verb, request string }{
 		"no host": {"facts", `{}`},

@@ -131,7 +131,7 @@ func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 	}
 
 	address, _ := netip.ParseAddr(s.Host.Address)
-	if problems := hostfacts.Mistaken(
+	if problems := hostfacts.CheckIdentity(
 		facts, spec.Host{Name: s.Host.Name, Path: s.Host.Name, Address: address},
 	); len(problems) > 0 {
 		return nil, problems
@@ -259,7 +259,7 @@ func (s *settler) checkGPUs(facts *hostfacts.Facts) error {
 		needs.Nodes = append(needs.Nodes, node)
 	}
 
-	reasons := hostfacts.Unready(facts, planned, needs)
+	reasons := hostfacts.NotReadyReasons(facts, planned, needs)
 	if len(reasons) == 0 {
 		return nil
 	}

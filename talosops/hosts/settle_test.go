@@ -79,7 +79,7 @@ func rebooting(r *settleRequest) { r.Reboot, r.Required = true, false }
 func TestSettleWithoutAReboot(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, test := range map[string]struct {
 		facts  func(*hostfacts.Facts)
@@ -155,7 +155,7 @@ func TestSettleReboots(t *testing.T) {
 func TestSettleRebootsOnlyIfAllowedAndUseful(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, test := range map[string]struct {
 		facts  func(*hostfacts.Facts)
@@ -184,7 +184,7 @@ func TestSettleRebootsOnlyIfAllowedAndUseful(t *testing.T) {
 func TestAHostThatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 	before := document(t, pendingReboot)
 
 	alone := document(t, func(f *hostfacts.Facts) { f.System.BootID, f.System.Quorate = "boot-3", false })

@@ -32,7 +32,7 @@ func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 			Name: item.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: map[string]string{},
 			UID: string(item.UID), Version: item.ResourceVersion, Labels: item.Labels, Annotations: item.Annotations,
 			Unschedulable: item.Spec.Unschedulable, Taints: item.Spec.Taints, ProviderID: item.Spec.ProviderID,
-			Boot: item.Status.NodeInfo.BootID,
+			BootID: item.Status.NodeInfo.BootID,
 		}
 		for resource, quantity := range item.Status.Allocatable {
 			n.Allocatable[string(resource)] = quantity.String()
@@ -48,8 +48,8 @@ func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 
 		for _, condition := range item.Status.Conditions {
 			if condition.Type == corev1.NodeReady {
-				n.Ready, n.Lost = condition.Status == corev1.ConditionTrue, condition.Status == corev1.ConditionUnknown
-				n.Waits = condition.Message
+				n.Ready, n.Unreachable = condition.Status == corev1.ConditionTrue, condition.Status == corev1.ConditionUnknown
+				n.ReadyMessage = condition.Message
 			}
 		}
 
@@ -113,11 +113,11 @@ func (k *Client) PodsOn(ctx context.Context, address, node string) ([]Pod, error
 		}
 
 		p := Pod{
-			Namespace: item.Namespace, Name: item.Name, UID: string(item.UID), Leaving: item.DeletionTimestamp != nil,
+			Namespace: item.Namespace, Name: item.Name, UID: string(item.UID), Terminating: item.DeletionTimestamp != nil,
 		}
 
 		owner := metav1.GetControllerOf(&item)
-		p.Stays = metav1.HasAnnotation(item.ObjectMeta, corev1.MirrorPodAnnotationKey) ||
+		p.IgnoredByDrain = metav1.HasAnnotation(item.ObjectMeta, corev1.MirrorPodAnnotationKey) ||
 			owner != nil && owner.Kind == "DaemonSet"
 
 		pods = append(pods, p)

@@ -10,13 +10,13 @@ import (
 
 // Node is a Node object of the Kubernetes API.
 type Node struct {
-	Name    string
-	Address string // its InternalIP
-	Ready   bool
-	Lost    bool   // the condition Ready is Unknown: its kubelet stopped reporting
-	Waits   string // message of the condition Ready
-	Kubelet string // version
-	Boot    string // boot id of the machine, as the kubelet last reported it
+	Name         string
+	Address      string // its InternalIP
+	Ready        bool
+	Unreachable  bool   // the condition Ready is Unknown: its kubelet stopped reporting
+	ReadyMessage string // message of the condition Ready
+	Kubelet      string // version
+	BootID       string // boot id of the machine, as the kubelet last reported it
 
 	UID           string
 	Version       string // the object's resourceVersion
@@ -68,8 +68,8 @@ type SpecPatch struct {
 // Pod is what a drain needs to know of a pod.
 type Pod struct {
 	Namespace, Name, UID string
-	Leaving              bool // it is terminating
-	Stays                bool // a drain ignores it: a DaemonSet's, or static
+	Terminating          bool // it is terminating
+	IgnoredByDrain       bool // a drain ignores it: a DaemonSet's, or static
 }
 
 // Lease is a Lease object, whose holder changes the cluster. Its times are only shown to people: a lease without them
@@ -107,7 +107,7 @@ type PluginPod struct {
 	Reason  string // why it does not run
 }
 
-// Is reports whether both have the same holder since the same moment.
-func (l Lease) Is(other Lease) bool {
+// SameHolder reports whether both have the same holder since the same moment.
+func (l Lease) SameHolder(other Lease) bool {
 	return l.HolderIdentity != "" && l.HolderIdentity == other.HolderIdentity && l.AcquireTime.Equal(&other.AcquireTime)
 }

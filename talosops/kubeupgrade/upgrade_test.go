@@ -108,7 +108,7 @@ func TestProgressOfOlderTalos(t *testing.T) {
 func TestHangingKubelet(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	const restarts = ` > "10.0.0.30": waiting for kubelet restart`
 
@@ -157,7 +157,7 @@ func TestHangingKubelet(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, failed := range map[string]error{
 		"a node": errors.New(`failed updating service "kube-apiserver": error updating node "10.0.0.10": context deadline exceeded`),

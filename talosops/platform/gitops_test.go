@@ -16,7 +16,7 @@ import (
 func TestInstance(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, req := range map[string]request.GitOps{
 		"nothing said":              {Kind: "git"},

@@ -34,7 +34,7 @@ type API interface {
 	GPUMachine(ctx context.Context, address string) (GPUMachine, error)
 
 	Configuration(ctx context.Context, address string) (active, persistent string, err error)
-	Rehearse(ctx context.Context, address string, configuration []byte) (Rehearsal, error)
+	DryRun(ctx context.Context, address string, configuration []byte) (DryRunResult, error)
 	Reconfigure(ctx context.Context, address string, configuration []byte) error
 
 	Install(ctx context.Context, address, installer string) error
@@ -43,7 +43,7 @@ type API interface {
 	Reset(ctx context.Context, address string) error
 
 	Bootstrap(ctx context.Context, address string) error
-	HoldsEtcd(ctx context.Context, address string) (bool, error)
+	HasEtcdData(ctx context.Context, address string) (bool, error)
 	Members(ctx context.Context, address string) ([]Member, error)
 	EtcdStatus(ctx context.Context, address string) (EtcdStatus, error)
 	EtcdAlarms(ctx context.Context, address string) ([]string, error)
@@ -53,7 +53,7 @@ type API interface {
 	Snapshot(ctx context.Context, address string, to io.Writer) error
 	Database(ctx context.Context, address string, to io.Writer) error
 	Origin(ctx context.Context, address, configuration string) (backup.Origin, error)
-	Wipe(ctx context.Context, address string) error
+	WipeEtcd(ctx context.Context, address string) error
 	Recover(ctx context.Context, address string, snapshot io.Reader) error
 
 	Kubeconfig(ctx context.Context, address string) (string, error)

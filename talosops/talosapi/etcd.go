@@ -32,8 +32,8 @@ func (t *Client) Bootstrap(ctx context.Context, address string) error {
 	})
 }
 
-// HoldsEtcd reports whether etcd's data directory has files: Talos makes the same check before a bootstrap.
-func (t *Client) HoldsEtcd(ctx context.Context, address string) (holds bool, err error) {
+// HasEtcdData reports whether etcd's data directory has files: Talos makes the same check before a bootstrap.
+func (t *Client) HasEtcdData(ctx context.Context, address string) (holds bool, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
 		if err != nil {
@@ -210,7 +210,7 @@ func (t *Client) Origin(ctx context.Context, address, configuration string) (bac
 	id := sha256.Sum256(loaded.Cluster().Etcd().CA().Crt)
 	_, kubernetes, _ := strings.Cut(path.Base(loaded.K8sKubeletConfig().Image()), ":")
 
-	return backup.Origin{ID: hex.EncodeToString(id[:8]), Talos: version, Kubernetes: kubernetes}.SealedBy(secret), nil
+	return backup.Origin{ID: hex.EncodeToString(id[:8]), Talos: version, Kubernetes: kubernetes}.WithSealKey(secret), nil
 }
 
 // etcdPartition returns the label of the partition with etcd's data: from Talos 1.14 on the configuration may give etcd
@@ -230,8 +230,8 @@ func etcdPartition(ctx context.Context, c *client.Client) (string, error) {
 	}
 }
 
-// Wipe wipes the partition with a control plane's etcd data, with everything else on it, and reboots.
-func (t *Client) Wipe(ctx context.Context, address string) error {
+// WipeEtcd wipes the partition with a control plane's etcd data, with everything else on it, and reboots.
+func (t *Client) WipeEtcd(ctx context.Context, address string) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		label, err := etcdPartition(ctx, c)
 		if err != nil {

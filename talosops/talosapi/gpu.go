@@ -59,7 +59,7 @@ func (t *Client) GPUMachine(ctx context.Context, address string) (m GPUMachine, 
 		}
 
 		if !slices.Contains(m.Modules, DriverModule) {
-			m.Driver, err = driverErrors(ctx, c)
+			m.DriverErrors, err = driverErrors(ctx, c)
 		}
 
 		return err

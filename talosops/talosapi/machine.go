@@ -147,9 +147,9 @@ func (t *Client) Configuration(ctx context.Context, address string) (active, per
 // noChangesSuffix ends Talos' response if the machine has this configuration already.
 const noChangesSuffix = "No changes."
 
-// Rehearse makes a dry run of a configuration. Talos does not report which parts take effect only after a restart: the
+// DryRun makes a dry run of a configuration. Talos does not report which parts take effect only after a restart: the
 // diff with the active configuration shows them.
-func (t *Client) Rehearse(ctx context.Context, address string, configuration []byte) (Rehearsal, error) {
+func (t *Client) DryRun(ctx context.Context, address string, configuration []byte) (DryRunResult, error) {
 	var resp *machineapi.ApplyConfigurationResponse
 
 	err := t.call(ctx, address, func(ctx context.Context, c *client.Client) (err error) {
@@ -160,26 +160,26 @@ func (t *Client) Rehearse(ctx context.Context, address string, configuration []b
 		return err
 	})
 	if err != nil {
-		return Rehearsal{}, err
+		return DryRunResult{}, err
 	}
 
 	for _, message := range resp.GetMessages() {
 		switch {
 		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChangesSuffix):
-			return Rehearsal{Effect: Unchanged}, nil
+			return DryRunResult{Effect: Unchanged}, nil
 		case message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT:
-			return Rehearsal{Effect: Restarts}, nil
+			return DryRunResult{Effect: WithReboot}, nil
 		}
 	}
 
 	running, _, err := t.Configuration(ctx, address)
 	if err != nil {
-		return Rehearsal{}, err
+		return DryRunResult{}, err
 	}
 
-	pending, err := talos.AtRestart(running, string(configuration))
+	pending, err := talos.ChangesRequiringRestart(running, string(configuration))
 
-	return Rehearsal{Effect: TakesOver, Pending: pending}, err
+	return DryRunResult{Effect: WithoutReboot, Pending: pending}, err
 }
 
 // Reconfigure applies a configuration without a restart.

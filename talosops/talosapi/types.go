@@ -25,8 +25,8 @@ type Member struct {
 	Learner  bool
 }
 
-// Is reports whether a member runs on a node: by its name, or before it has started by its address.
-func (m Member) Is(n request.Node) bool {
+// RunsOn reports whether a member runs on a node: by its name, or before it has started by its address.
+func (m Member) RunsOn(n request.Node) bool {
 	if m.Hostname != "" {
 		return m.Hostname == n.Name
 	}
@@ -69,12 +69,12 @@ type Effect int
 // The effects: none, a change of the machine while it runs, and one that restarts it.
 const (
 	Unchanged Effect = iota
-	TakesOver
-	Restarts
+	WithoutReboot
+	WithReboot
 )
 
-// Rehearsal is the result of a dry run of a machine configuration.
-type Rehearsal struct {
+// DryRunResult is the result of a dry run of a machine configuration.
+type DryRunResult struct {
 	Effect Effect
 	// Pending are the parts of a configuration applied without a restart that take effect only after one.
 	Pending []string
@@ -88,8 +88,8 @@ type GPUMachine struct {
 	Extensions map[string]string
 	// Modules are the loaded kernel modules of NVIDIA's driver.
 	Modules []string
-	// Driver are the driver's messages in the kernel log when it refuses a GPU.
-	Driver []string
+	// DriverErrors are the driver's messages in the kernel log when it refuses a GPU.
+	DriverErrors []string
 }
 
 // Cause returns the message of an error without gRPC's prefixes.

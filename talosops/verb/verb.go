@@ -35,8 +35,8 @@ type validator interface{ Problems() problem.List }
 // appear in any message.
 type clusterRequest interface {
 	validator
-	// Stated returns the fields that all these requests share.
-	Stated() *request.Common
+	// CommonFields returns the fields that all these requests share.
+	CommonFields() *request.Common
 	GetBase() *Base
 }
 
@@ -126,8 +126,8 @@ func NewForCluster[R any, P interface {
 
 		c := &cluster.Cluster{
 			Watch:         &checks.Watch{Timeout: base.timeout, Interval: base.interval, Progress: cmd.ErrOrStderr()},
-			ControlPlanes: req.Stated().ControlPlanes, Talos: base.talos, Kubernetes: base.kubernetes,
-			DrainLimit: base.drain, HealthCheck: req.Stated().HealthCheck,
+			ControlPlanes: req.CommonFields().ControlPlanes, Talos: base.talos, Kubernetes: base.kubernetes,
+			DrainLimit: base.drain, HealthCheck: req.CommonFields().HealthCheck,
 		}
 		if c.Talos != nil {
 			defer c.Talos.Close()
@@ -213,7 +213,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	var problems problem.List
 
 	if clusterReq, ok := req.(clusterRequest); ok {
-		base, common := clusterReq.GetBase(), clusterReq.Stated()
+		base, common := clusterReq.GetBase(), clusterReq.CommonFields()
 
 		for name, field := range map[string]*string{"timeout": &common.Timeout, "interval": &common.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {

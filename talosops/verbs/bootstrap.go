@@ -48,10 +48,10 @@ func (r *bootstrapRequest) Problems() problem.List {
 type bootstrapper struct {
 	*cluster.Cluster
 
-	empty    string               // non-empty text: etcd may begin empty
-	previous request.Bootstrapped // result of the run before
-	accepted bool                 // the first control plane has accepted the bootstrap
-	refusal  error                // why etcd must not begin empty
+	empty    string                  // non-empty text: etcd may begin empty
+	previous request.BootstrapResult // result of the run before
+	accepted bool                    // the first control plane has accepted the bootstrap
+	refusal  error                   // why etcd must not begin empty
 }
 
 func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (any, error) {
@@ -59,14 +59,14 @@ func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (
 		Cluster: s.Cluster, empty: req.Empty, previous: previousBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
 	}
 
-	return request.Bootstrapped{
+	return request.BootstrapResult{
 		Bootstrapped: true, ControlPlanes: verb.SortedNames(req.ControlPlanes), Empty: req.Empty,
 	}, b.wait(ctx)
 }
 
 // previousBootstrap parses the result of the run before. A result that cannot be parsed proves such a run as well.
-func previousBootstrap(printed string) request.Bootstrapped {
-	previous := request.Bootstrapped{Bootstrapped: printed != ""}
+func previousBootstrap(printed string) request.BootstrapResult {
+	previous := request.BootstrapResult{Bootstrapped: printed != ""}
 	_ = json.Unmarshal([]byte(printed), &previous)
 
 	return previous

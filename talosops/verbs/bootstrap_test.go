@@ -72,7 +72,7 @@ func (c *newCluster) Members(ctx context.Context, address string) ([]talosapi.Me
 	return c.members[address], nil
 }
 
-func (c *newCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
+func (c *newCluster) HasEtcdData(_ context.Context, address string) (bool, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
@@ -98,7 +98,7 @@ func (c *newCluster) Bootstrap(_ context.Context, address string) error {
 }
 
 func testBootstrap(c *newCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
-	of, progress := clustertest.Of(c, c)
+	of, progress := clustertest.NewCluster(c, c)
 	of.Timeout = timeout
 
 	return &bootstrapper{Cluster: of}, progress
@@ -143,7 +143,7 @@ func TestBootstrapOnceNothingRulesItOut(t *testing.T) {
 func (c *newCluster) until(round int, before, after func()) {
 	before()
 
-	c.OnAsk = func(_ *clustertest.Fake, asked int) {
+	c.OnRound = func(_ *clustertest.Fake, asked int) {
 		if asked == round {
 			after()
 		}
@@ -157,7 +157,7 @@ func (c *newCluster) until(round int, before, after func()) {
 func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*newCluster){
 		"the first control plane lists members": func(c *newCluster) {
@@ -187,7 +187,7 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 			b, progress := testBootstrap(c, time.Minute)
 			require.NoError(t, b.wait(t.Context()))
 			assert.Empty(t, c.requested)
-			assert.Equal(t, 1, c.Asked)
+			assert.Equal(t, 1, c.Rounds)
 			golden.Equal(t, name, progress.String())
 		})
 	}
@@ -213,7 +213,7 @@ func TestBootstrapIsRequestedOncePerRun(t *testing.T) {
 
 	c := startNewCluster()
 	c.startsSlowly = true
-	c.OnAsk = func(_ *clustertest.Fake, asked int) {
+	c.OnRound = func(_ *clustertest.Fake, asked int) {
 		switch asked {
 		case 2:
 			c.Down["127.0.9.2"] = errors.New("connection refused")
@@ -247,7 +247,7 @@ func TestBootstrapBoundsRequestsForMembers(t *testing.T) {
 func TestBootstrapTimesOut(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*newCluster){
 		"the first one does not answer":    func(c *newCluster) { c.Down["127.0.9.1"] = errors.New("connection refused") },
@@ -277,16 +277,16 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 		requests      int
 	}{
 		"a new cluster": {
-			first: &clustertest.TalosNode{Waits: true}, second: &clustertest.TalosNode{Waits: true}, requests: 1,
+			first: &clustertest.TalosNode{AwaitsBootstrap: true}, second: &clustertest.TalosNode{AwaitsBootstrap: true}, requests: 1,
 		},
 		"a cluster without data directories": {
-			first:  &clustertest.TalosNode{Waits: true, Missing: true},
-			second: &clustertest.TalosNode{Waits: true, Missing: true}, requests: 1,
+			first:  &clustertest.TalosNode{AwaitsBootstrap: true, NoEtcdDirectory: true},
+			second: &clustertest.TalosNode{AwaitsBootstrap: true, NoEtcdDirectory: true}, requests: 1,
 		},
-		"a first control plane with data":   {first: &clustertest.TalosNode{}, second: &clustertest.TalosNode{Waits: true}},
-		"a first control plane that is new": {first: &clustertest.TalosNode{Waits: true}, second: &clustertest.TalosNode{}},
+		"a first control plane with data":   {first: &clustertest.TalosNode{}, second: &clustertest.TalosNode{AwaitsBootstrap: true}},
+		"a first control plane that is new": {first: &clustertest.TalosNode{AwaitsBootstrap: true}, second: &clustertest.TalosNode{}},
 		"data that came between the requests": {
-			first: &clustertest.TalosNode{Waits: true, Refuses: true}, second: &clustertest.TalosNode{Waits: true},
+			first: &clustertest.TalosNode{AwaitsBootstrap: true, RefusesBootstrap: true}, second: &clustertest.TalosNode{AwaitsBootstrap: true},
 			requests: 1,
 		},
 	} {
@@ -314,7 +314,7 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	const bootstrapped = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
 

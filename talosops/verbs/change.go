@@ -169,7 +169,7 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 		}
 
 		req.pending = effect.Pending
-		req.Restart = req.Restart || effect.Effect == talosapi.Restarts || len(req.pending) > 0
+		req.Restart = req.Restart || effect.Effect == talosapi.WithReboot || len(req.pending) > 0
 	}
 
 	bootstrapped, err := isBootstrapped(ctx, c.Cluster)
@@ -229,7 +229,7 @@ func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
 		switch {
 		case err != nil:
 			return cluster.NodesUnknown(n.Name, cluster.NodeCheck, err)
-		case now != nil && !now.Lost:
+		case now != nil && !now.Unreachable:
 			return checks.Problem(n.Name, cluster.NodeCheck, "Kubernetes hears from its kubelet", "")
 		default:
 			return nil

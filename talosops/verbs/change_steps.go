@@ -159,13 +159,13 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 }
 
 // dryRun asks Talos for the effect of the machine configuration. The rest of its answer is secret.
-func (c *change) dryRun(ctx context.Context) (talosapi.Rehearsal, error) {
+func (c *change) dryRun(ctx context.Context) (talosapi.DryRunResult, error) {
 	req := c.req
 
 	configuration, err := talos.Patched(req.Configuration, req.Patches)
 	if err != nil {
-		return talosapi.Rehearsal{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
+		return talosapi.DryRunResult{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
 	}
 
-	return c.Talos.Rehearse(ctx, req.Node.Address, configuration)
+	return c.Talos.DryRun(ctx, req.Node.Address, configuration)
 }

@@ -42,7 +42,7 @@ func newChange(c *cluster.Cluster, name string, worker, restart bool) *change {
 func TestChange(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
 
@@ -143,7 +143,7 @@ func TestChange(t *testing.T) {
 			of.req.unreachable, of.req.pending = test.silent, test.left
 
 			err := of.coordinate(t.Context())
-			golden.Equal(t, name, stdout.String(), f.Did, err)
+			golden.Equal(t, name, stdout.String(), f.Actions, err)
 		})
 	}
 }
@@ -159,7 +159,7 @@ func makeUnreachable(f *clustertest.Fake, addresses ...string) {
 func TestUnreachableMachines(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, test := range map[string]struct {
 		change func(*clustertest.Fake)
@@ -171,7 +171,7 @@ func TestUnreachableMachines(t *testing.T) {
 		},
 		"it has died just now": {
 			change: func(f *clustertest.Fake) {
-				f.After(50*time.Second, func() { f.NodeList[3].Ready, f.NodeList[3].Lost = false, true })
+				f.After(50*time.Second, func() { f.NodeList[3].Ready, f.NodeList[3].Unreachable = false, true })
 			},
 			within: 50 * time.Second,
 		},
@@ -205,7 +205,7 @@ func TestUnreachableMachines(t *testing.T) {
 func TestReasonToSkip(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, prepare := range map[string]func(*change, *clustertest.Fake){
 		"a control plane that would get another address": func(c *change, f *clustertest.Fake) {
@@ -244,24 +244,24 @@ func TestReasonToSkip(t *testing.T) {
 			makeUnreachable(f, "127.0.9.1")
 		},
 		"what answers of a cluster that was begun has no data of etcd": func(c *change, f *clustertest.Fake) {
-			c.req.Begun, f.Empty = true, true
+			c.req.Begun, f.NoEtcdData = true, true
 			makeUnreachable(f, "127.0.9.1")
 		},
 		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) {
 			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
-		"a cluster without etcd": func(_ *change, f *clustertest.Fake) { f.Empty = true },
+		"a cluster without etcd": func(_ *change, f *clustertest.Fake) { f.NoEtcdData = true },
 		"a configuration that changes nothing": func(c *change, _ *clustertest.Fake) {
 			c.req.Configuration = configuration
 		},
 		"a configuration that Talos takes over": func(c *change, f *clustertest.Fake) {
-			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.TakesOver
+			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.WithoutReboot
 		},
 		"a configuration that has no effect before a restart": func(c *change, f *clustertest.Fake) {
-			c.req.Configuration, f.Effects["127.0.9.1"], f.Left = configuration, talosapi.TakesOver, []string{"cluster.etcd.extraArgs"}
+			c.req.Configuration, f.Effects["127.0.9.1"], f.PendingParts = configuration, talosapi.WithoutReboot, []string{"cluster.etcd.extraArgs"}
 		},
 		"a configuration that restarts the machine": func(c *change, f *clustertest.Fake) {
-			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.Restarts
+			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.WithReboot
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestTheGateUncordonsLeftovers(t *testing.T) {
 		g := &gate{req: testRequest(), Cluster: c}
 
 		require.NoError(t, g.uncordonLeftovers(t.Context()))
-		assert.Empty(t, f.Did)
+		assert.Empty(t, f.Actions)
 
 		for i, annotations := range []map[string]string{nil, {cluster.CordonAnnotation: "true"}} {
 			f.NodeList[i].Unschedulable, f.NodeList[i].Annotations = true, annotations
@@ -294,7 +294,7 @@ func TestTheGateUncordonsLeftovers(t *testing.T) {
 
 		g.listed = f.NodeList
 		require.NoError(t, g.uncordonLeftovers(t.Context()))
-		assert.Equal(t, []string{"cp-2 schedulable"}, f.Did, "the other's cordon is someone else's")
+		assert.Equal(t, []string{"cp-2 schedulable"}, f.Actions, "the other's cordon is someone else's")
 	})
 }
 
@@ -320,14 +320,14 @@ func TestARestartWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, progress := clustertest.NewRunning()
-		f.Answer = errors.New("connection reset")
+		f.RebootErr = errors.New("connection reset")
 		c.Interval = 15 * time.Second
 
 		ch := newChange(c, "w-1", true, true)
 		ch.req.pending = []string{"machine.files"}
 
 		require.NoError(t, ch.restart(t.Context()))
-		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Did)
+		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Actions)
 		assert.Contains(t, progress.String(), "w-1: boot: restarts, because these take effect only then: machine.files")
 	})
 }

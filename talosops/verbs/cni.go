@@ -48,7 +48,7 @@ func runCNI(ctx context.Context, s *verb.Session, req *cniRequest) (any, error) 
 		release.Endpoints = append(release.Endpoints, n.Address)
 	}
 
-	return request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version},
+	return request.CNIResult{Release: req.Release.Name, Version: req.Release.Version},
 		s.WithLease(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
 			return platform.Install(ctx, release, s.LineWriter())
 		})

@@ -35,7 +35,7 @@ func (r *gitopsRequest) Problems() (problems problem.List) {
 func runGitOps(cmd *cobra.Command, _ *json.Decoder, req *gitopsRequest) (any, error) {
 	err := platform.InstallFlux(cmd.Context(), req.GitOps, req.limit, cmd.ErrOrStderr())
 
-	return request.Asked{Asked: time.Now().UTC().Format(time.RFC3339Nano)}, err
+	return request.GitOpsResult{Asked: time.Now().UTC().Format(time.RFC3339Nano)}, err
 }
 
 const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source

@@ -43,7 +43,7 @@ func (r *kubernetesRequest) Problems() problem.List {
 func runKubernetes(ctx context.Context, s *verb.Session, req *kubernetesRequest) (any, error) {
 	u := newKubernetesUpgrader(s.Cluster, req)
 
-	return request.KubernetesUpgraded{KubernetesVersion: req.KubernetesVersion}, u.run(ctx)
+	return request.KubernetesResult{KubernetesVersion: req.KubernetesVersion}, u.run(ctx)
 }
 
 // kubernetesUpgrader upgrades a cluster's Kubernetes.

@@ -80,7 +80,7 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPlaneState {
 	return checks.ParallelMap(u.req.ControlPlanes, func(_ int, n request.Node) controlPlaneState {
-		hasData, err := u.Talos.HoldsEtcd(ctx, n.Address)
+		hasData, err := u.Talos.HasEtcdData(ctx, n.Address)
 
 		return controlPlaneState{Node: n, err: err, hasData: hasData}
 	})
@@ -234,7 +234,7 @@ func (u *kubernetesUpgrader) validate(s *kubernetesSurvey) (done bool, err error
 	refused := map[string][]component{}
 
 	for _, p := range differ {
-		if problem := spec.KubernetesStep(p.version, version); problem != "" {
+		if problem := spec.CheckKubernetesUpgrade(p.version, version); problem != "" {
 			refused[problem] = append(refused[problem], p)
 		}
 	}

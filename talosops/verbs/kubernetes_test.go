@@ -83,7 +83,7 @@ func newKubernetesCluster(change func(*kubernetesCluster, *kubernetesRequest)) (
 }
 
 func (f *kubernetesCluster) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
-	return clustertest.At(f.Fake, f.images, address, "")
+	return clustertest.Lookup(f.Fake, f.images, address, "")
 }
 
 func (f *kubernetesCluster) KubeProxy(context.Context, string) (string, error) {
@@ -146,14 +146,14 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 		}}, f.calls)
 		assert.Len(t, f.Snapshots, 1)
 		assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
-		assert.Equal(t, 2, f.Puts, "taken and given back")
+		assert.Equal(t, 2, f.Updates, "taken and given back")
 		assert.Regexp(t, `^cp-1: etcd: taking a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
 			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.progress.String())
 
 		f.progress.Reset()
 		require.NoError(t, u.run(t.Context()))
 		assert.Len(t, f.calls, 1)
-		assert.Equal(t, 2, f.Puts, "no lease is taken where there is nothing to do")
+		assert.Equal(t, 2, f.Updates, "no lease is taken where there is nothing to do")
 		assert.Equal(t, "Kubernetes: v1.35.2 runs already: nothing to do\n", f.progress.String())
 	})
 }
@@ -243,13 +243,13 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 
 	for name, change := range map[string]func(*kubernetesCluster){
 		"no control plane has data of etcd": func(f *kubernetesCluster) {
-			f.Empty = true
+			f.NoEtcdData = true
 		},
 		"none answers": func(f *kubernetesCluster) {
 			f.Down = map[string]error{"127.0.9.1": refused, "127.0.9.2": refused, "127.0.9.3": refused}
 		},
 		"one has none, and the others do not answer": func(f *kubernetesCluster) {
-			f.NoData["127.0.9.1"] = true
+			f.NoEtcdDataOn["127.0.9.1"] = true
 			f.Down = map[string]error{"127.0.9.2": refused, "127.0.9.3": refused}
 		},
 	} {
@@ -259,7 +259,7 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 
 			require.NoError(t, u.run(t.Context()))
 			assert.Empty(t, f.calls)
-			assert.Zero(t, f.Puts)
+			assert.Zero(t, f.Updates)
 			assert.Equal(t, began, time.Now())
 		})
 	}
@@ -269,11 +269,11 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*kubernetesCluster){
 		"it does not answer": func(f *kubernetesCluster) { f.Down["127.0.9.3"] = errors.New("no route to host") },
-		"it waits to join":   func(f *kubernetesCluster) { f.NoData["127.0.9.3"] = true },
+		"it waits to join":   func(f *kubernetesCluster) { f.NoEtcdDataOn["127.0.9.3"] = true },
 		"its node is registered": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
 			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: "127.0.9.3", Kubelet: oldKubernetes})
@@ -305,7 +305,7 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 func TestRefusedUpgradesOfKubernetes(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*kubernetesCluster, *kubernetesRequest){
 		"two minors": func(_ *kubernetesCluster, req *kubernetesRequest) { req.KubernetesVersion = "v1.36.0" },
@@ -325,7 +325,7 @@ func TestRefusedUpgradesOfKubernetes(t *testing.T) {
 			u, f := newKubernetesCluster(change)
 			before := f.images["127.0.9.1"]
 
-			golden.Equal(t, name, u.run(t.Context()), fmt.Sprintf("the lease was taken: %t", f.Puts > 0))
+			golden.Equal(t, name, u.run(t.Context()), fmt.Sprintf("the lease was taken: %t", f.Updates > 0))
 			assert.Equal(t, before, f.images["127.0.9.1"])
 			assert.Empty(t, f.Held.HolderIdentity)
 		})

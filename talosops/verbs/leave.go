@@ -52,7 +52,7 @@ type leaver struct {
 	*cluster.Cluster // without the node that leaves
 
 	req    *leaveRequest
-	result request.Left
+	result request.LeaveResult
 }
 
 func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, error) {
@@ -61,7 +61,7 @@ func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, err
 			"talos-proxmox:protect: false in the stack file, run pulumi up, then the same again", req.Node.Name)
 	}
 
-	l := &leaver{req: req, result: request.Left{Node: req.Node.Name}}
+	l := &leaver{req: req, result: request.LeaveResult{Node: req.Node.Name}}
 
 	exists, err := connectOthers(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
 		l.Cluster, err = s.Connect(ctx, others)

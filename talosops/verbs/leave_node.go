@@ -129,14 +129,14 @@ func (l *leaver) findMember(ctx context.Context, found *leavingNode) checks.Repo
 	others := &cluster.Cluster{Watch: l.Watch, Talos: l.Talos, Kubernetes: l.Kubernetes, Excluded: l.req.Node}
 
 	for _, m := range members {
-		if m.Is(l.req.Node) {
+		if m.RunsOn(l.req.Node) {
 			found.member = &m
 
 			continue
 		}
 
 		n := request.Node{Name: m.Hostname}
-		if i := slices.IndexFunc(l.ControlPlanes, m.Is); i >= 0 {
+		if i := slices.IndexFunc(l.ControlPlanes, m.RunsOn); i >= 0 {
 			n = l.ControlPlanes[i]
 		} else if addresses := m.Addresses(); len(addresses) > 0 {
 			n.Address = addresses[0]

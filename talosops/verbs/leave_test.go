@@ -44,13 +44,13 @@ func newLeaver(n request.Node, change func(*clustertest.Fake)) (*leaver, *cluste
 	}
 	rest := &cluster.Cluster{Watch: c.Watch, ControlPlanes: req.otherControlPlanes(), Talos: f, Kubernetes: f}
 
-	return &leaver{Cluster: rest, req: req, result: request.Left{Node: n.Name}}, f, progress
+	return &leaver{Cluster: rest, req: req, result: request.LeaveResult{Node: n.Name}}, f, progress
 }
 
 func TestLeave(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	worker := request.Node{Name: "w-1", Address: "127.0.9.4"}
 	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
@@ -74,13 +74,13 @@ func TestLeave(t *testing.T) {
 			node: third, says: "etcd: no snapshot is taken: the stack sets no backup.recipients\n",
 		},
 		"a leader that cannot give up its leadership": {
-			node: third, change: func(f *clustertest.Fake) { f.Refuses["forfeit"] = errors.New("timed out") },
+			node: third, change: func(f *clustertest.Fake) { f.ActionErrors["forfeit"] = errors.New("timed out") },
 			says: "cp-3: etcd: keeps its leadership: timed out\n",
 		},
 		"a dead worker": {
 			node: worker, change: func(f *clustertest.Fake) {
 				kill(f, worker)
-				f.NodeList[3].Ready, f.NodeList[3].Lost = false, true
+				f.NodeList[3].Ready, f.NodeList[3].Unreachable = false, true
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
 			says: "w-1: boot: does not answer, so it is not reset before its VM is deleted\n",
@@ -94,16 +94,16 @@ func TestLeave(t *testing.T) {
 		"a worker whose Talos API nobody reaches, and a budget": {
 			node: worker, change: func(f *clustertest.Fake) {
 				makeUnreachable(f, worker.Address)
-				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
+				f.Pods["w-1"], f.EvictionErrors["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
 			},
 		},
 		"a worker that dies while it is drained": {
 			node: worker, change: func(f *clustertest.Fake) {
 				kill(f, worker)
 
-				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "its node is away"
+				f.Pods["w-1"], f.EvictionErrors["web"] = []kube.Pod{web}, "its node is away"
 
-				f.After(50*time.Second, func() { f.NodeList[3].Ready, f.NodeList[3].Lost = false, true })
+				f.After(50*time.Second, func() { f.NodeList[3].Ready, f.NodeList[3].Unreachable = false, true })
 			},
 			says: "w-1: drain: stops: its kubelet no longer reports, so its pods would never terminate\n",
 		},
@@ -139,18 +139,18 @@ func TestLeave(t *testing.T) {
 			node: third, change: func(f *clustertest.Fake) { f.MemberList = f.MemberList[2:] },
 		},
 		"etcd does not let it go": {
-			node: third, change: func(f *clustertest.Fake) { f.Refuses["leave"] = errors.New("etcdserver: unhealthy cluster") },
+			node: third, change: func(f *clustertest.Fake) { f.ActionErrors["leave"] = errors.New("etcdserver: unhealthy cluster") },
 		},
 		"it cannot be reset": {
-			node: worker, change: func(f *clustertest.Fake) { f.Refuses["reset"] = errors.New("locked") },
+			node: worker, change: func(f *clustertest.Fake) { f.ActionErrors["reset"] = errors.New("locked") },
 		},
-		"it does not shut down": {node: worker, change: func(f *clustertest.Fake) { f.Stays = true }},
+		"it does not shut down": {node: worker, change: func(f *clustertest.Fake) { f.RespondsAfterReset = true }},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			l, f, progress := newLeaver(test.node, test.change)
 
 			err := l.leave(t.Context())
-			golden.Equal(t, name, slices.Compact(f.Did), fmt.Sprintf("pods on it: %d", len(f.Pods[test.node.Name])), err)
+			golden.Equal(t, name, slices.Compact(f.Actions), fmt.Sprintf("pods on it: %d", len(f.Pods[test.node.Name])), err)
 			assert.Contains(t, progress.String(), test.says)
 			assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
 			time.Sleep(time.Hour) // lets the fake's timers fire
@@ -165,7 +165,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 	for _, n := range []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "cp-3", Address: "127.0.9.3"}} {
 		verbtest.InBubble(t, n.Name, func(t *testing.T) {
 			l, f, _ := newLeaver(n, func(f *clustertest.Fake) {
-				f.Pods[n.Name] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
+				f.Pods[n.Name] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1", Terminating: true}}
 			})
 
 			f.After(10*time.Second, func() {
@@ -174,7 +174,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 
 			err := l.leave(t.Context())
 			require.ErrorContains(t, err, "it has rebooted since, or is another machine: run the same again")
-			assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.Did)
+			assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.Actions)
 		})
 	}
 }
@@ -182,7 +182,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 func TestLeaveOpensItsCluster(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
 
@@ -233,13 +233,13 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, f, _ := newLeaver(request.Node{Name: "cp-3", Address: "127.0.9.3"}, func(f *clustertest.Fake) {
 			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
-				f.Gives[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
+				f.SnapshotFuncs[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
 			}
 		})
 		l.req.Backup = testBackup(t)
 
 		require.ErrorContains(t, l.leave(t.Context()), "there is no snapshot of etcd after 1m0s")
-		assert.Empty(t, f.Did, "the node was not cordoned yet")
+		assert.Empty(t, f.Actions, "the node was not cordoned yet")
 	})
 }
 

@@ -29,7 +29,7 @@ func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...s
 func TestOnlyConfiguredMarksAreChanged(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	const (
 		dedicated = `{"key":"dedicated","value":"db","effect":"NoSchedule"}`

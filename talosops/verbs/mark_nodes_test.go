@@ -22,7 +22,7 @@ import (
 func markTwoWorkers(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
 	t.Helper()
 
-	c, progress := clustertest.Of(f, f)
+	c, progress := clustertest.NewCluster(f, f)
 	label := map[string]string{"tier": "db"}
 	err := (&marker{Cluster: c, marks: []marks{
 		{Node: "w-1", Labels: label, ProviderID: provider}, {Node: "w-2", Labels: label},
@@ -41,7 +41,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 
 		progress, err := markTwoWorkers(t, f, "")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Did, "each node once, and no one else's")
+		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Actions, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
 			"w-1: labels and taints: 1 label set",
 			"waits: w-2: labels and taints: its node is not registered",
@@ -54,13 +54,13 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 func TestMarkTimesOut(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*clustertest.Fake){
 		"a node that never comes": func(f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
 		"no API that answers":     func(f *clustertest.Fake) { f.NodesErr = errors.New("three") },
 		"another provider id":     func(f *clustertest.Fake) { f.NodeList[3].ProviderID = "proxmox://old/3000" },
-		"a refusal":               func(f *clustertest.Fake) { f.Refused = errors.New("403 Forbidden: no") },
+		"a refusal":               func(f *clustertest.Fake) { f.PatchErr = errors.New("403 Forbidden: no") },
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			_, f, _ := clustertest.NewRunning()

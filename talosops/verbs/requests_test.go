@@ -33,7 +33,7 @@ func rejectRequest(t *testing.T, verb, request string) error {
 func TestRequestsAreValidated(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	const node = `"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}]`
 
@@ -73,7 +73,7 @@ func TestRequestsAreValidated(t *testing.T) {
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	kubeconfig := clustertest.NewAuthority(t).Kubeconfig(t, "https://"+clustertest.VIP+":6443")
 	changed := func(old, with string) string {

@@ -93,7 +93,7 @@ func runRestore(ctx context.Context, s *verb.Session, req *restoreRequest) (any,
 
 	err = r.wait(ctx)
 
-	return request.Restored{Restored: true, Members: verb.SortedNames(req.ControlPlanes), Survivors: r.survivors}, err
+	return request.RestoreResult{Restored: true, Members: verb.SortedNames(req.ControlPlanes), Survivors: r.survivors}, err
 }
 
 func newRestorer(c *cluster.Cluster, req *restoreRequest) *restorer {
@@ -233,7 +233,7 @@ func (r *restorer) observe(ctx context.Context, n request.Node) observation {
 
 	services, err := r.Talos.Services(ctx, n.Address)
 	if err == nil {
-		s.hasData, err = r.Talos.HoldsEtcd(ctx, n.Address)
+		s.hasData, err = r.Talos.HasEtcdData(ctx, n.Address)
 	}
 
 	if s.err = err; err != nil {
@@ -307,7 +307,7 @@ func (r *restorer) wipe(ctx context.Context, observed []observation, current che
 
 		r.touched = true
 
-		err := r.Talos.Wipe(ctx, s.Address)
+		err := r.Talos.WipeEtcd(ctx, s.Address)
 		if err != nil {
 			current[i].Problem, current[i].Detail = "cannot be wiped", err.Error()
 

@@ -55,7 +55,7 @@ func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current
 		return false
 	}
 
-	if !r.origin.Is(own) {
+	if !r.origin.Matches(own) {
 		r.abort = fmt.Errorf("%s belongs to another cluster, or is not what was sealed: it names %s (%s), made %s by "+
 			"Talos %s and Kubernetes %s; cluster %s is %s. Nothing was changed: choose a snapshot of this cluster",
 			r.req.Snapshot, r.origin.Cluster, r.origin.ID, r.origin.Time.Format(time.RFC3339), r.origin.Talos,

@@ -87,7 +87,7 @@ func (c *lostCluster) Members(context.Context, string) ([]talosapi.Member, error
 	return list, nil
 }
 
-func (c *lostCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
+func (c *lostCluster) HasEtcdData(_ context.Context, address string) (bool, error) {
 	return c.data[address], nil
 }
 
@@ -120,7 +120,7 @@ func (c *lostCluster) Database(_ context.Context, address string, to io.Writer) 
 	return errors.Join(err, c.saveErrors[address])
 }
 
-func (c *lostCluster) Wipe(_ context.Context, address string) error {
+func (c *lostCluster) WipeEtcd(_ context.Context, address string) error {
 	if err := c.wipeErrors[address]; err != nil {
 		delete(c.wipeErrors, address)
 
@@ -178,7 +178,7 @@ func newTestRestorer(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	}}
 	req.Unsealed = true
 
-	of, progress := clustertest.Of(c, nil)
+	of, progress := clustertest.NewCluster(c, nil)
 	of.Timeout, of.Interval = 30*time.Minute, time.Second
 	r := newRestorer(of, req)
 	r.raiseRevision = func(string) error { return nil } // these tests send no database
@@ -244,7 +244,7 @@ func TestEtcdIsRestored(t *testing.T) {
 func TestARestoreRefuses(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*lostCluster, *restorer){
 		"a healthy cluster": func(c *lostCluster, _ *restorer) { c.leader = true },
@@ -261,7 +261,7 @@ func TestARestoreRefuses(t *testing.T) {
 			r.req.Unsealed = false
 		},
 		"another cluster's snapshot": func(_ *lostCluster, r *restorer) {
-			r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
+			r.origin = sealedBy(t, backup.Origin{ID: "4567"}.WithSealKey("another"))
 		},
 		"a snapshot of this cluster that was moved into another file": func(_ *lostCluster, r *restorer) {
 			r.origin = sealedBy(t, clustertest.Origin())
@@ -396,15 +396,15 @@ func TestWipeOfThePartitionWithEtcd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			authority, n := clustertest.NewAuthority(t), &clustertest.TalosNode{Name: "cp-1", Etcd: test.location}
+			authority, n := clustertest.NewAuthority(t), &clustertest.TalosNode{Name: "cp-1", EtcdVolume: test.location}
 			address := clustertest.ServeTalos(t, authority, n)
 
 			clients, err := talosapi.New(authority.Talosconfig(t))
 			require.NoError(t, err)
 			t.Cleanup(clients.Close)
 
-			require.NoError(t, clients.Wipe(t.Context(), address))
-			assert.Equal(t, []string{test.want}, n.Wiped)
+			require.NoError(t, clients.WipeEtcd(t.Context(), address))
+			assert.Equal(t, []string{test.want}, n.WipedPartitions)
 		})
 	}
 }

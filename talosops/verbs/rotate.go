@@ -89,7 +89,7 @@ func runRotate(ctx context.Context, s *verb.Session, req *rotateRequest) (any, e
 		err = s.WithRunLease(ctx, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
 	}
 
-	return request.Rotated{Rotated: req.Next != ""}, err
+	return request.RotateResult{Rotated: req.Next != ""}, err
 }
 
 func (r *rotation) Close() {
@@ -110,7 +110,7 @@ func (r *rotation) nodes() []request.Node { return slices.Concat(r.controlPlanes
 // one by one. In the last step workers go first: their kubelets get certificates of the new authority while all API
 // servers still accept the old one.
 func (r *rotation) batches(last bool) [][]request.Node {
-	if r.Kind == talos.OfTalos {
+	if r.Kind == talos.TalosAuthority {
 		return [][]request.Node{r.nodes()}
 	}
 
@@ -170,7 +170,7 @@ func (r *rotation) requireReachable(ctx context.Context) error {
 	problems := checks.ParallelMap(nodes, func(i int, n request.Node) string {
 		_, configuration, err := r.readConfiguration(ctx, n)
 		if err == nil {
-			done[i], err = r.Done(configuration)
+			done[i], err = r.CompletedSteps(configuration)
 		}
 
 		if err == nil && r.newProbe == nil {
@@ -253,7 +253,7 @@ func (r *rotation) applyStepTo(ctx context.Context, n request.Node, step rotateS
 		return false, err
 	}
 
-	if r.Kind == talos.OfKubernetes {
+	if r.Kind == talos.KubernetesAuthority {
 		started, err := api.KubeletStart(ctx, n.Address)
 		if err != nil {
 			return false, err
@@ -294,7 +294,7 @@ func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step ro
 // accepts returns a check that a machine accepts the probe's client, and that its kubelet has restarted.
 func (r *rotation) accepts(d authorityProbe) func(context.Context, request.Node) error {
 	return func(ctx context.Context, n request.Node) error {
-		if r.Kind == talos.OfKubernetes {
+		if r.Kind == talos.KubernetesAuthority {
 			if err := r.kubeletRestarted(ctx, n); err != nil {
 				return err
 			}

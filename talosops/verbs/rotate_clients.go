@@ -59,10 +59,10 @@ func (r *rotation) openProbes(
 }
 
 func (r *rotation) openTalos(req *rotateRequest) error {
-	r.Kind = talos.OfTalos
+	r.Kind = talos.TalosAuthority
 
 	open := func(config string, authorities ...[]byte) (authorityProbe, error) {
-		text, err := talos.Trusting(config, authorities...)
+		text, err := talos.TalosconfigWithAuthorities(config, authorities...)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (r *rotation) openTalos(req *rotateRequest) error {
 		return talosProbe{api}, err
 	}
 
-	if err := r.openProbes(req.Talosconfig, req.Next, talos.Trusted, open); err != nil {
+	if err := r.openProbes(req.Talosconfig, req.Next, talos.TalosconfigAuthority, open); err != nil {
 		return err
 	}
 
@@ -86,12 +86,12 @@ func (r *rotation) openTalos(req *rotateRequest) error {
 }
 
 func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
-	r.Kind, r.talos = talos.OfKubernetes, []talosapi.API{s.Talos}
+	r.Kind, r.talos = talos.KubernetesAuthority, []talosapi.API{s.Talos}
 
-	readCA := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
+	readCA := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Authorities() }
 
 	open := func(config string, authorities ...[]byte) (authorityProbe, error) {
-		text, err := talos.Kubeconfig(config).Trusting(authorities...)
+		text, err := talos.Kubeconfig(config).WithAuthorities(authorities...)
 		if err != nil {
 			return nil, err
 		}
@@ -141,8 +141,8 @@ func (d kubernetesProbe) accepts(ctx context.Context, n request.Node) error {
 	switch found, ok := kube.Find(nodes, n.Name); {
 	case !ok:
 		return errors.New("it has no node in Kubernetes")
-	case !found.Ready && !strings.Contains(found.Waits, noCNI):
-		return fmt.Errorf("its node is not Ready: %s", found.Waits)
+	case !found.Ready && !strings.Contains(found.ReadyMessage, noCNI):
+		return fmt.Errorf("its node is not Ready: %s", found.ReadyMessage)
 	default:
 		return nil
 	}

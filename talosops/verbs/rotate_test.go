@@ -27,7 +27,7 @@ import (
 // fleet fakes machines that accept clients and show certificates according to their configurations.
 type fleet struct {
 	t           *testing.T
-	kind        talos.Kind
+	kind        talos.AuthorityKind
 	nodes       []request.Node
 	machines    map[string]string // configurations by address
 	down        map[string]bool
@@ -46,7 +46,7 @@ func (f *fleet) trust(address string) (issuing string, accepted []string, key bo
 	machine, cluster := loaded.RawV1Alpha1().MachineConfig, loaded.RawV1Alpha1().ClusterConfig
 
 	ca, others := machine.MachineCA, machine.MachineAcceptedCAs
-	if f.kind == talos.OfKubernetes {
+	if f.kind == talos.KubernetesAuthority {
 		ca, others = cluster.ClusterCA, cluster.ClusterAcceptedCAs //nolint:staticcheck // as Talos' provider writes it
 	}
 
@@ -108,7 +108,7 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Node, err error) {
 	for _, n := range c.nodes {
 		ready := !c.down[n.Address] && !c.kubeletRefused(n)
-		list = append(list, kube.Node{Name: n.Name, Ready: ready, Waits: "Kubelet stopped posting"})
+		list = append(list, kube.Node{Name: n.Name, Ready: ready, ReadyMessage: "Kubelet stopped posting"})
 	}
 
 	_, err = c.Version(ctx, address)
@@ -117,7 +117,7 @@ func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Nod
 }
 
 func (c fleetClient) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
-	if c.kind == talos.OfTalos {
+	if c.kind == talos.TalosAuthority {
 		_, err = c.Version(ctx, address)
 	}
 
@@ -145,7 +145,7 @@ func (c fleetClient) KubeletStart(_ context.Context, address string) (string, er
 	return fmt.Sprint(c.started[address]), nil
 }
 
-func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet {
+func newFleet(t *testing.T, kind talos.AuthorityKind, old, other talos.Authority) *fleet {
 	t.Helper()
 
 	f := &fleet{
@@ -192,7 +192,7 @@ func (f *fleet) rotation(old, next talos.Authority) *rotation {
 		oldProbe: talosProbe{oldClient}, newProbe: talosProbe{newClient}, newOnlyProbe: talosProbe{newOnlyClient},
 	}
 
-	if f.kind == talos.OfKubernetes {
+	if f.kind == talos.KubernetesAuthority {
 		r.oldProbe, r.newProbe = kubernetesProbe{oldClient, r.controlPlanes}, kubernetesProbe{newClient, r.controlPlanes}
 		r.newOnlyProbe = kubernetesProbe{newOnlyClient, r.controlPlanes}
 	}
@@ -200,7 +200,7 @@ func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	return r
 }
 
-func authorities(t *testing.T, kind talos.Kind) (list [3]talos.Authority) {
+func authorities(t *testing.T, kind talos.AuthorityKind) (list [3]talos.Authority) {
 	t.Helper()
 
 	for i := range list {
@@ -219,8 +219,8 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 	cp1, cp2, cp3, worker := "127.0.9.1", "127.0.9.2", "127.0.9.3", "127.0.9.9"
 	first := []string{cp1, cp2, cp3, worker}
 
-	for kind, last := range map[talos.Kind][]string{
-		talos.OfTalos: first, talos.OfKubernetes: {worker, cp1, cp2, cp3},
+	for kind, last := range map[talos.AuthorityKind][]string{
+		talos.TalosAuthority: first, talos.KubernetesAuthority: {worker, cp1, cp2, cp3},
 	} {
 		cas := authorities(t, kind)
 		old, next, other := cas[0], cas[1], cas[2]
@@ -255,8 +255,8 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 func TestARotationNeedsEveryMachine(t *testing.T) {
 	t.Parallel()
 
-	cas := authorities(t, talos.OfTalos)
-	f := newFleet(t, talos.OfTalos, cas[0], cas[2])
+	cas := authorities(t, talos.TalosAuthority)
+	f := newFleet(t, talos.TalosAuthority, cas[0], cas[2])
 	f.down["127.0.9.2"], f.down["127.0.9.9"] = true, true
 
 	err := f.rotation(cas[0], cas[1]).run(t.Context())
@@ -267,7 +267,7 @@ func TestARotationNeedsEveryMachine(t *testing.T) {
 
 	clear(f.down)
 
-	f.machines["127.0.9.3"] = newFleet(t, talos.OfTalos, cas[2], cas[0]).machines["127.0.9.3"]
+	f.machines["127.0.9.3"] = newFleet(t, talos.TalosAuthority, cas[2], cas[0]).machines["127.0.9.3"]
 	err = f.rotation(cas[0], cas[1]).run(t.Context())
 	require.ErrorContains(t, err, "  cp-3 on 127.0.9.3: tls: unknown certificate authority\n")
 	assert.Empty(t, f.changed)
@@ -276,8 +276,8 @@ func TestARotationNeedsEveryMachine(t *testing.T) {
 func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	t.Parallel()
 
-	cas := authorities(t, talos.OfKubernetes)
-	f := newFleet(t, talos.OfKubernetes, cas[0], cas[2])
+	cas := authorities(t, talos.KubernetesAuthority)
+	f := newFleet(t, talos.KubernetesAuthority, cas[0], cas[2])
 	f.down["127.0.9.9"] = true
 
 	look := f.rotation(cas[0], talos.Authority{})
@@ -290,6 +290,6 @@ func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	clear(f.down)
 	require.NoError(t, look.run(t.Context()))
 
-	f.machines["127.0.9.3"] = newFleet(t, talos.OfKubernetes, cas[2], cas[0]).machines["127.0.9.3"]
+	f.machines["127.0.9.3"] = newFleet(t, talos.KubernetesAuthority, cas[2], cas[0]).machines["127.0.9.3"]
 	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its cluster.ca is neither")
 }

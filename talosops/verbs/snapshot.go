@@ -84,7 +84,7 @@ type snapshotter struct {
 	backup        request.Backup
 	configuration string // of a control plane; empty = each one is asked for its own
 	now           func() time.Time
-	result        request.Taken
+	result        request.SnapshotResult
 	folderErr     error // the folder cannot be written, whichever member is asked
 	refusal       error // of every control plane: retrying is useless
 }
@@ -227,7 +227,7 @@ func (s *snapshotter) take(ctx context.Context, n request.Node) error {
 		return err
 	}
 
-	s.result = request.Taken{
+	s.result = request.SnapshotResult{
 		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
 	}
 

@@ -48,7 +48,7 @@ func newSnapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 }
 
 // takeTestSnapshot takes a snapshot, and returns it in plain text.
-func takeTestSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (request.Taken, string, error) {
+func takeTestSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (request.SnapshotResult, string, error) {
 	t.Helper()
 
 	identity, err := age.GenerateX25519Identity()
@@ -81,7 +81,7 @@ func takeTestSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter
 	origin, err := backup.ReadOrigin(s.result.Snapshot, identity.String())
 	require.NoError(t, err)
 	require.NotNil(t, origin)
-	assert.True(t, origin.Is(clustertest.Origin()))
+	assert.True(t, origin.Matches(clustertest.Origin()))
 	assert.Equal(t, "home-prod", origin.Cluster)
 	assert.Equal(t, "v1.14.4", origin.Talos)
 
@@ -118,17 +118,17 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 			c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{Applied: 8}
 		}, "cp-3"},
 		"from the next where one fails": {func(c *clustertest.Fake) {
-			c.Gives["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
+			c.SnapshotFuncs["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
 		}, "cp-3"},
 		"from the next where one is cut off": {func(c *clustertest.Fake) {
-			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
+			c.SnapshotFuncs["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				_, err := to.Write(clustertest.EtcdSnapshot("cp-2")[:700])
 
 				return err
 			}
 		}, "cp-3"},
 		"from the next where one is damaged": {func(c *clustertest.Fake) {
-			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
+			c.SnapshotFuncs["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				damaged := clustertest.EtcdSnapshot("cp-2")
 				damaged[0]++
 				_, err := to.Write(damaged)
@@ -137,7 +137,7 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 			}
 		}, "cp-3"},
 		"from the next where one stands still": {func(c *clustertest.Fake) {
-			c.Gives["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
+			c.SnapshotFuncs["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
 				<-ctx.Done()
 
 				return nil // as the client does
@@ -164,7 +164,7 @@ func TestASnapshotTimesOut(t *testing.T) {
 		of, c := newSnapshotCluster()
 		c.Down["etcd 127.0.9.1"] = errors.New("connection refused")
 		c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Learner: true}
-		c.Gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
+		c.SnapshotFuncs["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
 			<-ctx.Done()
 
 			return nil
@@ -187,7 +187,7 @@ func TestASnapshotThatAllRefuseIsNotRetried(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			of, c := newSnapshotCluster()
 			for _, n := range clustertest.ControlPlanes().ControlPlanes {
-				c.Gives[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
+				c.SnapshotFuncs[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
 			}
 
 			_, _, err := takeTestSnapshot(t, of, func(s *snapshotter) { s.Timeout = 2 * s.Interval })

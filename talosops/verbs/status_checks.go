@@ -67,7 +67,7 @@ func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResu
 
 	for _, a := range answers {
 		for _, end := range talos.EndsOfLife(a.Talos, a.Kubelet) {
-			if !end.Over(q.now()) || slices.Contains(over, end.Of) {
+			if !end.Reached(q.now()) || slices.Contains(over, end.Of) {
 				continue
 			}
 

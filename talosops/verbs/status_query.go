@@ -214,18 +214,18 @@ func (q *statusQuery) addKubernetesNode(a *nodeResult, listed []kube.Node, listE
 
 		switch {
 		case n.Ready:
-		case strings.Contains(n.Waits, noCNI):
+		case strings.Contains(n.ReadyMessage, noCNI):
 			a.Ready = "no CNI"
 		default:
 			a.Ready = "no"
-			a.warn("its node is not Ready: %s", n.Waits)
+			a.warn("its node is not Ready: %s", n.ReadyMessage)
 		}
 
 		if a.Cordoned {
 			a.warn("its node is cordoned, so no pods are scheduled on it: kubectl uncordon %s ends that", a.Name)
 		}
 
-		if boot := n.Annotations[cluster.RestartAnnotation]; boot != "" && boot == n.Boot {
+		if boot := n.Annotations[cluster.RestartAnnotation]; boot != "" && boot == n.BootID {
 			a.AwaitsRestart = true
 			a.warn("its configuration waits for a restart since an interrupted run: talosctl --nodes %s reboot, one machine at a "+
 				"time", a.Address)

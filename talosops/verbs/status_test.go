@@ -53,7 +53,7 @@ func healthyCluster(t *testing.T) (*statusQuery, *clustertest.Fake) {
 		req.Versions = append(req.Versions, request.Versions{Node: n.Name, Talos: "v1.13.9", Schematic: "376567"})
 		req.Configurations[n.Name], f.Active[n.Address] = appliedConfiguration, appliedConfiguration
 		f.TalosVersions[n.Address] = "v1.13.9"
-		f.NodeList[i].Ready, f.NodeList[i].Waits = false, "reason:NetworkPluginNotReady message: cni plugin not initialized"
+		f.NodeList[i].Ready, f.NodeList[i].ReadyMessage = false, "reason:NetworkPluginNotReady message: cni plugin not initialized"
 	}
 
 	certificate := func(life, left time.Duration) *x509.Certificate {
@@ -88,7 +88,7 @@ func TestStatusOfAHealthyCluster(t *testing.T) {
 
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "home-prod-etcd-20261122T030000Z.age"), nil, 0o600))
-	q.req.Backup = &request.Kept{Directory: folder, Name: "home-prod", MaxAge: "48h"}
+	q.req.Backup = &request.BackupStatus{Directory: folder, Name: "home-prod", MaxAge: "48h"}
 
 	s := q.query(t.Context())
 	assert.Equal(t, request.StatusOK, s.Status)
@@ -105,7 +105,7 @@ func TestStatusOfAHealthyCluster(t *testing.T) {
 func TestStatusNamesWhatNeedsCare(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	day := 24 * time.Hour
 
@@ -147,11 +147,11 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 		},
 		"a configuration that waits for a restart": func(_ *statusQuery, f *clustertest.Fake) {
 			f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
-			f.NodeList[3].Boot = "first"
-			f.NodeList[4].Annotations, f.NodeList[4].Boot = map[string]string{cluster.RestartAnnotation: "first"}, "first"
+			f.NodeList[3].BootID = "first"
+			f.NodeList[4].Annotations, f.NodeList[4].BootID = map[string]string{cluster.RestartAnnotation: "first"}, "first"
 		},
 		"a node that is not Ready, and cordoned": func(_ *statusQuery, f *clustertest.Fake) {
-			f.NodeList[4].Waits, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
+			f.NodeList[4].ReadyMessage, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
 		},
 		"a node that is not registered": func(_ *statusQuery, f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
 		"fewer GPUs": func(q *statusQuery, _ *clustertest.Fake) {
@@ -165,13 +165,13 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			q.clientCertificates[0].NotAfter = statusTime.Add(-time.Minute)
 		},
 		"no snapshot": func(q *statusQuery, _ *clustertest.Fake) {
-			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
+			q.req.Backup = &request.BackupStatus{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 		},
 		"no copy off-site": func(q *statusQuery, _ *clustertest.Fake) {
-			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
+			q.req.Backup = &request.BackupStatus{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
 		},
 		"copies off-site that are not known": func(q *statusQuery, _ *clustertest.Fake) {
-			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
+			q.req.Backup = &request.BackupStatus{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
 		},
 		"a host that has to reboot": func(q *statusQuery, _ *clustertest.Fake) { q.req.RebootPending = []string{"pve2"} },
 		"a token that ends": func(q *statusQuery, _ *clustertest.Fake) {
@@ -201,7 +201,7 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 	path := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 
-	q.req.Backup = &request.Kept{Directory: folder, Name: "home-prod", MaxAge: "48h"}
+	q.req.Backup = &request.BackupStatus{Directory: folder, Name: "home-prod", MaxAge: "48h"}
 
 	q.req.Backup.OffSite = &request.OffSite{NewestBackup: request.NewestBackup{
 		Snapshot: "s3://bucket/home-prod-etcd-20261122T030000Z.age", Taken: statusTime.Add(-9 * time.Hour),

@@ -48,7 +48,7 @@ func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
 	t.printStep(t.changes())
 
 	change := t.upgrade
-	if release, err := talos.ReleaseOf(t.runs.talos); err == nil && release.Lifecycle {
+	if release, err := talos.ReleaseOf(t.runs.talos); err == nil && release.LifecycleAPI {
 		change = t.installAndRestart
 	}
 

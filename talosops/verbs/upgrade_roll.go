@@ -143,7 +143,7 @@ func (u *upgrader) checkRegistered(ctx context.Context, nodes []surveyed) error 
 			continue
 		}
 
-		if err := talos.Check(nodes[i].wanted.Talos, now.Kubelet); err != nil {
+		if err := talos.CheckVersions(nodes[i].wanted.Talos, now.Kubelet); err != nil {
 			problems = append(problems, fmt.Errorf("%s runs Kubernetes %s: %w; change kubernetesVersion first, in an up of its own",
 				now.Name, now.Kubelet, err))
 		}

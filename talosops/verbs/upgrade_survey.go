@@ -31,12 +31,12 @@ type upgrader struct {
 	started       time.Time
 	snapshotTaken bool // or there is no backup
 	mu            sync.Mutex
-	result        request.Upgraded
+	result        request.UpgradeResult
 }
 
 func newUpgrader(c *cluster.Cluster, req *upgradeRequest) *upgrader {
 	return &upgrader{
-		Cluster: c, req: req, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
+		Cluster: c, req: req, now: time.Now, result: request.UpgradeResult{Upgraded: []string{}},
 		connect: func(ctx context.Context) (*cluster.Cluster, error) {
 			return c.Connect(ctx, req.ControlPlanes)
 		},
@@ -134,7 +134,7 @@ func (u *upgrader) checkVersionSteps(nodes []surveyed) error {
 	var problems []error
 
 	for _, s := range differing(nodes) {
-		if problem := spec.TalosStep(s.runs.talos, s.wanted.Talos, u.req.AllowDowngrade); problem != "" {
+		if problem := spec.CheckTalosUpgrade(s.runs.talos, s.wanted.Talos, u.req.AllowDowngrade); problem != "" {
 			problems = append(problems, fmt.Errorf("%s runs Talos %s, and %s %s", s.Name, s.runs.talos, s.wanted.Talos, problem))
 		}
 	}

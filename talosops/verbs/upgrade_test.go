@@ -61,7 +61,7 @@ func (f *upgradeCluster) Upgrade(ctx context.Context, address, installer string,
 	defer f.Mu.Unlock()
 
 	f.upgrades[address]++
-	f.Did = append(f.Did, "upgrade "+address+" to "+installer+resetNote(devices))
+	f.Actions = append(f.Actions, "upgrade "+address+" to "+installer+resetNote(devices))
 	f.boot(address, installer, installDuration)
 
 	return nil
@@ -86,7 +86,7 @@ func (f *upgradeCluster) Install(ctx context.Context, address, installer string)
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Did = append(f.Did, "install "+address+" "+installer)
+	f.Actions = append(f.Actions, "install "+address+" "+installer)
 	f.installed[address] = installer
 
 	return nil
@@ -104,7 +104,7 @@ func (f *upgradeCluster) Reboot(_ context.Context, address string, devices bool)
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Did = append(f.Did, "restart "+address+resetNote(devices))
+	f.Actions = append(f.Actions, "restart "+address+resetNote(devices))
 	f.boot(address, f.installed[address], 0)
 
 	return nil
@@ -192,7 +192,7 @@ func upgradeActions(address, name string) []string {
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	run := func(u *upgrader, f *upgradeCluster, names ...string) {
 		for _, n := range u.req.nodes() {
@@ -290,12 +290,12 @@ func TestUpgrade(t *testing.T) {
 		"a cluster that is not bootstrapped has nothing to upgrade": {
 			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
-				f.Empty = true
+				f.NoEtcdData = true
 			},
 			says: []string{"the cluster is not bootstrapped yet, and nothing is upgraded\n"},
 		},
 		"a cluster that is not bootstrapped cannot be upgraded": {
-			change: func(_ *upgrader, f *upgradeCluster) { f.Empty = true },
+			change: func(_ *upgrader, f *upgradeCluster) { f.NoEtcdData = true },
 		},
 		"two minor versions are refused before anything is touched": {
 			change: func(_ *upgrader, f *upgradeCluster) { f.TalosVersions["127.0.9.4"] = "v1.10.2" },
@@ -333,7 +333,7 @@ func TestUpgrade(t *testing.T) {
 			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3")
 				f.Pods["w-1"] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1"}}
-				f.Budget["web"] = "The disruption budget web needs 3 healthy pods and has 3 currently"
+				f.EvictionErrors["web"] = "The disruption budget web needs 3 healthy pods and has 3 currently"
 			},
 		},
 		"etcd with an alarm is not touched": {
@@ -372,7 +372,7 @@ func TestUpgrade(t *testing.T) {
 			}
 
 			err := u.run(t.Context())
-			golden.Equal(t, name, f.Did, u.result, err)
+			golden.Equal(t, name, f.Actions, u.result, err)
 
 			for _, text := range test.says {
 				assert.Contains(t, progress.String(), text)
@@ -387,7 +387,7 @@ func TestUpgrade(t *testing.T) {
 func TestInstallAndRestart(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	const from, to = "v1.13.2", "v1.14.1"
 
@@ -424,7 +424,7 @@ func TestInstallAndRestart(t *testing.T) {
 			}
 
 			err := u.run(t.Context())
-			golden.Equal(t, name, f.Did, err)
+			golden.Equal(t, name, f.Actions, err)
 			assert.LessOrEqual(t, f.maxAway, 1)
 		})
 	}
@@ -533,7 +533,7 @@ func TestAnInterruptedPullUncordons(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 
 		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
-		assert.Equal(t, []string{"cp-1 cordoned", "forfeit 127.0.9.1", "cp-1 schedulable"}, f.Did)
+		assert.Equal(t, []string{"cp-1 cordoned", "forfeit 127.0.9.1", "cp-1 schedulable"}, f.Actions)
 		assert.Contains(t, progress.String(), "waits for 49s: cp-1: upgrade: is pulling the installer\n")
 	})
 }
@@ -583,7 +583,7 @@ func TestGPUsComeBack(t *testing.T) {
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
-				assert.Equal(t, !test.bare, slices.Contains(f.Did, upgradeActions("127.0.9.4", "w-1")[1]+", with its devices"))
+				assert.Equal(t, !test.bare, slices.Contains(f.Actions, upgradeActions("127.0.9.4", "w-1")[1]+", with its devices"))
 
 				return
 			}
@@ -607,9 +607,9 @@ func TestUpgradeOverRealConnections(t *testing.T) {
 	t.Cleanup(machines.Close)
 
 	require.NoError(t, machines.Upgrade(t.Context(), address, installer(newSchematic, newTalos), true))
-	assert.Equal(t, installer(newSchematic, newTalos), n.Asked.GetImage())
-	assert.Equal(t, machineapi.UpgradeRequest_POWERCYCLE, n.Asked.GetRebootMode())
-	assert.False(t, n.Asked.GetForce() || n.Asked.GetStage() || n.Asked.GetPreserve())
+	assert.Equal(t, installer(newSchematic, newTalos), n.UpgradeRequest.GetImage())
+	assert.Equal(t, machineapi.UpgradeRequest_POWERCYCLE, n.UpgradeRequest.GetRebootMode())
+	assert.False(t, n.UpgradeRequest.GetForce() || n.UpgradeRequest.GetStage() || n.UpgradeRequest.GetPreserve())
 	require.EqualError(t, machines.ForfeitLeadership(t.Context(), address), "this is not the leader")
 
 	// A cluster that is up to date is left alone.

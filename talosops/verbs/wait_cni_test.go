@@ -15,7 +15,7 @@ import (
 func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, test := range map[string]struct {
 		network kube.PodNetwork
@@ -34,7 +34,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 			cluster.Network = test.network
 
 			for i := range cluster.NodeList {
-				cluster.NodeList[i].Ready, cluster.NodeList[i].Waits = test.ready, "cni plugin not initialized"
+				cluster.NodeList[i].Ready, cluster.NodeList[i].ReadyMessage = test.ready, "cni plugin not initialized"
 			}
 
 			lines := []string{}

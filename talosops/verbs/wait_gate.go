@@ -122,7 +122,7 @@ func (g *gate) checkRegistrations(ctx context.Context, reports []checks.Report) 
 		case err == nil:
 			f.Problem = cluster.NodeProblem(nodes, n.Name, g.req.KubernetesVersion)
 			if known, _ := kube.Find(nodes, n.Name); f.Problem == "" && g.req.CNI != "" && !known.Ready {
-				f.Problem, f.Detail = "is not Ready", known.Waits
+				f.Problem, f.Detail = "is not Ready", known.ReadyMessage
 			}
 		case len(ready) > 0:
 			f.Problem, f.Detail = "the Kubernetes API does not list the nodes", err.Error()

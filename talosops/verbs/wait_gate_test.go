@@ -31,7 +31,7 @@ func testRequest() *waitRequest {
 func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
 	req := testRequest()
 	f := clustertest.NewFake(req.ControlPlanes, req.Workers)
-	c, progress := clustertest.Of(f, f)
+	c, progress := clustertest.NewCluster(f, f)
 
 	if change != nil {
 		change(req, f)
@@ -55,7 +55,7 @@ func TestGatePassesForAHealthyCluster(t *testing.T) {
 
 	g, cluster, progress := newTestGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
 	require.NoError(t, g.wait(t.Context()))
-	assert.Equal(t, 1, cluster.Asked, "one round is enough")
+	assert.Equal(t, 1, cluster.Rounds, "one round is enough")
 	assert.Empty(t, progress.String(), "nothing is waited for")
 	assert.Equal(
 		t, "healthy: etcd members: 3; nodes: 5, of which 5 are not Ready (not waited for: nodes are Ready once a CNI runs)",
@@ -66,7 +66,7 @@ func TestGatePassesForAHealthyCluster(t *testing.T) {
 func TestGateNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	for name, change := range map[string]func(*waitRequest, *clustertest.Fake){
 		"a learner":        func(_ *waitRequest, c *clustertest.Fake) { c.MemberList[2].Learner = true },
@@ -165,7 +165,7 @@ func TestGateInterrupted(t *testing.T) {
 	g, cluster, _ := newTestGate(nil)
 	cluster.NodeList = nil
 	ctx, cancel := context.WithCancel(t.Context())
-	cluster.OnAsk = func(_ *clustertest.Fake, asked int) {
+	cluster.OnRound = func(_ *clustertest.Fake, asked int) {
 		if asked == 2 {
 			cancel()
 		}
@@ -210,7 +210,7 @@ func TestLimitWithinARoundReportsTheRoundBefore(t *testing.T) {
 	g, cluster, _ := newTestGate(nil)
 	cluster.NodeList = cluster.NodeList[:4]
 	ctx, cancel := context.WithCancel(t.Context())
-	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
+	cluster.OnRound = func(c *clustertest.Fake, asked int) {
 		if asked == 2 {
 			cancel()
 

@@ -37,7 +37,7 @@ func gpuWorker(req *waitRequest, c *clustertest.Fake) {
 func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 	t.Parallel()
 
-	golden := goldentest.OfCases(t)
+	golden := goldentest.NewCases(t)
 
 	machine := func(change func(m *talosapi.GPUMachine)) func(*waitRequest, *clustertest.Fake) {
 		return func(_ *waitRequest, c *clustertest.Fake) {
@@ -57,7 +57,7 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 		},
 		"modules of the wrong flavour": {
 			change: machine(func(m *talosapi.GPUMachine) {
-				m.Modules, m.Driver = nil, []string{"installed in this system requires use of the NVIDIA open kernel modules."}
+				m.Modules, m.DriverErrors = nil, []string{"installed in this system requires use of the NVIDIA open kernel modules."}
 			}),
 		},
 		"modules and toolkit of different tracks": {
@@ -130,7 +130,7 @@ func TestGateWaitsForGPUs(t *testing.T) {
 
 	g, cluster, _ := newTestGate(gpuWorker)
 	cluster.NodeList[3].Allocatable = nil
-	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
+	cluster.OnRound = func(c *clustertest.Fake, asked int) {
 		if asked == 3 {
 			c.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": "2"}
 		}

@@ -212,7 +212,7 @@ func (r request) existing(ctx context.Context) (map[string]configValue, error) {
 	return existing, nil
 }
 
-// call runs the CLI with a secret on its standard input.
+// runPulumi runs the CLI with a secret on its standard input.
 func (r request) runPulumi(ctx context.Context, secret string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, r.pulumi, args...) //nolint:gosec // the user's own CLI
 	cmd.Dir, cmd.Stdin = r.project, strings.NewReader(secret)

@@ -163,7 +163,7 @@ func (r *runner) options(cmd *cobra.Command, client *control.Client) (engine.Opt
 
 	if status.Kubernetes == server.KubernetesModel {
 		var without []string
-		if file, without, err = engine.OnAModel(file); err != nil {
+		if file, without, err = engine.ForKubernetesModel(file); err != nil {
 			return engine.Options{}, nil, err
 		}
 

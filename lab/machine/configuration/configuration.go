@@ -56,7 +56,7 @@ type Validator struct {
 
 // Load loads a configuration.
 func (s Validator) Load(data []byte) (config.Provider, error) {
-	if err := Known(s.Release, data); err != nil {
+	if err := CheckKnown(s.Release, data); err != nil {
 		return nil, err
 	}
 

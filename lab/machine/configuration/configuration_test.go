@@ -137,7 +137,7 @@ func TestUnknownKeysAreShownByTheirPath(t *testing.T) {
 	release, err := talos.ReleaseOf("v1.13.0")
 	require.NoError(t, err)
 
-	require.EqualError(t, configuration.Known(release, []byte(`
+	require.EqualError(t, configuration.CheckKnown(release, []byte(`
 apiVersion: v1alpha1
 kind: ResolverConfig
 nameservers:
@@ -152,7 +152,7 @@ nameservers:
     - protocol: dot
 `)
 
-	require.NoError(t, configuration.Known(release, []byte("kind: SysctlConfig\n$patch: delete\n")))
+	require.NoError(t, configuration.CheckKnown(release, []byte("kind: SysctlConfig\n$patch: delete\n")))
 }
 
 // TestConflictingDocuments: documents of Talos 1.14 refuse fields of the first document that they replace

@@ -13,10 +13,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Known refuses what was added to configurations after a release, as the decoder of its machinery does
+// CheckKnown refuses what was added to configurations after a release, as the decoder of its machinery does
 // (pkg/machinery/config/configloader/internal/decoder/decoder.go, and xyaml.CheckUnknownKeys of siderolabs/gen).
 // Invalid YAML is left to the decoder.
-func Known(release talos.Release, data []byte) error {
+func CheckKnown(release talos.Release, data []byte) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 
 	for {
@@ -50,7 +50,7 @@ func Known(release talos.Release, data []byte) error {
 func checkKnown(release talos.Release, document map[string]any) error {
 	unknown := map[string]any{}
 
-	for _, a := range release.Beyond(document) {
+	for _, a := range release.AddedLater(document) {
 		switch {
 		case a.Field != "":
 			merge(unknown, subtree(document, strings.Split(a.Field, ".")))

@@ -147,7 +147,7 @@ func checkKnown(text string) error {
 		return err
 	}
 
-	return configuration.Known(machinery, []byte(text))
+	return configuration.CheckKnown(machinery, []byte(text))
 }
 
 func loadPatches(texts []string) ([]configpatcher.Patch, error) {
