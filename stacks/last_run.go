@@ -99,8 +99,8 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	for i := range last.machines {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
-		m.CannotLeave = last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) && last.isBootstrapped(m.Cluster) &&
-			!last.has(tokens.LocalCommand, m.Name+tokens.OfLeave)
+		m.CannotLeave = last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) &&
+			last.isBootstrapped(m.Cluster) && !last.has(tokens.LocalCommand, m.Name+tokens.OfLeave)
 	}
 
 	slices.SortFunc(last.machines, func(a, b vmdiff.Machine) int { return strings.Compare(a.Name, b.Name) })

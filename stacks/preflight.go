@@ -39,8 +39,8 @@ func (d *deployment) checkPreflight(ctx *pulumi.Context, site *preflight.Site) e
 	}
 
 	found := preflight.Check(d.plan, d.preflightStack(ctx), site)
-	for _, warning := range found.Warnings() {
-		if err := warn(ctx, warning.String()); err != nil {
+	for _, warning := range found.Warnings().Lines() {
+		if err := warn(ctx, warning); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/hostfacts"
 )
 
-// PreparedHost returns the facts of a large, fully prepared host with an NVIDIA GPU at 0000:01:00, alone in its IOMMU group
-// and bound to vfio-pci.
+// PreparedHost returns the facts of a large, fully prepared host with an NVIDIA GPU at 0000:01:00, alone in its IOMMU
+// group and bound to vfio-pci.
 func PreparedHost(name string) *hostfacts.Facts {
 	everything := "backup,images,import,iso,rootdir,snippets,vztmpl"
 

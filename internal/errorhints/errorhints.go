@@ -251,6 +251,11 @@ var rows = []row{
 		pattern: regexp.MustCompile(`\(pool '([^']+)' does not exist\)`),
 		text:    "there is no resource pool {1}: `pvesh create /pools --poolid {1}` on {host}",
 	},
+	{
+		pattern: regexp.MustCompile(`bridge '([^']+)' does not exist`),
+		text: "{host} has no bridge {1}: create it there (System, Network), or correct network.bridge or extraNICs of the " +
+			"pool in the stack file",
+	},
 	{pattern: regexp.MustCompile(`Permission check failed( \(([^)]+)\))?`), advise: permissionAdvice},
 	{ // Only Proxmox' log says which of these it is.
 		pattern: regexp.MustCompile(`HTTP 401 response|Authentication failed!`),

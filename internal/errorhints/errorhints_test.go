@@ -61,6 +61,10 @@ func TestFor(t *testing.T) {
 			"create", "Permission check failed (pool 'ops' does not exist)",
 			"there is no resource pool ops: `pvesh create /pools --poolid ops` on pve1. Then",
 		},
+		"a bridge that the host does not have": {
+			"create", "task \"UPID:pve1:…:qmstart:3000:\" failed to complete with exit code: bridge 'vmbr1' does not exist",
+			"pve1 has no bridge vmbr1: create it there (System, Network), or correct network.bridge or extraNICs of the pool",
+		},
 		"a change that a running machine cannot have": {
 			"update", "Parameter verification failed. (net0: hotplug problem - no physical interface on bridge 'vmbr0')",
 			"its next start brings it: correct what the message names, drain its node, and `qm reboot 3000` on pve1",

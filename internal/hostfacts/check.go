@@ -48,7 +48,8 @@ const rebootWhenIdle = "whenIdle"
 // WhenIdle reports whether preparation may reboot a host.
 func WhenIdle(h spec.Host) bool { return h.Prep != nil && h.Prep.Reboot == rebootWhenIdle }
 
-// MustMatchFiles reports whether the running system must match its files: machines use the host's GPUs, or it may be rebooted.
+// MustMatchFiles reports whether the running system must match its files: machines use the host's GPUs, or it may be
+// rebooted.
 func (n Needs) MustMatchFiles(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
 
 // Result is the result of checking a plan against a host's facts.

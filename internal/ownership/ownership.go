@@ -26,7 +26,8 @@ func Of(organization, project, stack, id string) Owner {
 	return Owner{Name: organization + "/" + project + "/" + stack, ID: id}
 }
 
-// Matches reports whether the owner is this stack: by id if the marker has one, otherwise by the names of project and stack.
+// Matches reports whether the owner is this stack: by id if the marker has one, otherwise by the names of project and
+// stack.
 func (o Owner) Matches(stack Owner) bool {
 	if o.ID != "" {
 		return o.ID == stack.ID

@@ -32,8 +32,8 @@ type Sources struct {
 	Transport http.RoundTripper
 }
 
-// Read reads everything once, in parallel within the limit of proxmoxapi. The first request goes alone and shows whether
-// Proxmox answers. What cannot be read is no error: Site.Unknown lists it.
+// Read reads everything once, in parallel within the limit of proxmoxapi. The first request goes alone and shows
+// whether Proxmox answers. What cannot be read is no error: Site.Unknown lists it.
 func Read(ctx context.Context, q Sources) *Site {
 	r := &reader{
 		Sources: q, planned: newPlanned(q.Plan, q.Stack),

@@ -61,14 +61,17 @@ func (p Problem) String() string {
 // List is a list of problems; it is an error.
 type List []Problem
 
-// Error returns one line for each problem.
+// Error returns the lines of [List.Lines].
 func (l List) Error() string { return strings.Join(l.Lines(), "\n") }
 
-// Lines returns one line for each problem.
+// Lines returns one line for each problem. What several hosts have in common is one line.
 func (l List) Lines() []string {
-	lines := make([]string, len(l))
-	for i, problem := range l {
-		lines[i] = problem.String()
+	lines := make([]string, 0, len(l))
+
+	for _, problem := range l {
+		if line := problem.String(); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
 	}
 
 	return lines

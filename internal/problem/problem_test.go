@@ -29,6 +29,11 @@ func TestList(t *testing.T) {
 	assert.Len(t, found.Errors(), 4)
 	assert.Equal(t, strings.Join(found.Lines(), "\n"), found.Error())
 
+	pool := problem.Problem{Path: "clusters[0].workers[0].resourcePool", Message: "is not a resource pool"}
+	onPVE1, onPVE2 := pool, pool
+	onPVE1.Heading, onPVE2.Heading = "pve1", "pve2"
+	assert.Equal(t, []string{pool.String()}, problem.List{onPVE1, onPVE2}.Lines(), "one problem of two hosts")
+
 	assert.True(t, found.Has("hosts[2]"))
 	assert.False(t, found.Has("hosts[1]"), "hosts[10] is not below it")
 }

@@ -37,8 +37,8 @@ type GitOps struct {
 	CiliumValues string `json:"ciliumValues,omitempty"`
 }
 
-// GitOpsResult is the result of `talosops gitops`: the time of its reconcile request to Flux. It differs after each run, so
-// that resources that depend on it run again.
+// GitOpsResult is the result of `talosops gitops`: the time of its reconcile request to Flux. It differs after each
+// run, so that resources that depend on it run again.
 type GitOpsResult struct {
 	Asked string `json:"asked"`
 }

@@ -2,9 +2,9 @@ package spec
 
 import "fmt"
 
-// CheckKubernetesUpgrade returns the problem of an upgrade of Kubernetes in one step, with a remedy; empty if it is supported
-// or a version is not a full one. Components may be one minor version apart during an upgrade, and an API server may
-// have stored objects that an older one cannot read.
+// CheckKubernetesUpgrade returns the problem of an upgrade of Kubernetes in one step, with a remedy; empty if it is
+// supported or a version is not a full one. Components may be one minor version apart during an upgrade, and an API
+// server may have stored objects that an older one cannot read.
 func CheckKubernetesUpgrade(from, to string) string {
 	old, wanted := versionNumbers(from), versionNumbers(to)
 	if old == nil || wanted == nil {

@@ -20,6 +20,10 @@ type class struct {
 
 // planClasses plans the classes of templates.
 func (p *planner) planClasses() {
+	if p.config.Templates != nil && len(p.config.Templates) == 0 {
+		p.problems.Add("templates", nil, "is an empty map; add at least 1 entry")
+	}
+
 	for _, key := range slices.Sorted(maps.Keys(p.config.Templates)) {
 		c := p.config.Templates[key]
 		path := joinPath("templates", key)

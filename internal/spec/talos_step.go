@@ -11,9 +11,9 @@ import (
 
 var fullVersion = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:-([0-9A-Za-z.-]+))?$`)
 
-// CheckTalosUpgrade returns the problem of an upgrade of Talos in one step, with a remedy; empty if it is supported or a
-// version is not a full one. Talos tests upgrades only from one minor version to the next, and a downgrade is probably
-// a mistake unless it is allowed.
+// CheckTalosUpgrade returns the problem of an upgrade of Talos in one step, with a remedy; empty if it is supported or
+// a version is not a full one. Talos tests upgrades only from one minor version to the next, and a downgrade is
+// probably a mistake unless it is allowed.
 func CheckTalosUpgrade(from, to string, allowDowngrade bool) string {
 	old, wanted := versionNumbers(from), versionNumbers(to)
 	if old == nil || wanted == nil {

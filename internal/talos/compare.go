@@ -96,8 +96,8 @@ var restartRequired = []struct {
 
 func pathPrefix(part string) *regexp.Regexp { return regexp.MustCompile("^(" + part + ")") }
 
-// ChangesRequiringRestart returns the paths, in the form of [ConfigurationDifferences], of changes that take effect only after a
-// restart; for an added or removed part it returns each key in it.
+// ChangesRequiringRestart returns the paths, in the form of [ConfigurationDifferences], of changes that take effect
+// only after a restart; for an added or removed part it returns each key in it.
 func ChangesRequiringRestart(running, next string) ([]string, error) {
 	paths, err := compareDocuments(next, running, differingLeaves)
 	if err != nil {

@@ -72,8 +72,8 @@ func (k Kubeconfig) WithAuthorities(authorities ...[]byte) (Kubeconfig, error) {
 	return file.encode()
 }
 
-// Reissue returns a copy that trusts only this authority, with a client certificate issued by it for the same user and the
-// same validity.
+// Reissue returns a copy that trusts only this authority, with a client certificate issued by it for the same user and
+// the same validity.
 func (k Kubeconfig) Reissue(a Authority, now time.Time) (Kubeconfig, error) {
 	file, err := k.parse()
 	if err != nil {

@@ -164,8 +164,9 @@ func Releases() []Release {
 				VolumeConfig.scrub VolumeConfig.trim`,
 			Extensions:      "amd-npu harbor-credential-provider hyperv-guest-agent kata-containers-snp",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
-			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true, InstallerChecksKubernetes: true,
-			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
+			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true,
+			InstallerChecksKubernetes: true,
+			EtcdHTTPPort:              2383, MinimumTLS: "VersionTLS13",
 			Etcd: "v3.7.2", CoreDNS: "v1.14.6", Flannel: "0.28.9", Containerd: "2.3.3",
 			Kernel: "6.18.57-talos", Pause: "registry.k8s.io/pause:3.10.2",
 		},
@@ -174,8 +175,9 @@ func Releases() []Release {
 			OldestKubernetes: "v1.33", NewestKubernetes: "v1.38",
 			Documents: "MacVLANConfig VXLANConfig", Fields: "BondConfig.primary", Extensions: "cachefilesd",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
-			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true, InstallerChecksKubernetes: true,
-			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
+			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true,
+			InstallerChecksKubernetes: true,
+			EtcdHTTPPort:              2383, MinimumTLS: "VersionTLS13",
 		},
 	}
 }

@@ -33,7 +33,9 @@ var authorityKinds = map[AuthorityKind]struct {
 	addAccepted, deleteAccepted func(certificate []byte) rotatepatcher.PatcherFunc
 	setIssuing                  func(*x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc
 }{
-	TalosAuthority: {"machine.ca", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA},
+	TalosAuthority: {
+		"machine.ca", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA,
+	},
 	KubernetesAuthority: {
 		"cluster.ca", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
 		rotatepatcher.K8sDeleteAcceptedCA, rotatepatcher.K8sSetCA,
@@ -145,8 +147,8 @@ func (r Rotation) Remove(configuration string) (next []byte, err error) {
 	})
 }
 
-// CompletedSteps returns how many of the three steps a configuration has completed; an error if its authority is neither of the
-// two.
+// CompletedSteps returns how many of the three steps a configuration has completed; an error if its authority is
+// neither of the two.
 func (r Rotation) CompletedSteps(configuration string) (steps int, err error) {
 	_, err = r.patch(configuration, func(issuing []byte, accepts func([]byte) bool) []rotatepatcher.PatcherFunc {
 		switch switched := equalPEM(issuing, r.New.Certificate); {

@@ -15,8 +15,8 @@ const (
 	RoleWorker       = "worker"
 )
 
-// CheckVersions returns an error unless a Talos version is supported and runs a Kubernetes version; both are full versions with
-// their v.
+// CheckVersions returns an error unless a Talos version is supported and runs a Kubernetes version; both are full
+// versions with their v.
 func CheckVersions(talos, kubernetes string) error {
 	release, err := ReleaseOf(talos)
 	if err != nil {

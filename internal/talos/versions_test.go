@@ -258,7 +258,7 @@ func combinations() []combination {
 		},
 		{
 			"every upgrade step of Kubernetes is supported by the upgrade library", "all supported pairs",
-			"talosops/kubeupgrade/releases_test.go", "TestTheLibraryKnowsEverySupportedStep",
+			"talosops/kubeupgrade/releases_test.go", "TestLibrarySupportsEveryStep",
 		},
 		{
 			"configurations of every contract are valid for Talos 1.14", "contracts v1.11 to v1.13",

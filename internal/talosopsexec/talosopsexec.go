@@ -35,8 +35,8 @@ func Command(ctx *pulumi.Context) string {
 	return onPath
 }
 
-// CheckInstalled returns an error if talosops has to be on PATH and is not there. Otherwise the first command would fail, when
-// machines already exist.
+// CheckInstalled returns an error if talosops has to be on PATH and is not there. Otherwise the first command would
+// fail, when machines already exist.
 func CheckInstalled(ctx *pulumi.Context) error {
 	if Command(ctx) != onPath {
 		return nil

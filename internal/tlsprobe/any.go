@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// AnyReachable waits until any of these addresses accepts connections to the Talos API, and reports whether one does in time.
+// AnyReachable waits until any of these addresses accepts connections to the Talos API, and reports whether one does in
+// time.
 func AnyReachable(ctx context.Context, addresses []netip.Addr, within time.Duration) bool {
 	return waitForAny(ctx, addresses, talosPort, within)
 }

@@ -18,7 +18,8 @@ const (
 // that its console shows, comma-separated: one-general-2=rMWhs9V9Y30sbs9W5KNCgVRReKGrfvV0FwMtqEX4OW8=.
 const Maintenance = "TALOS_PROXMOX_MAINTENANCE"
 
-// AnnouncedFingerprint returns the fingerprint of a machine in the value of [Maintenance]; empty = the machine is not in it.
+// AnnouncedFingerprint returns the fingerprint of a machine in the value of [Maintenance]; empty = the machine is not
+// in it.
 func AnnouncedFingerprint(value, machine string) string {
 	for entry := range strings.SplitSeq(value, ",") {
 		if name, fingerprint, _ := strings.Cut(strings.TrimSpace(entry), "="); name == machine {

@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// CreationSettings returns the settings that only new machines and clusters get, by pool or cluster and key of the stack file.
-// The keys have no indexes, which change when others are added or removed.
+// CreationSettings returns the settings that only new machines and clusters get, by pool or cluster and key of the
+// stack file. The keys have no indexes, which change when others are added or removed.
 func CreationSettings(plan *spec.Plan) map[string]string {
 	settings := map[string]string{}
 	for _, cluster := range plan.Clusters {
@@ -90,8 +90,8 @@ func (j *checker) checkImmutable(last map[string]string) {
 	}
 }
 
-// IgnoredChanges describes changes since the last run that do not affect running machines, with remedies. It skips settings
-// that the last run did not record.
+// IgnoredChanges describes changes since the last run that do not affect running machines, with remedies. It skips
+// settings that the last run did not record.
 func IgnoredChanges(plan *spec.Plan, last map[string]string, machines []Machine) []string {
 	runs := map[string]bool{}
 	for _, m := range machines {

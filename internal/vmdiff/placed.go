@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// WithCurrentHosts returns the plan with running machines on their current hosts, since automatic placement moves no machine, and
-// a line for each machine that would be placed on another host if it were new.
+// WithCurrentHosts returns the plan with running machines on their current hosts, since automatic placement moves no
+// machine, and a line for each machine that would be placed on another host if it were new.
 func WithCurrentHosts(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []string) {
 	hosts := map[string]string{}
 	for _, m := range machines {

@@ -95,8 +95,8 @@ type vmProperties struct {
 	}
 }
 
-// FromState returns the machine of a VM's resource, from its outputs or inputs. If it returns an error, the machine still
-// has everything that could be read.
+// FromState returns the machine of a VM's resource, from its outputs or inputs. If it returns an error, the machine
+// still has everything that could be read.
 func FromState(resource map[string]any) (Machine, error) {
 	var vm vmProperties
 
