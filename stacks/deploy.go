@@ -218,7 +218,8 @@ func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 	d.lookup.planned = plannedMachines(d.plan)
 
 	return vmlookup.NewContext(ctx, vmlookup.Run{
-		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp, Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
+		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp,
+		Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
 		Commands: func(name string) vmlookup.Command { return d.lastRun.calls[name] },
 	})
 }

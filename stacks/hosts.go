@@ -153,7 +153,9 @@ func (d *deployment) checkHost(ctx *pulumi.Context, h *hostState, storagesReport
 		}
 	}
 
-	return append(hostfacts.CheckOwner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
+	problems := hostfacts.CheckOwner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack())
+
+	return append(problems, judgement.Found.Errors()...), nil
 }
 
 // checkFacts checks the plan against a host's facts.

@@ -235,7 +235,8 @@ func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.AuthorityKind
 	req.Common = controlPlanes(c, 0)
 	req.Workers = requestNodes(c.Workers)
 
-	if req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.TalosAuthority {
+	req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c))
+	if err != nil || kind == talos.TalosAuthority {
 		return req, err
 	}
 

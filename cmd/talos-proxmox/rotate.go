@@ -42,7 +42,9 @@ afterwards.`,
 
 			cluster = selectCluster(deployed.Plan, cluster)
 
-			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, talos.AuthorityKind(authority), time.Now())
+			kind := talos.AuthorityKind(authority)
+
+			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, kind, time.Now())
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,9 @@ func (p *Preview) Machines() []vmdiff.MachineChanges {
 		}
 	}
 
-	slices.SortStableFunc(all, func(a, b vmdiff.MachineChanges) int { return strings.Compare(a.Machine.Name, b.Machine.Name) })
+	slices.SortStableFunc(all, func(a, b vmdiff.MachineChanges) int {
+		return strings.Compare(a.Machine.Name, b.Machine.Name)
+	})
 
 	return all
 }

@@ -124,8 +124,8 @@ func parseTalosconfig(talosconfig string) (*clientconfig.Config, *clientconfig.C
 	return config, config.Contexts[config.Context], nil
 }
 
-// SplitAuthorities splits the certificates of an authority as the state has them: during a rotation, the certificate of the
-// replaced authority follows that of the new one.
+// SplitAuthorities splits the certificates of an authority as the state has them: during a rotation, the certificate of
+// the replaced authority follows that of the new one.
 func SplitAuthorities(certificates []byte) (certificate, replaced []byte) {
 	block, rest := pem.Decode(certificates)
 	if block == nil {

@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// ForKubernetesModel returns a stack file's content without the keys that need real Kubernetes, and the paths of the removed
-// keys: the model has neither Helm releases nor server-side apply.
+// ForKubernetesModel returns a stack file's content without the keys that need real Kubernetes, and the paths of the
+// removed keys: the model has neither Helm releases nor server-side apply.
 func ForKubernetesModel(content []byte) (rest []byte, without []string, err error) {
 	file, err := parseStackFile(content)
 	if err != nil {

@@ -277,17 +277,22 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 		requests      int
 	}{
 		"a new cluster": {
-			first: &clustertest.TalosNode{AwaitsBootstrap: true}, second: &clustertest.TalosNode{AwaitsBootstrap: true}, requests: 1,
+			first: &clustertest.TalosNode{AwaitsBootstrap: true}, second: &clustertest.TalosNode{AwaitsBootstrap: true},
+			requests: 1,
 		},
 		"a cluster without data directories": {
 			first:  &clustertest.TalosNode{AwaitsBootstrap: true, NoEtcdDirectory: true},
 			second: &clustertest.TalosNode{AwaitsBootstrap: true, NoEtcdDirectory: true}, requests: 1,
 		},
-		"a first control plane with data":   {first: &clustertest.TalosNode{}, second: &clustertest.TalosNode{AwaitsBootstrap: true}},
-		"a first control plane that is new": {first: &clustertest.TalosNode{AwaitsBootstrap: true}, second: &clustertest.TalosNode{}},
+		"a first control plane with data": {
+			first: &clustertest.TalosNode{}, second: &clustertest.TalosNode{AwaitsBootstrap: true},
+		},
+		"a first control plane that is new": {
+			first: &clustertest.TalosNode{AwaitsBootstrap: true}, second: &clustertest.TalosNode{},
+		},
 		"data that came between the requests": {
-			first: &clustertest.TalosNode{AwaitsBootstrap: true, RefusesBootstrap: true}, second: &clustertest.TalosNode{AwaitsBootstrap: true},
-			requests: 1,
+			first:  &clustertest.TalosNode{AwaitsBootstrap: true, RefusesBootstrap: true},
+			second: &clustertest.TalosNode{AwaitsBootstrap: true}, requests: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

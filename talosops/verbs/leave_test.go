@@ -139,7 +139,10 @@ func TestLeave(t *testing.T) {
 			node: third, change: func(f *clustertest.Fake) { f.MemberList = f.MemberList[2:] },
 		},
 		"etcd does not let it go": {
-			node: third, change: func(f *clustertest.Fake) { f.ActionErrors["leave"] = errors.New("etcdserver: unhealthy cluster") },
+			node: third,
+			change: func(f *clustertest.Fake) {
+				f.ActionErrors["leave"] = errors.New("etcdserver: unhealthy cluster")
+			},
 		},
 		"it cannot be reset": {
 			node: worker, change: func(f *clustertest.Fake) { f.ActionErrors["reset"] = errors.New("locked") },

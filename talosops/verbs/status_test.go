@@ -168,7 +168,9 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			q.req.Backup = &request.BackupStatus{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 		},
 		"no copy off-site": func(q *statusQuery, _ *clustertest.Fake) {
-			q.req.Backup = &request.BackupStatus{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
+			q.req.Backup = &request.BackupStatus{
+				Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{},
+			}
 		},
 		"copies off-site that are not known": func(q *statusQuery, _ *clustertest.Fake) {
 			q.req.Backup = &request.BackupStatus{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
