@@ -23,7 +23,7 @@ type Setting func(key string) string
 
 // environmentVariables are read by the published provider for settings that its configuration does not have. All parts
 // of the provider read these; only some read PM_VE_….
-var environmentVariables = map[string]string{ //nolint:gosec // names of environmentVariables
+var environmentVariables = map[string]string{ //nolint:gosec // names of variables
 	"endpoint":            "PROXMOX_VE_ENDPOINT",
 	"insecure":            "PROXMOX_VE_INSECURE",
 	"apiToken":            "PROXMOX_VE_API_TOKEN",

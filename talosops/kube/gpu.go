@@ -27,49 +27,44 @@ func hasDevicePlugin(spec corev1.PodSpec) bool {
 
 // GPUCluster returns everything between a machine's driver and the resource of its node.
 func (k *Client) GPUCluster(ctx context.Context, address, node string) (GPUCluster, error) {
-	var found GPUCluster
-
-	client, err := k.client(address)
-	if err != nil {
-		return found, err
-	}
-
-	classes, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return found, apiError(err)
-	}
-
-	for _, class := range classes.Items {
-		if class.Name == GPURuntime {
-			found.HasClass, found.Handler = true, class.Handler
+	return call(ctx, k, address, func(ctx context.Context, client serverClient) (found GPUCluster, err error) {
+		classes, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return found, err
 		}
-	}
 
-	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return found, apiError(err)
-	}
-
-	pods, err := k.podList(ctx, address, node)
-	if err != nil {
-		return found, err
-	}
-
-	for _, set := range sets.Items {
-		if hasDevicePlugin(set.Spec.Template.Spec) {
-			found.Plugins = append(found.Plugins, namespacedName(&set))
-			found.addWarnings(ctx, client, &set)
+		for _, class := range classes.Items {
+			if class.Name == GPURuntime {
+				found.HasClass, found.Handler = true, class.Handler
+			}
 		}
-	}
 
-	for _, pod := range pods.Items {
-		if hasDevicePlugin(pod.Spec) {
-			found.Pods = append(found.Pods, pluginPodOf(pod))
-			found.addWarnings(ctx, client, &pod)
+		sets, err := client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return found, err
 		}
-	}
 
-	return found, nil
+		pods, err := k.podList(ctx, address, node)
+		if err != nil {
+			return found, err
+		}
+
+		for _, set := range sets.Items {
+			if hasDevicePlugin(set.Spec.Template.Spec) {
+				found.Plugins = append(found.Plugins, namespacedName(&set))
+				found.addWarnings(ctx, client, &set)
+			}
+		}
+
+		for _, pod := range pods.Items {
+			if hasDevicePlugin(pod.Spec) {
+				found.Pods = append(found.Pods, pluginPodOf(pod))
+				found.addWarnings(ctx, client, &pod)
+			}
+		}
+
+		return found, nil
+	})
 }
 
 // pluginPodOf returns whether a pod of the device plugin runs, and if not, the reason.
