@@ -203,7 +203,7 @@ func TestASnapshotThatCannotBeWrittenIsNotRetried(t *testing.T) {
 
 	c, f := newSnapshotCluster()
 	_, _, err := takeTestSnapshot(t, c, func(s *snapshotter) { s.backup.Directory = unusableFolder(t) })
-	require.ErrorContains(t, err, "unable to make the folder of backups")
+	require.ErrorContains(t, err, "unable to create the folder of backups")
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
 	assert.Empty(t, f.Snapshots)
 }
