@@ -140,12 +140,16 @@ func (w *world) requireMembers(count int) {
 	require.Len(w.t, slices.Compact(slices.Sorted(maps.Values(w.etcdMembers()))), count)
 }
 
-// addFault adds a fault to the lab, and returns a function that removes it.
+// addFault adds a fault to the lab, and returns a function that removes it, unless it was used up.
 func (w *world) addFault(f datacentre.Fault) (remove func()) {
 	id, err := w.lab.Data.AddFault(f)
 	assert.NoError(w.t, err)
 
-	return func() { assert.NoError(w.t, w.lab.Data.ClearFaults(id)) }
+	return func() {
+		if slices.ContainsFunc(w.lab.Data.Faults(), func(f datacentre.Fault) bool { return f.ID == id }) {
+			assert.NoError(w.t, w.lab.Data.ClearFaults(id))
+		}
+	}
 }
 
 // requireTask waits for a task of Proxmox, which has to succeed.
