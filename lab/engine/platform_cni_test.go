@@ -161,7 +161,7 @@ func TestPlatformCNI(t *testing.T) {
 
 	for name, fault := range map[string]struct{ stack, message string }{
 		"wrong digest": {
-			c.stack("digest", "sha256:"+strings.Repeat("0", 64)), "state the digest of what you trust; nothing was changed",
+			c.stack("digest", "sha256:"+strings.Repeat("0", 64)), "set the digest of what you trust; nothing was changed",
 		},
 		"chart unreachable": {
 			c.stack("chart", "https://127.0.0.1:9/cilium.tgz"), "connection refused: make sure that this machine can reach it, or set a copy",
