@@ -147,6 +147,7 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
+	k8s.io/component-helpers v0.37.2 // indirect
 	lukechampine.com/frand v1.5.1 // indirect
 )
 
