@@ -169,6 +169,9 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 	current := make(checks.Report, len(observed))
 	for i, s := range observed {
 		current[i] = s.finding()
+		if r.req.Healthy && !r.sendAttempted && current[i].Problem == "" {
+			current[i].Problem = "has the data that the snapshot replaces"
+		}
 	}
 
 	unreachable := slices.ContainsFunc(observed, func(s observation) bool { return s.err != nil })
