@@ -148,7 +148,6 @@ func (r *restorer) wipe(ctx context.Context, observed []observation, current che
 		}
 
 		r.wipedAt[s.Name] = time.Now()
-		r.PrintNote(ctx, s.Name, cluster.EtcdCheck,
-			fmt.Sprintf("wiping its data (the partition %s) and rebooting", r.wipes[s.Name].Partition))
+		r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "wiping its data and rebooting")
 	}
 }
