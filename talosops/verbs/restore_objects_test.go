@@ -170,15 +170,18 @@ func TestVolumesThatAreLost(t *testing.T) {
 			talosapi.EtcdWipe{Partition: "EPHEMERAL"}, localVolume("a", "cp-1", "/dev/sdb"), nil, map[string]string{},
 		},
 		"a node that has another label": {
-			talosapi.EtcdWipe{Partition: "EPHEMERAL"}, localVolume("a", "renamed", "/var/a"),
+			talosapi.EtcdWipe{Partition: "EPHEMERAL"},
+			localVolume("a", "renamed", "/var/a"),
 			map[string]*corev1.Node{"cp-1": {ObjectMeta: metav1.ObjectMeta{
 				Name: "cp-1", Labels: map[string]string{corev1.LabelHostname: "renamed"},
 			}}},
 			map[string]string{"cp-1/a": "the volume of claim app/data-a, at /var/a"},
 		},
 		"etcd on a partition of its own": {
-			talosapi.EtcdWipe{Partition: "ETCD", Directories: []string{"local"}}, localVolume("a", "cp-1", "/var/mnt/local/a"),
-			nil, map[string]string{},
+			talosapi.EtcdWipe{Partition: "ETCD", Directories: []string{"local"}},
+			localVolume("a", "cp-1", "/var/mnt/local/a"),
+			nil,
+			map[string]string{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
