@@ -50,13 +50,7 @@ func (b Backups) Restore(ctx context.Context, r RestoreOptions) error {
 		return err
 	}
 
-	req := request.Restore{
-		Common: controlPlanes(clusters[0], r.Timeout), Cluster: r.Cluster, Confirm: r.Confirm, Identities: r.Identities,
-		SkipHashCheck: r.SkipHashCheck, Unsealed: r.Unsealed, DiscardSurvivors: r.Discard,
-		Healthy: r.Healthy, LoseVolumes: r.LoseVolumes,
-		Gone: slices.DeleteFunc(slices.Clone(r.Gone), func(name string) bool { return name == NoneGone }),
-	}
-
+	req := b.restoreRequest(clusters[0], r)
 	if req.Talosconfig, err = state.talosconfig(clusters[0], talos.Authority.TemporaryAdministrator); err != nil {
 		return b.missingError(clusters[0], "machine secrets")
 	}
@@ -86,13 +80,25 @@ func (b Backups) Restore(ctx context.Context, r RestoreOptions) error {
 		return fmt.Errorf("unable to find the snapshot %s: %w", r.Snapshot, err)
 	}
 
-	if recipients := b.Plan.Backup.Recipients; len(recipients) > 0 { // where the data of control planes is saved
-		req.Backup = &request.Backup{Name: b.fileName(clusters[0]), Directory: b.directory(), Recipients: recipients}
-	}
-
 	_, err = b.talosops(ctx, "restore", req)
 
 	return err
+}
+
+// restoreRequest returns the request without what is asked for, and without the snapshot.
+func (b Backups) restoreRequest(c spec.Cluster, r RestoreOptions) request.Restore {
+	req := request.Restore{
+		Common: controlPlanes(c, r.Timeout), Cluster: r.Cluster, Confirm: r.Confirm, Identities: r.Identities,
+		SkipHashCheck: r.SkipHashCheck, Unsealed: r.Unsealed, DiscardSurvivors: r.Discard,
+		Healthy: r.Healthy, LoseVolumes: r.LoseVolumes,
+		Gone: slices.DeleteFunc(slices.Clone(r.Gone), func(name string) bool { return name == NoneGone }),
+	}
+
+	if recipients := b.Plan.Backup.Recipients; len(recipients) > 0 { // where the data of control planes is saved
+		req.Backup = &request.Backup{Name: b.fileName(c), Directory: b.directory(), Recipients: recipients}
+	}
+
+	return req
 }
 
 // otherMachines describes the machines, by name, that are not planned and not stopped, and may be control planes of the
@@ -152,14 +158,14 @@ func (b Backups) otherMachines(
 	return running, nil
 }
 
-// isControlPlane reports whether a VM has the marker of a control plane of this stack's cluster. An unreadable VM is
-// judged by its name alone, in talosops.
+// isControlPlane reports whether a VM has the marker of a control plane of this stack's cluster. An unreadable VM, as on
+// a host that is away, is judged by its name.
 func (b Backups) isControlPlane(
 	ctx context.Context, proxmox *proxmoxapi.Machines, vm proxmoxapi.Listed, c spec.Cluster, id string,
 ) bool {
 	config, err := proxmox.PendingConfig(ctx, vm.Host, vm.VMID)
 	if err != nil {
-		return false
+		return strings.HasPrefix(vm.Name, c.Name+"-cp-")
 	}
 
 	description := string(config["description"])

@@ -178,7 +178,7 @@ func TestRestoreAsksForOtherControlPlanes(t *testing.T) {
 			wantErr:  "Nothing was changed:\n  lab-cp-4: VM 2003 on pve1 (running)\nshut them down in Proxmox",
 		},
 		"one whose host is away": {
-			machines: map[int][3]string{2003: {four[0], "lab-cp-4", "unknown"}}, wantErr: "lab-cp-4: VM 2003 on pve1 (unknown)",
+			machines: map[int][3]string{2003: {"unreadable", "lab-cp-4", "unknown"}}, wantErr: "lab-cp-4: VM 2003 on pve1 (unknown)",
 		},
 		"one that runs, and is gone as the user says": {
 			machines: map[int][3]string{2003: four}, gone: []string{"lab-cp-4"},
@@ -196,11 +196,11 @@ func TestRestoreAsksForOtherControlPlanes(t *testing.T) {
 				2000: {marker("talos-proxmox", "9f86", "lab"), "lab-cp-1", "running"}, 150: {"mail", "mail", "running"},
 				2004: {marker("talos-proxmox", "9f86", "other"), "other-cp-4", "running"},
 				2005: {marker("another", "9f87", "lab"), "lab-cp-5", "running"}, 3009: {worker, "lab-general-9", "running"},
-				160: {"unreadable", "lab-cp-6", "unknown"},
+				160: {"unreadable", "web", "unknown"},
 			},
 			running: map[string]string{
 				"mail": "VM 150 on pve1 (running)", "other-cp-4": "VM 2004 on pve1 (running)", "lab-cp-5": "VM 2005 on pve1 (running)",
-				"lab-general-9": "VM 3009 on pve1 (running)", "lab-cp-6": "VM 160 on pve1 (unknown)",
+				"lab-general-9": "VM 3009 on pve1 (running)", "web": "VM 160 on pve1 (unknown)",
 			},
 		},
 		"no answer": {
