@@ -132,9 +132,13 @@ func (b Backups) snapshotRequest(c spec.Cluster, state lastState) (req request.S
 		req.Configuration = cmp.Or(req.Configuration, state.configurations[n.Address])
 	}
 
-	req.Talosconfig, err = state.talosconfig(c, talos.Authority.EtcdBackup)
-	if err != nil || req.Configuration == "" {
-		return req, b.missingError(c, "machine secrets and configurations")
+	newClient := talos.Authority.EtcdBackup
+	if req.Configuration == "" { // a state that was resealed: talosops asks a control plane for its own
+		newClient = talos.Authority.TemporaryAdministrator
+	}
+
+	if req.Talosconfig, err = state.talosconfig(c, newClient); err != nil {
+		return req, b.missingError(c, "machine secrets")
 	}
 
 	return req, nil
@@ -183,73 +187,6 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 	}
 
 	return lines, nil
-}
-
-// RestoreOptions are the options for restoring a cluster's etcd.
-type RestoreOptions struct {
-	Cluster       string
-	Confirm       string        // the cluster's name again
-	Snapshot      string        // path, encrypted or not; or the address of an off-site copy
-	Identities    string        // secret keys of age, as age-keygen writes them; secret
-	SkipHashCheck bool          // for a database that was copied from a machine's disk
-	Unsealed      bool          // accept a snapshot without a seal, which identifies its cluster
-	Discard       bool          // discard the data of control planes if it cannot be saved
-	Timeout       time.Duration // 0 = the default of talosops restore
-}
-
-// Restore restores a cluster's etcd from a snapshot, see talosops restore.
-func (b Backups) Restore(ctx context.Context, r RestoreOptions) error {
-	clusters, err := b.clusters([]string{r.Cluster})
-	if err != nil {
-		return err
-	}
-
-	state, err := b.readState(ctx)
-	if err != nil {
-		return err
-	}
-
-	if state.talosconfigs[r.Cluster] == "" {
-		return b.missingError(clusters[0], "talosconfig")
-	}
-
-	if strings.Contains(r.Snapshot, "://") {
-		if b.OffSite == nil {
-			return fmt.Errorf("%s is kept elsewhere, and stack %s has no backup.s3: set it, or fetch the file and name that",
-				r.Snapshot, b.Stack)
-		}
-
-		temporary, err := os.MkdirTemp("", "talos-proxmox-")
-		if err != nil {
-			return fmt.Errorf("unable to fetch the snapshot: %w", err)
-		}
-		defer os.RemoveAll(temporary) //nolint:errcheck // its contents are encrypted
-
-		if r.Snapshot, err = b.OffSite.Fetch(ctx, r.Snapshot, temporary); err != nil {
-			return err
-		}
-	}
-
-	snapshot, err := filepath.Abs(r.Snapshot)
-	if err != nil {
-		return fmt.Errorf("unable to find the snapshot %s: %w", r.Snapshot, err)
-	}
-
-	var survivors *request.Backup // where the data of control planes is saved
-	if recipients := b.Plan.Backup.Recipients; len(recipients) > 0 {
-		survivors = &request.Backup{Name: b.fileName(clusters[0]), Directory: b.directory(), Recipients: recipients}
-	}
-
-	_, err = b.talosops(ctx, "restore", request.Restore{
-		Common:      controlPlanes(clusters[0], r.Timeout),
-		Talosconfig: state.talosconfigs[r.Cluster],
-		Cluster:     r.Cluster,
-		Confirm:     r.Confirm,
-		Snapshot:    snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
-		Unsealed: r.Unsealed, Backup: survivors, DiscardSurvivors: r.Discard,
-	})
-
-	return err
 }
 
 // newestOffSite returns the newest off-site copy, or why it is not known; nil = there is no off-site storage.

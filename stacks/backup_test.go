@@ -119,30 +119,8 @@ func TestEtcdSnapshotsContinueAfterAFailure(t *testing.T) {
 	b.Plan.Clusters = slices.Insert(b.Plan.Clusters, 0, planned)
 
 	lines, err := b.Etcd(t.Context())
-	require.ErrorContains(t, err, "cluster new: stack lab has no machine secrets and configurations of cluster new")
+	require.ErrorContains(t, err, "cluster new: stack lab has no machine secrets of cluster new")
 	assert.Equal(t, []string{"lab: /backups/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
-}
-
-func TestRestoreRequest(t *testing.T) {
-	t.Parallel()
-	b, lastRequest := newBackups(t, nil)
-	err := b.Restore(t.Context(), RestoreOptions{Cluster: "lab"})
-	require.ErrorContains(t, err, "stack lab has no talosconfig of cluster lab")
-
-	b.Deployed = withState(t, b.Deployed)
-	require.NoError(t, b.Restore(t.Context(), RestoreOptions{
-		Cluster: "lab", Confirm: "lab", Snapshot: "/backups/file.age", Identities: "a key", Timeout: time.Hour,
-	}))
-
-	call := lastRequest()
-	assert.Equal(t, "restore", call[0])
-
-	var sent request.Restore
-	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
-	assert.Equal(t, "1h0m0s", sent.Timeout)
-	assert.Equal(t, "a key", sent.Identities)
-	assert.Equal(t, "lab", sent.Confirm)
-	assert.Equal(t, "/backups/file.age", sent.Snapshot)
 }
 
 func TestBackupErrors(t *testing.T) {
@@ -178,7 +156,7 @@ func TestBackupErrors(t *testing.T) {
 			_, err := b.Etcd(ctx)
 
 			return err
-		}, "stack lab has no machine secrets and configurations of cluster lab: bring it up once, then repeat"},
+		}, "stack lab has no machine secrets of cluster lab: bring it up once, then repeat"},
 		"a talosops that fails": {nil, func(ctx context.Context, b Backups) error {
 			b.TalosOps, b.Pulumi = "/bin/false", withState(t, b.Deployed).Pulumi
 			_, err := b.Etcd(ctx)
@@ -265,21 +243,4 @@ func TestOffSiteCopyIsIndependentOfTheFolder(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestRestoreOfOffSiteCopy(t *testing.T) {
-	t.Parallel()
-
-	b, lastRequest := newBackups(t, nil)
-	b.Deployed = withState(t, b.Deployed)
-	restore := RestoreOptions{Cluster: "lab", Confirm: "lab", Snapshot: "s3://bucket/file.age"}
-	require.ErrorContains(t, b.Restore(t.Context(), restore), "stack lab has no backup.s3: set it, or fetch the file")
-
-	b.OffSite = &fakeOffSite{}
-	require.NoError(t, b.Restore(t.Context(), restore))
-
-	var sent request.Restore
-	require.NoError(t, json.Unmarshal([]byte(lastRequest()[1]), &sent))
-	assert.Equal(t, "fetched.age", filepath.Base(sent.Snapshot))
-	assert.NoDirExists(t, filepath.Dir(sent.Snapshot))
 }

@@ -49,26 +49,26 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.A
 		return err
 	}
 
-	secrets := *state.secretsOf(c.Name)
-	if secrets.machine == nil || secrets.client == nil {
+	if s := state.secretsOf(c.Name); s.machine == nil || s.client == nil {
 		return d.missingError(c, "machine secrets")
 	}
 
-	if kind == talos.KubernetesAuthority && secrets.kubeconfig == "" {
+	if kind == talos.KubernetesAuthority && state.secretsOf(c.Name).kubeconfig == "" {
 		return d.missingError(c, "kubeconfig")
 	}
 
 	for other := range certsOf {
-		if _, old := secrets.authority(other); other != kind && old != nil {
+		if _, old := state.secretsOf(c.Name).authority(other); other != kind && old != nil {
 			return fmt.Errorf("the authority of %s is being replaced: finish that first, with --authority %s", other, other)
 		}
 	}
 
-	req, err := secrets.rotationRequest(c, kind)
+	req, err := state.rotationRequest(c, kind)
 	if err != nil {
 		return err
 	}
 
+	secrets := *state.secretsOf(c.Name)
 	if _, old := secrets.authority(kind); old == nil {
 		if err := d.storeNewAuthority(ctx, c, &secrets, req, kind, now); err != nil {
 			return err
@@ -133,7 +133,12 @@ func (d Deployed) storeNewAuthority(
 	replaced, _ := secrets.authority(kind)
 	secrets.setAuthority(kind, next, replaced.Certificate)
 
-	return d.writeClusterSecrets(ctx, *secrets, "")
+	kubeconfig := secrets.kubeconfig // renewed, too
+	if kind == talos.TalosAuthority {
+		kubeconfig = ""
+	}
+
+	return d.writeClusterSecrets(ctx, *secrets, kubeconfig)
 }
 
 // writeClusterSecrets writes secrets to the state, and the kubeconfig if it is not empty. All other secrets stay
@@ -230,12 +235,18 @@ func (s clusterSecrets) withNewClient(
 	return s, clientConfig, err
 }
 
-// rotationRequest returns the request for machines that accept the clients in the state.
-func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.AuthorityKind) (req request.Rotate, err error) {
+// rotationRequest returns the request for machines that accept clients of the authority that is or was replaced.
+func (l lastState) rotationRequest(c spec.Cluster, kind talos.AuthorityKind) (req request.Rotate, err error) {
 	req.Common = controlPlanes(c, 0)
 	req.Workers = requestNodes(c.Workers)
+	s := l.secretsOf(c.Name)
 
-	req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c))
+	if _, replaced := s.authority(talos.TalosAuthority); replaced != nil {
+		req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c))
+	} else {
+		req.Talosconfig, err = l.talosconfig(c, talos.Authority.TemporaryAdministrator)
+	}
+
 	if err != nil || kind == talos.TalosAuthority {
 		return req, err
 	}
@@ -243,7 +254,12 @@ func (s clusterSecrets) rotationRequest(c spec.Cluster, kind talos.AuthorityKind
 	// The kubeconfig may trust more than the old authority: users can configure machines to accept others.
 	current, replaced := s.authority(kind)
 	if replaced == nil {
+		s.kubeconfig, err = s.kubeconfig.Reissue(current, time.Now())
 		replaced = current.Certificate
+	}
+
+	if err != nil {
+		return req, err
 	}
 
 	former, err := s.kubeconfig.WithAuthorities(replaced)

@@ -264,7 +264,7 @@ func (r *rotationStack) testRotation(kind, other talos.AuthorityKind) {
 	if kind == talos.TalosAuthority {
 		roles, trusted = r.reader()
 		assert.Equal(t, []string{"os:admin"}, roles, "a machine may not know the new authority")
-		assert.Equal(t, readers, trusted)
+		assert.Equal(t, issuing+"\n"+readers, trusted, "machines of both")
 	}
 
 	sent := r.requests()[2]

@@ -7,21 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os/exec"
-	"slices"
-	"strings"
-	"time"
 
-	"talos-proxmox/components"
 	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
-	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
-	"talos-proxmox/internal/tokens"
 )
 
 // statusTimeout limits the queries of a cluster.
@@ -163,14 +156,17 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 	for _, c := range clusters {
 		req := request.Status{
 			Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials,
+			Users: &request.Clients{Talosconfig: state.talosconfigs[c.Name], Kubeconfig: state.kubeconfigs[c.Name]},
 		}
-		req.Talosconfig, req.Kubeconfig = state.talosconfigs[c.Name], state.kubeconfigs[c.Name]
-
-		if req.Talosconfig == "" || req.Kubeconfig == "" {
-			return nil, s.missingError(c, "talosconfig and kubeconfig")
+		if req.Talosconfig, err = state.talosconfig(c, talos.Authority.TemporaryAdministrator); err == nil {
+			req.Kubeconfig, err = state.kubeconfig(c)
 		}
 
-		if req.Reader, err = state.talosconfig(c, talos.Authority.Reader); err != nil {
+		if err == nil {
+			req.Reader, err = state.talosconfig(c, talos.Authority.Reader)
+		}
+
+		if err != nil {
 			return nil, s.missingError(c, "machine secrets")
 		}
 
@@ -212,99 +208,4 @@ func waitRequest(c spec.Cluster) request.Wait {
 	}
 
 	return w
-}
-
-// lastState is what the stack's state has of its clusters.
-type lastState struct {
-	talosconfigs, kubeconfigs map[string]string          // by cluster; secret
-	configurations            map[string]string          // by address of the node; secret
-	secrets                   map[string]*clusterSecrets // by cluster
-	rebootPending             []string                   // hosts with a pending reboot
-}
-
-// secretsOf returns the secrets of a cluster, to be filled in if it is new.
-func (l lastState) secretsOf(cluster string) *clusterSecrets {
-	if l.secrets[cluster] == nil {
-		l.secrets[cluster] = &clusterSecrets{cluster: cluster}
-	}
-
-	return l.secrets[cluster]
-}
-
-func (d Deployed) readState(ctx context.Context) (lastState, error) {
-	_, deployment, err := recovery.ReadState(ctx, d.Pulumi, d.Stack, "--show-secrets")
-	if err != nil {
-		return lastState{}, err
-	}
-
-	found := lastState{configurations: map[string]string{}, secrets: map[string]*clusterSecrets{}}
-
-	for _, r := range deployment.Resources {
-		if r.Delete {
-			continue
-		}
-
-		outputs := recovery.Reveal(r.Outputs)
-
-		switch string(r.Type) {
-		case tokens.ConfigurationApply:
-			node, _ := outputs["node"].(string)
-			found.configurations[node], _ = outputs["machineConfiguration"].(string)
-		case tokens.Secrets:
-			secrets := found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfSecrets))
-			secrets.machine, _ = outputs["machineSecrets"].(object)
-			secrets.client, _ = outputs["clientConfiguration"].(object)
-		case tokens.Kubeconfig:
-			text, _ := outputs["kubeconfigRaw"].(string)
-			found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfKubeconfig)).kubeconfig = talos.Kubeconfig(text)
-		case components.TalosClusterType:
-			addresses, _ := outputs["addresses"].(object)
-			found.secretsOf(r.URN.Name()).nodes = slices.Sorted(maps.Keys(addresses))
-		case tokens.Stack:
-			found.addOutputs(outputs)
-		}
-	}
-
-	return found, nil
-}
-
-// talosconfig returns a talosconfig with a new client that has fewer privileges than the administrator. During a
-// rotation of the Talos API's authority, machines may not know the new one: then it is the administrator's.
-func (l lastState) talosconfig(
-	c spec.Cluster, newClient func(talos.Authority, time.Time) (talos.Client, error),
-) (string, error) {
-	secrets := l.secretsOf(c.Name)
-
-	authority, replaced := secrets.authority(talos.TalosAuthority)
-	if replaced != nil {
-		return secrets.administrator().Talosconfig(c.Name, endpoints(c))
-	}
-
-	client, err := newClient(authority, time.Now())
-	if err != nil {
-		return "", err
-	}
-
-	return client.Talosconfig(c.Name, endpoints(c))
-}
-
-func (l *lastState) addOutputs(outputs object) {
-	texts := func(output string) map[string]string {
-		values, _ := outputs[output].(map[string]any)
-		found := make(map[string]string, len(values))
-
-		for name, value := range values {
-			found[name], _ = value.(string)
-		}
-
-		return found
-	}
-	l.talosconfigs, l.kubeconfigs = texts(Talosconfigs), texts(Kubeconfigs)
-
-	hosts, _ := outputs[Hosts].(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		if host, _ := hosts[name].(map[string]any); host["rebootRequired"] == true {
-			l.rebootPending = append(l.rebootPending, name)
-		}
-	}
 }

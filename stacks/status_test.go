@@ -27,7 +27,13 @@ func stateWithSecrets(t *testing.T) []byte {
 	ca, err := talos.TalosAuthority.New(time.Now())
 	require.NoError(t, err)
 
-	replacer := strings.NewReplacer("CERTIFICATE", encodePEM(ca.Certificate), "KEY", encodePEM(ca.Key))
+	kubernetes, err := talos.KubernetesAuthority.New(time.Now())
+	require.NoError(t, err)
+
+	replacer := strings.NewReplacer(
+		"OS-CERTIFICATE", encodePEM(ca.Certificate), "OS-KEY", encodePEM(ca.Key),
+		"K8S-CERTIFICATE", encodePEM(kubernetes.Certificate), "K8S-KEY", encodePEM(kubernetes.Key),
+	)
 
 	return []byte(replacer.Replace(labState))
 }
@@ -46,7 +52,8 @@ const labState = `{"version": 3, "deployment": {"resources": [
 			"plaintext": "\"the configuration\""}}},
 	{"type": "talos:machine/secrets:Secrets", "urn": "urn:pulumi:lab::p::t$talos:machine/secrets:Secrets::lab-secrets", "outputs": {
 		"machineSecrets": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
-			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"CERTIFICATE\", \"key\": \"KEY\"}}}"}}}
+			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"OS-CERTIFICATE\", \"key\": \"OS-KEY\"}, \"k8s\": {\"cert\": \"K8S-CERTIFICATE\", \"key\": \"K8S-KEY\"}}}"}}},
+	{"type": "talos-proxmox:stack:Record", "urn": "urn:pulumi:lab::p::talos-proxmox:stack:Record::record", "outputs": {"id": "9f86"}}
 ]}}`
 
 // newStatus returns the stack of newBackups with a state, and a talosops with this output and exit status.
@@ -98,9 +105,12 @@ func TestStatusRequest(t *testing.T) {
 	var sent request.Status
 	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
 	assert.Equal(t, "lab", sent.Cluster)
-	assert.Equal(t, "the talosconfig", sent.Talosconfig)
+	assert.Equal(t, request.Clients{Talosconfig: "the talosconfig", Kubeconfig: "the kubeconfig"}, *sent.Users)
+	assert.Equal(t, []string{"os:admin"}, clientRoles(t, sent.Talosconfig), "whatever became of the outputs")
 	assert.Equal(t, []string{"os:reader"}, clientRoles(t, sent.Reader))
-	assert.Equal(t, "the kubeconfig", sent.Kubeconfig)
+
+	_, err = talos.Kubeconfig(sent.Kubeconfig).Reissue(talos.Authority{}, time.Now())
+	require.ErrorContains(t, err, "machine secrets", "it is a kubeconfig")
 	assert.Len(t, sent.ControlPlanes, 3)
 	assert.Len(t, sent.Workers, 3)
 	assert.Len(t, sent.Versions, 6)
@@ -177,6 +187,6 @@ func TestStatusOfAnUndeployedStack(t *testing.T) {
 	})
 	_, err := s.Print(t.Context(), io.Discard, false)
 	require.EqualError(
-		t, err, "stack lab has no talosconfig and kubeconfig of cluster lab: bring it up once, then repeat",
+		t, err, "stack lab has no machine secrets of cluster lab: bring it up once, then repeat",
 	)
 }

@@ -22,10 +22,11 @@ func newRestore(a *app) *cobra.Command {
 		Short: "Restore a cluster's etcd from a snapshot",
 		Long: `Restores etcd of a cluster that has lost its etcd majority or data, from a snapshot of talos-proxmox backup
 etcd or talosctl: a file, or a copy in backup.s3 by its address, s3://…, which talos-proxmox backup etcd and status
-print (with ?versionId= for an older version). It refuses while etcd is healthy. talosops restore --help describes
-each step. Everything written after the snapshot is lost. The data that control planes still have is saved to
-backup.directory before they are wiped. It asks for the cluster's name, and can be interrupted and repeated. Run
-pulumi up --refresh afterwards.`,
+print (with ?versionId= for an older version). It refuses while etcd is healthy, unless --replace-healthy. talosops
+restore --help describes each step. Everything written after the snapshot is lost. The data that control planes still
+have is saved to backup.directory before they are wiped. Where that would delete volumes of pods, it names them, and
+refuses without --lose-volumes. It refuses while a control plane that is not in the stack file may still run. It asks
+for the cluster's name, and can be interrupted and repeated. Run pulumi up --refresh afterwards.`,
 		Example:           "  talos-proxmox restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completion(nil),
@@ -77,6 +78,17 @@ pulumi up --refresh afterwards.`,
 	cmd.Flags().BoolVar(
 		&r.Discard, "discard-survivors", false,
 		"wipe etcd data of control planes even if it cannot be saved to backup.directory first",
+	)
+	cmd.Flags().BoolVar(
+		&r.Healthy, "replace-healthy", false, "go back to the snapshot although etcd is healthy",
+	)
+	cmd.Flags().StringSliceVar(
+		&r.LoseVolumes, "lose-volumes", nil,
+		"volumes on control planes that may be lost, as the refusal names them; may be repeated",
+	)
+	cmd.Flags().StringSliceVar(
+		&r.Gone, "gone", nil, "control planes that are not in the stack file and certainly do not run; "+
+			stacks.NoneGone+" if Proxmox does not answer and there is none; may be repeated",
 	)
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
 

@@ -52,6 +52,15 @@ type Restore struct {
 	Backup *Backup `json:"backup,omitempty"`
 	// DiscardSurvivors wipes that data even if it cannot be saved.
 	DiscardSurvivors bool `json:"discardSurvivors,omitempty"`
+	// Healthy restores although etcd is healthy.
+	Healthy bool `json:"healthy,omitempty"`
+	// LoseVolumes are the volumes on the wiped partitions of control planes, as node/volume, that may be lost.
+	LoseVolumes []string `json:"loseVolumes,omitempty"`
+	// Running describes machines, by name, that run and are none of the control planes: VM 2005 on pve3 (running). Null =
+	// it is not known which machines run.
+	Running map[string]string `json:"running"`
+	// Gone are names of former control planes that do not run, whatever Running has.
+	Gone []string `json:"gone,omitempty"`
 }
 
 // RestoreResult is the result of `talosops restore`.

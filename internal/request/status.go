@@ -19,12 +19,20 @@ type Status struct {
 	// Reader is a talosconfig with the role os:reader, for all queries except of machine configurations; secret. Empty =
 	// Talosconfig is used for all.
 	Reader string `json:"reader,omitempty"`
+	// Users are the clients that users have, the stack's outputs, whose certificates are shown; nil = those of the request.
+	Users *Clients `json:"users,omitempty"`
 	// Backup is where snapshots of etcd are stored; nil = not checked.
 	Backup *BackupStatus `json:"backup,omitempty"`
 	// RebootPending are the Proxmox hosts with a pending reboot.
 	RebootPending []string `json:"rebootPending,omitempty"`
 	// Credentials are problems of the Proxmox credentials.
 	Credentials problem.List `json:"credentials,omitempty"`
+}
+
+// Clients are a talosconfig and a kubeconfig; secret. Empty = there is none.
+type Clients struct {
+	Talosconfig string `json:"talosconfig,omitempty"`
+	Kubeconfig  string `json:"kubeconfig,omitempty"`
 }
 
 // BackupStatus is the location of snapshots of etcd, and the maximum age of the newest.

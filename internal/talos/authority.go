@@ -43,6 +43,11 @@ const (
 	clientSkew     = time.Hour
 )
 
+// TemporaryAdministrator issues a short-lived client certificate with the role os:admin.
+func (a Authority) TemporaryAdministrator(now time.Time) (Client, error) {
+	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Admin)
+}
+
 // Reader issues a short-lived client certificate with the role os:reader.
 func (a Authority) Reader(now time.Time) (Client, error) {
 	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader)

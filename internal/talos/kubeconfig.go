@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -92,30 +93,76 @@ func (k Kubeconfig) Reissue(a Authority, now time.Time) (Kubeconfig, error) {
 		return "", errNotKubeconfig
 	}
 
+	subject := oldCertificate.Subject
+
+	certificate, key, err := a.kubernetesClient(
+		now.Add(-10*time.Second), now.Add(oldCertificate.NotAfter.Sub(oldCertificate.NotBefore)),
+		subject.CommonName, subject.Organization...,
+	)
+	if err != nil {
+		return "", err
+	}
+
+	file.Clusters[0].Cluster.Authority = base64.StdEncoding.EncodeToString(a.Certificate)
+	file.Users[0].User.Certificate = base64.StdEncoding.EncodeToString(certificate)
+	file.Users[0].User.Key = base64.StdEncoding.EncodeToString(key)
+
+	return file.encode()
+}
+
+// TemporaryKubeconfig returns a kubeconfig for the server with a short-lived administrator of this authority of
+// Kubernetes.
+func (a Authority) TemporaryKubeconfig(cluster, server string, now time.Time) (Kubeconfig, error) {
+	certificate, key, err := a.kubernetesClient(
+		now.Add(-clientSkew), now.Add(clientValidity),
+		constants.KubernetesAdminCertCommonName, constants.KubernetesAdminCertOrganization,
+	)
+	if err != nil {
+		return "", err
+	}
+
+	encode := base64.StdEncoding.EncodeToString
+
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": cluster,
+		"clusters": []any{map[string]any{"name": cluster, "cluster": map[string]any{
+			"server": server, "certificate-authority-data": encode(a.Certificate),
+		}}},
+		"users": []any{map[string]any{"name": cluster, "user": map[string]any{
+			"client-certificate-data": encode(certificate), "client-key-data": encode(key),
+		}}},
+		"contexts": []any{map[string]any{"name": cluster, "context": map[string]any{"cluster": cluster, "user": cluster}}},
+	})
+	if err != nil {
+		return "", errNotKubeconfig
+	}
+
+	return Kubeconfig(text), nil
+}
+
+// kubernetesClient issues a client certificate of this authority of Kubernetes, in PEM with its key.
+func (a Authority) kubernetesClient(
+	from, to time.Time, name string, groups ...string,
+) (certificate, key []byte, err error) {
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(
 		&x509.PEMEncodedCertificateAndKey{Crt: a.Certificate, Key: a.Key},
 	)
 	if err != nil {
-		return "", errNotProviderSecrets // the cause may quote secrets
+		return nil, nil, errNotProviderSecrets // the cause may quote secrets
 	}
 
 	pair, err := x509.NewKeyPair(ca,
-		x509.CommonName(oldCertificate.Subject.CommonName), x509.Organization(oldCertificate.Subject.Organization...),
-		x509.NotBefore(now.Add(-10*time.Second)),
-		x509.NotAfter(now.Add(oldCertificate.NotAfter.Sub(oldCertificate.NotBefore))),
+		x509.CommonName(name), x509.Organization(groups...), x509.NotBefore(from), x509.NotAfter(to),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)
 	if err != nil {
-		return "", errNotProviderSecrets
+		return nil, nil, errNotProviderSecrets
 	}
 
 	issued := x509.NewCertificateAndKeyFromKeyPair(pair)
-	file.Clusters[0].Cluster.Authority = base64.StdEncoding.EncodeToString(a.Certificate)
-	file.Users[0].User.Certificate = base64.StdEncoding.EncodeToString(issued.Crt)
-	file.Users[0].User.Key = base64.StdEncoding.EncodeToString(issued.Key)
 
-	return file.encode()
+	return issued.Crt, issued.Key, nil
 }
 
 // ProviderOutput returns it as the output kubernetesClientConfiguration of the Talos provider.

@@ -237,7 +237,7 @@ func etcdDamage(l *lab, c talosctl) {
 	require.NoError(l.T, os.WriteFile(files[0], bytes.Repeat([]byte("damaged"), 10000), 0o600))
 
 	l.machines.PowerOn(l.hardware(13))
-	l.waitForConsole(13, "the member's data is damaged: wipe it")
+	l.waitForConsole(13, "the member's data is damaged: replace the machine")
 	assert.Len(l.T, l.voters(11), 3)
 
 	l.waitForAPI(13)

@@ -20,6 +20,8 @@ const (
 	healthCheckTimeout = time.Minute
 	// healthCheckTail is how many bytes of its output are shown.
 	healthCheckTail = 500
+	// healthCheckFolder begins the names of the folders with the kubeconfig.
+	healthCheckFolder = "talosops-health-"
 )
 
 var errHealthCheckTimeout = fmt.Errorf("has not ended within %s", healthCheckTimeout)
@@ -48,7 +50,9 @@ func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 
 // runHealthCheck returns the end of the command's output.
 func runHealthCheck(ctx context.Context, command, kubeconfig string) (output string, err error) {
-	folder, err := os.MkdirTemp("", "talosops-")
+	removeKubeconfigs(time.Now())
+
+	folder, err := os.MkdirTemp("", healthCheckFolder)
 	if err != nil {
 		return "", fmt.Errorf("cannot be started: %w", err)
 	}
@@ -81,4 +85,14 @@ func runHealthCheck(ctx context.Context, command, kubeconfig string) (output str
 	}
 
 	return output, nil
+}
+
+// removeKubeconfigs removes those that killed runs left: a run removes its own within the command's time limit.
+func removeKubeconfigs(now time.Time) {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), healthCheckFolder+"*")) // the pattern is valid
+	for _, folder := range folders {
+		if info, err := os.Lstat(folder); err == nil && now.Sub(info.ModTime()) > 2*healthCheckTimeout {
+			_ = os.RemoveAll(folder) // of another user, it stays
+		}
+	}
 }

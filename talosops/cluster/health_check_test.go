@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,4 +71,28 @@ func (c cancels) Write(b []byte) (int, error) {
 	defer c.cancel()
 
 	return c.Writer.Write(b)
+}
+
+// TestKubeconfigsOfKilledRunsAreRemoved: the user's command needs a file with a name, which a killed run leaves.
+func TestKubeconfigsOfKilledRunsAreRemoved(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+
+	left, runs, others := filepath.Join(temporary, "talosops-health-1"), filepath.Join(temporary, "talosops-health-2"),
+		filepath.Join(temporary, "other")
+	for _, folder := range []string{left, runs, others} {
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "kubeconfig"), []byte("a secret"), 0o600))
+	}
+
+	hourAgo := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(left, hourAgo, hourAgo))
+	require.NoError(t, os.Chtimes(others, hourAgo, hourAgo))
+
+	c, _, _ := clustertest.NewRunning()
+	c.HealthCheck = "true"
+	require.NoError(t, c.AwaitHealthCheck(t.Context()))
+	assert.NoDirExists(t, left)
+	assert.DirExists(t, runs)
+	assert.DirExists(t, others)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	cosi "github.com/cosi-project/runtime/pkg/state/protobuf/server"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
@@ -40,8 +39,8 @@ type TalosNode struct {
 
 	KubeconfigText  string
 	UpgradeRequest  *machineapi.UpgradeRequest
-	EtcdVolume      *string  // location of etcd's volume; nil = no such volume
-	WipedPartitions []string // labels of partitions
+	Volumes         map[string]block.VolumeStatusSpec // by id
+	WipedPartitions []string                          // labels of partitions
 }
 
 // Reset implements machine.MachineServiceServer.
@@ -183,9 +182,9 @@ func (n *TalosNode) resources(t *testing.T) state.CoreState {
 		require.NoError(t, resources.Create(t.Context(), extension))
 	}
 
-	if n.EtcdVolume != nil {
-		volume := block.NewVolumeStatus(block.NamespaceName, constants.EtcdDataVolumeID)
-		volume.TypedSpec().Location = *n.EtcdVolume
+	for id, spec := range n.Volumes {
+		volume := block.NewVolumeStatus(block.NamespaceName, id)
+		*volume.TypedSpec() = spec
 		require.NoError(t, resources.Create(t.Context(), volume))
 	}
 

@@ -53,7 +53,8 @@ type API interface {
 	Snapshot(ctx context.Context, address string, to io.Writer) error
 	Database(ctx context.Context, address string, to io.Writer) error
 	Origin(ctx context.Context, address, configuration string) (backup.Origin, error)
-	WipeEtcd(ctx context.Context, address string) error
+	EtcdWipe(ctx context.Context, address string) (EtcdWipe, error)
+	WipeEtcd(ctx context.Context, address, partition string) error
 	Recover(ctx context.Context, address string, snapshot io.Reader) error
 
 	Kubeconfig(ctx context.Context, address string) (string, error)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
@@ -213,34 +212,59 @@ func (t *Client) Origin(ctx context.Context, address, configuration string) (bac
 	return backup.Origin{ID: hex.EncodeToString(id[:8]), Talos: version, Kubernetes: kubernetes}.WithSealKey(secret), nil
 }
 
-// etcdPartition returns the label of the partition with etcd's data: from Talos 1.14 on the configuration may give etcd
-// a partition of its own, which a wipe of EPHEMERAL does not touch.
-func etcdPartition(ctx context.Context, c *client.Client) (string, error) {
-	volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, c.COSI, constants.EtcdDataVolumeID)
-
-	switch {
-	case state.IsNotFoundError(err):
-		return constants.EphemeralPartitionLabel, nil
-	case err != nil:
-		return "", err
-	case volume.TypedSpec().Location == "": // a directory
-		return constants.EphemeralPartitionLabel, nil
-	default:
-		return constants.EtcdDataVolumeID, nil
-	}
+// EtcdWipe says what a wipe of a control plane's etcd data takes with it.
+type EtcdWipe struct {
+	// Partition is the label of the partition with etcd's data. From Talos 1.14 on the configuration may give etcd one of
+	// its own.
+	Partition string
+	// Directories are the names of user volumes that are directories on EPHEMERAL; Apart are the mount points of those that
+	// are on other devices.
+	Directories, Apart []string
 }
 
-// WipeEtcd wipes the partition with a control plane's etcd data, with everything else on it, and reboots.
-func (t *Client) WipeEtcd(ctx context.Context, address string) error {
-	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
-		label, err := etcdPartition(ctx, c)
+// EtcdWipe returns what a wipe of a control plane's etcd data takes with it.
+func (t *Client) EtcdWipe(ctx context.Context, address string) (w EtcdWipe, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		volumes, err := safe.StateListAll[*block.VolumeStatus](ctx, c.COSI)
 		if err != nil {
 			return err
 		}
 
+		w = EtcdWipe{Partition: constants.EphemeralPartitionLabel}
+		for volume := range volumes.All() {
+			w.add(volume.Metadata().ID(), volume.TypedSpec())
+		}
+
+		return nil
+	})
+
+	return w, err
+}
+
+// add adds a volume of the machine: a directory has no location.
+func (w *EtcdWipe) add(id string, s *block.VolumeStatusSpec) {
+	prefix, name, _ := strings.Cut(id, "-")
+	prefix += "-"
+
+	switch {
+	case id == constants.EtcdDataVolumeID && s.Location != "":
+		w.Partition = id
+	case prefix == constants.UserVolumePrefix && s.Type == block.VolumeTypeDirectory:
+		w.Directories = append(w.Directories, name)
+	case prefix == constants.ExternalVolumePrefix,
+		s.Location != "" && (prefix == constants.UserVolumePrefix || prefix == constants.ExistingVolumePrefix):
+		w.Apart = append(w.Apart, path.Join(constants.UserVolumeMountPoint, name))
+	case s.Location != "" && strings.HasPrefix(s.MountSpec.TargetPath, constants.EphemeralMountPoint+"/"): // machine.disks
+		w.Apart = append(w.Apart, s.MountSpec.TargetPath)
+	}
+}
+
+// WipeEtcd wipes the partition with a control plane's etcd data, with everything else on it, and reboots.
+func (t *Client) WipeEtcd(ctx context.Context, address, partition string) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.ResetGeneric(ctx, &machineapi.ResetRequest{
 			Reboot:                 true,
-			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: label, Wipe: true}},
+			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: partition, Wipe: true}},
 		})
 	})
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"talos-proxmox/internal/backup"
@@ -23,10 +21,14 @@ import (
 const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data:
 docs/recovery.md#the-majority-of-etcd-is-lost says how.
 
-It refuses while etcd is healthy. Every control plane must answer: one that does not could return later with the old
-data. Remove a control plane that is gone for good from the configuration first. Those with etcd data save it, wipe it
-(the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at once;
-the first one bootstraps the cluster from the snapshot, and the others join.
+It refuses while etcd is healthy, unless healthy is set. Every control plane must answer: one that does not could return
+later with the old data. Remove a control plane that is gone for good from the configuration first. Those with etcd data
+save it, wipe it (the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and
+reboot, all at once; the first one bootstraps the cluster from the snapshot, and the others join.
+
+Volumes on EPHEMERAL are lost with it: user volumes that are directories, and local and hostPath volumes with a claim.
+loseVolumes must name all of them. Control planes of the snapshot that are not among controlPlanes must not run:
+running says which machines do, gone which certainly do not.
 
 confirm must be the cluster's name. unsealed accepts a snapshot that does not say which cluster it belongs to,
 discardSurvivors wipes data that cannot be saved.`
@@ -68,8 +70,11 @@ type restorer struct {
 	*cluster.Cluster
 
 	req           *restoreRequest
-	openSnapshot  func() (io.ReadCloser, error) // returns the snapshot in plain text
-	raiseRevision func(path string) error       // raises the revision of a snapshot in plain text
+	openSnapshot  func() (io.ReadCloser, error)       // returns the snapshot in plain text
+	readObjects   func(*os.File) (etcdObjects, error) // reads a snapshot or database in plain text
+	raiseRevision func(*os.File) error                // raises the revision of a snapshot in plain text
+	objects       etcdObjects                         // of the snapshot
+	wipes         map[string]talosapi.EtcdWipe        // what goes with the etcd data of control planes, by name
 
 	// origin is the cluster that the snapshot names; nil = it names none, or this cluster was verified to be that one.
 	origin *backup.Origin
@@ -98,7 +103,8 @@ func runRestore(ctx context.Context, s *verb.Session, req *restoreRequest) (any,
 
 func newRestorer(c *cluster.Cluster, req *restoreRequest) *restorer {
 	return &restorer{
-		Cluster: c, req: req, wipedAt: map[string]time.Time{}, survivors: map[string]string{}, raiseRevision: raiseRevision,
+		Cluster: c, req: req, wipedAt: map[string]time.Time{}, survivors: map[string]string{},
+		wipes: map[string]talosapi.EtcdWipe{}, raiseRevision: raiseRevision, readObjects: readEtcdObjects,
 		openSnapshot: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
 	}
 }
@@ -108,15 +114,19 @@ func (r *restorer) wait(ctx context.Context) error {
 		return err
 	}
 
-	folder, err := os.MkdirTemp("", "talosops-restore-")
+	plain, err := newUnnamedFile()
 	if err != nil {
-		return fmt.Errorf("unable to create a folder for the decrypted snapshot: %w", err)
+		return err
 	}
 
-	defer func() { _ = os.RemoveAll(folder) }()
+	defer func() { _ = plain.Close() }()
 
-	if err := r.rewriteSnapshot(filepath.Join(folder, "etcd.db")); err != nil {
+	if err := r.rewriteSnapshot(plain); err != nil {
 		return fmt.Errorf("%s: %w", r.req.Snapshot, err)
+	}
+
+	if err := r.refuseFormerControlPlanes(); err != nil {
+		return err
 	}
 
 	err = r.Until(ctx, checks.Goal{
@@ -153,30 +163,15 @@ func (r *restorer) verifySnapshot() error {
 	return nil
 }
 
-// observation is the state of a control plane in one round.
-type observation struct {
-	request.Node
-
-	err           error // it could not be observed
-	hasData       bool  // it has etcd data
-	state         string
-	memberAnswers bool
-	status        talosapi.EtcdStatus
-	members       []talosapi.Member
-}
-
-// awaitsCluster reports whether it has no data and waits for a cluster to join.
-func (s observation) awaitsCluster() bool { return !s.hasData && s.state == "Preparing" }
-
-// hasQuorum reports whether its member belongs to a cluster with a majority.
-func (s observation) hasQuorum() bool { return s.hasData && s.memberAnswers && s.status.HasLeader }
-
 func (r *restorer) round(ctx context.Context) checks.Report {
 	observed := checks.ParallelMap(r.ControlPlanes, func(_ int, n request.Node) observation { return r.observe(ctx, n) })
 
 	current := make(checks.Report, len(observed))
 	for i, s := range observed {
 		current[i] = s.finding()
+		if r.req.Healthy && !r.sendAttempted && current[i].Problem == "" {
+			current[i].Problem = "has the data that the snapshot replaces"
+		}
 	}
 
 	unreachable := slices.ContainsFunc(observed, func(s observation) bool { return s.err != nil })
@@ -191,20 +186,18 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 	}
 
 	switch {
-	case healthy >= 0 && !r.touched:
+	case healthy >= 0 && !r.touched && !r.req.Healthy:
 		r.abort = fmt.Errorf("etcd of cluster %s is healthy (%s sees a leader; members: %s), so nothing was changed. "+
-			"To go back to the snapshot nevertheless, wipe each control plane before: "+
-			"talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL",
+			"To go back to the snapshot nevertheless, repeat with --replace-healthy",
 			r.req.Cluster, observed[healthy].Name, cluster.MemberLabels(observed[healthy].members))
 
 		return nil
-	case healthy >= 0 && !r.sendAttempted:
+	case healthy >= 0 && !r.sendAttempted && !r.req.Healthy:
 		r.abort = fmt.Errorf("someone bootstrapped a new, empty cluster on %s before the snapshot was restored (talosctl bootstrap, or an "+
-			"up with bootstrapEmpty?): end that, wipe its EPHEMERAL partition with talosctl reset, then run the same again",
-			observed[healthy].Name)
+			"up with bootstrapEmpty?): end that, then run the same again with --replace-healthy", observed[healthy].Name)
 
 		return nil
-	case healthy >= 0:
+	case healthy >= 0 && r.sendAttempted:
 		if r.allVoters(observed, observed[healthy].members) {
 			return nil
 		}
@@ -212,9 +205,10 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 		member := observed[healthy].Name
 
 		return append(current, checks.Problem(member, cluster.EtcdCheck, "waits until all members are voters", "")...)
-	case r.leaderlessSince.IsZero() || !r.verifyOrigin(ctx, observed[0].Node, &current[0]):
+	case unreachable || !r.verifyOrigin(ctx, observed[0].Node, &current[0]):
 	case hasData && r.acceptedAt.IsZero():
-		if time.Since(r.leaderlessSince) > leaderlessGrace {
+		approved := r.approveWipes(ctx, observed, current)
+		if approved && (r.req.Healthy || time.Since(r.leaderlessSince) > leaderlessGrace) {
 			r.wipe(ctx, observed, current)
 		}
 	case allWait && time.Since(r.acceptedAt) > resendAfter:
@@ -226,95 +220,4 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 	}
 
 	return current
-}
-
-func (r *restorer) observe(ctx context.Context, n request.Node) observation {
-	s := observation{Node: n}
-
-	services, err := r.Talos.Services(ctx, n.Address)
-	if err == nil {
-		s.hasData, err = r.Talos.HasEtcdData(ctx, n.Address)
-	}
-
-	if s.err = err; err != nil {
-		return s
-	}
-
-	if i := slices.IndexFunc(services, func(s talosapi.Service) bool { return s.ID == "etcd" }); i >= 0 {
-		s.state = services[i].State
-	}
-
-	if !s.hasData {
-		return s
-	}
-
-	s.status, err = r.Talos.EtcdStatus(ctx, n.Address)
-	if s.memberAnswers = err == nil; s.memberAnswers {
-		// Without a leader, no member answers this.
-		s.members, _ = r.Talos.Members(ctx, n.Address)
-	}
-
-	return s
-}
-
-// finding returns the progress of a control plane.
-func (s observation) finding() checks.Finding {
-	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
-	switch {
-	case s.err != nil:
-		return cluster.Unreachable(s.Node, cluster.EtcdCheck, s.err)[0]
-	case s.hasQuorum() && !s.status.Learner:
-		f.Note = "is a member"
-	case s.hasQuorum():
-		f.Problem = "is a learner"
-	case s.hasData && s.memberAnswers:
-		f.Problem = "has data, and sees no leader"
-	case s.hasData:
-		f.Problem = "has data, and its member does not answer"
-	case s.state == "":
-		f.Problem = "has not started"
-	case s.awaitsCluster():
-		f.Problem = "waits for a cluster to join"
-	default:
-		f.Problem = "is " + strings.ToLower(s.state)
-	}
-
-	return f
-}
-
-// allVoters reports whether all control planes are voting members of the restored cluster.
-func (r *restorer) allVoters(observed []observation, members []talosapi.Member) bool {
-	voters := map[string]bool{}
-	for _, m := range members {
-		voters[m.Label()] = !m.Learner
-	}
-
-	return !slices.ContainsFunc(observed, func(s observation) bool {
-		return !s.hasQuorum() || s.status.Learner || !voters[s.Name]
-	})
-}
-
-// wipe saves the data of control planes that have any, and makes them wipe it; they reboot afterwards.
-func (r *restorer) wipe(ctx context.Context, observed []observation, current checks.Report) {
-	if r.abort = r.saveSurvivors(ctx, observed); r.abort != nil {
-		return
-	}
-
-	for i, s := range observed {
-		if at, ok := r.wipedAt[s.Name]; !s.hasData || ok && time.Since(at) < resendAfter {
-			continue
-		}
-
-		r.touched = true
-
-		err := r.Talos.WipeEtcd(ctx, s.Address)
-		if err != nil {
-			current[i].Problem, current[i].Detail = "cannot be wiped", err.Error()
-
-			continue
-		}
-
-		r.wipedAt[s.Name] = time.Now()
-		r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "wiping its data and rebooting")
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -30,84 +31,103 @@ const (
 // remember revisions from after the snapshot, such as the caches of controllers and kubelets, then get an error and
 // list again; otherwise they would wait for revisions that mean something else. It checks the database, and appends a
 // digest to the file.
-func raiseRevision(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && info.Size()%backup.Block == sha256.Size {
-		err = os.Truncate(path, info.Size()-sha256.Size)
-	}
-
-	if err != nil {
+func raiseRevision(file *os.File) error {
+	if err := removeDigest(file); err != nil {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
-	if err := raiseDatabaseRevision(path); err != nil {
+	if err := raiseDatabaseRevision(file); err != nil {
 		return fmt.Errorf("the database in the snapshot cannot be rewritten: %w", err)
 	}
 
-	if err := appendDigest(path); err != nil {
+	if err := appendDigest(file); err != nil {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
 	return nil
 }
 
-func appendDigest(path string) (err error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the caller's own
-	if err != nil {
-		return err
+// removeDigest removes the digest that follows the database in a snapshot.
+func removeDigest(file *os.File) error {
+	info, err := file.Stat()
+	if err == nil && info.Size()%backup.Block == sha256.Size {
+		err = file.Truncate(info.Size() - sha256.Size)
 	}
 
-	defer func() { err = errors.Join(err, file.Close()) }()
+	return err
+}
+
+func appendDigest(file *os.File) error {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
 
 	sum := sha256.New()
 	if _, err := io.Copy(sum, file); err != nil {
 		return err
 	}
 
-	_, err = file.Write(sum.Sum(nil))
+	_, err := file.Write(sum.Sum(nil))
 
 	return err
 }
 
-func raiseDatabaseRevision(path string) (err error) {
+// withDatabase opens the database in a file, which may have no name, for a transaction.
+func withDatabase(file *os.File, do func(*bolt.DB) error) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil { // bbolt panics on damaged pages
 			err = fmt.Errorf("it is damaged: %v", panicked)
 		}
 	}()
 
-	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
+	db, err := bolt.Open(file.Name(), 0o600, &bolt.Options{
+		NoFreelistSync: true,
+		OpenFile: func(string, int, os.FileMode) (*os.File, error) { // bbolt closes it
+			descriptor, err := syscall.Dup(int(file.Fd()))
+			if err != nil {
+				return nil, err
+			}
+
+			return os.NewFile(uintptr(descriptor), file.Name()), nil
+		},
+	})
 	if err != nil {
 		return err
 	}
 
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	return db.Update(func(tx *bolt.Tx) error {
-		var panicked []error
-		for found := range tx.Check() {
-			panicked = append(panicked, found)
-		}
+	return do(db)
+}
 
-		if len(panicked) > 0 {
-			return fmt.Errorf("it is damaged: %w", errors.Join(panicked...))
-		}
+func raiseDatabaseRevision(file *os.File) error {
+	return withDatabase(file, func(db *bolt.DB) error { return db.Update(raiseLastRevision) })
+}
 
-		keys, meta := tx.Bucket([]byte(keyBucket)), tx.Bucket([]byte(metaBucket))
-		if keys == nil || meta == nil {
-			return errors.New("it is not a database of etcd")
-		}
+func raiseLastRevision(tx *bolt.Tx) error {
+	var panicked []error
+	for found := range tx.Check() {
+		panicked = append(panicked, found)
+	}
 
-		last, _ := keys.Cursor().Last() // keys are sorted by revision
-		if len(last) < revisionBytes {
-			return errors.New("it has no revision")
-		}
+	if len(panicked) > 0 {
+		return fmt.Errorf("it is damaged: %w", errors.Join(panicked...))
+	}
 
-		next := make([]byte, 0, revisionBytes)
-		next = binary.BigEndian.AppendUint64(next, binary.BigEndian.Uint64(last)+revisionsAhead)
-		next = append(next, '_')
-		next = binary.BigEndian.AppendUint64(next, 0)
+	keys, meta := tx.Bucket([]byte(keyBucket)), tx.Bucket([]byte(metaBucket))
+	if keys == nil || meta == nil {
+		return errors.New("it is not a database of etcd")
+	}
 
-		return errors.Join(keys.Put(next, []byte{}), meta.Put([]byte(scheduledCompaction), next))
-	})
+	last, _ := keys.Cursor().Last() // keys are sorted by revision
+	if len(last) < revisionBytes {
+		return errors.New("it has no revision")
+	}
+
+	next := make([]byte, 0, revisionBytes)
+	next = binary.BigEndian.AppendUint64(next, binary.BigEndian.Uint64(last)+revisionsAhead)
+	next = append(next, '_')
+	next = binary.BigEndian.AppendUint64(next, 0)
+
+	return errors.Join(keys.Put(next, []byte{}), meta.Put([]byte(scheduledCompaction), next))
 }

@@ -24,6 +24,17 @@ func revision(main uint64) []byte {
 func database(t *testing.T, revisions ...uint64) string {
 	t.Helper()
 
+	return databaseWith(t, func(_ *bolt.Tx, keys *bolt.Bucket) {
+		for _, main := range revisions {
+			require.NoError(t, keys.Put(revision(main), []byte("kept")))
+		}
+	})
+}
+
+// databaseWith creates an etcd database that a function fills.
+func databaseWith(t *testing.T, fill func(tx *bolt.Tx, keys *bolt.Bucket)) string {
+	t.Helper()
+
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := bolt.Open(path, 0o600, nil)
 	require.NoError(t, err)
@@ -33,15 +44,24 @@ func database(t *testing.T, revisions ...uint64) string {
 		_, err = tx.CreateBucket([]byte("meta"))
 		require.NoError(t, err)
 
-		for _, main := range revisions {
-			require.NoError(t, keys.Put(revision(main), []byte("kept")))
-		}
+		fill(tx, keys)
 
 		return nil
 	}))
 	require.NoError(t, db.Close())
 
 	return path
+}
+
+// openFile opens a file for reading and writing.
+func openFile(t *testing.T, path string) *os.File {
+	t.Helper()
+
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+
+	return file
 }
 
 func TestARevisionIsRaisedAndCompacted(t *testing.T) {
@@ -61,7 +81,7 @@ func TestARevisionIsRaisedAndCompacted(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, append(content, digest[:]...), 0o600))
 			}
 
-			require.NoError(t, raiseRevision(path))
+			require.NoError(t, raiseRevision(openFile(t, path)))
 
 			content, err := os.ReadFile(path)
 			require.NoError(t, err)
@@ -109,6 +129,6 @@ func TestADamagedDatabaseIsNotRaised(t *testing.T) {
 		damaged: "cannot be rewritten: it is damaged", text: "cannot be rewritten: invalid database",
 		database(t): "it has no revision",
 	} {
-		require.ErrorContains(t, raiseRevision(path), problem)
+		require.ErrorContains(t, raiseRevision(openFile(t, path)), problem)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -56,12 +57,29 @@ func (r *restorer) saveSurvivor(ctx context.Context, s observation) (path string
 		from.check, note = (*backup.Snapshot).CheckCopy, ", a copied database (--skip-hash-check restores it)"
 	}
 
+	plain, err := newUnnamedFile()
+	if err != nil {
+		return "", err
+	}
+
+	defer func() { _ = plain.Close() }()
+
+	stream := from.stream
+	from.stream = func(ctx context.Context, to io.Writer) error { return stream(ctx, io.MultiWriter(to, plain)) }
+
 	_, file, refused, err := storeSnapshot(ctx, *r.req.Backup, backup.Survivor(s.Name), time.Now(), from)
 	if refused != nil || err != nil {
 		return "", errors.Join(refused, err)
 	}
 
 	r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is saved in "+file.Path+note)
+
+	newer, err := r.readObjects(plain)
+	if err != nil {
+		r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "volumes that were made after the snapshot are not known: "+err.Error())
+	}
+
+	maps.Copy(r.objects.volumes, newer.volumes)
 
 	return file.Path, nil
 }

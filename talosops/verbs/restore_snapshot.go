@@ -2,10 +2,10 @@ package verbs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,9 +16,24 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
+// newUnnamedFile returns an empty file for plain text. Nothing names it any more: however the process ends, its content
+// is gone.
+func newUnnamedFile() (*os.File, error) {
+	file, err := os.CreateTemp("", "talosops-")
+	if err == nil {
+		err = os.Remove(file.Name())
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to create a file for decrypted data: %w", err)
+	}
+
+	return file, nil
+}
+
 // rewriteSnapshot replaces the snapshot with a copy of a higher revision: clients remember revisions that the snapshot
-// does not have.
-func (r *restorer) rewriteSnapshot(path string) (err error) {
+// does not have. It also reads the snapshot's objects.
+func (r *restorer) rewriteSnapshot(to *os.File) (err error) {
 	from, err := r.openSnapshot()
 	if err != nil {
 		return err
@@ -26,19 +41,28 @@ func (r *restorer) rewriteSnapshot(path string) (err error) {
 
 	defer func() { _ = from.Close() }()
 
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a folder of its own
-	if err != nil {
+	if _, err = io.Copy(to, from); err != nil {
 		return fmt.Errorf("unable to write the decrypted snapshot: %w", err)
 	}
 
-	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close()); err != nil {
-		return fmt.Errorf("unable to write the decrypted snapshot: %w", err)
+	r.openSnapshot = func() (io.ReadCloser, error) {
+		info, err := to.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("unable to read the decrypted snapshot: %w", err)
+		}
+
+		return io.NopCloser(io.NewSectionReader(to, 0, info.Size())), nil
 	}
 
-	r.openSnapshot = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above
+	if r.objects, err = r.readObjects(to); err != nil {
+		return err
+	}
 
-	return r.raiseRevision(path)
+	if names := r.objects.unreadable; len(names) > 0 {
+		r.Print(r.req.Snapshot + ": unreadable objects, so that volumes may be missing below: " + strings.Join(names, ", "))
+	}
+
+	return r.raiseRevision(to)
 }
 
 // verifyOrigin reports whether the snapshot is of this cluster, according to the secret in a control plane's machine

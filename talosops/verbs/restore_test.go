@@ -6,14 +6,17 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"os"
 	"testing"
 	"time"
 
 	"filippo.io/age"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/goldentest"
@@ -34,12 +37,16 @@ type lostCluster struct {
 	restored      string   // the snapshot that was restored
 	actions       []string // in order
 	wipeErrors    map[string]error
-	recoverErrors []error          // of the next attempts
-	lostRestores  int              // restores that a reboot loses
-	unresponsive  map[string]bool  // members that do not answer
-	saveErrors    map[string]error // of requests for a machine's data
-	sealed        bool             // the snapshot has an origin
-	originErr     error            // of requests for the origin
+	recoverErrors []error                      // of the next attempts
+	lostRestores  int                          // restores that a reboot loses
+	unresponsive  map[string]bool              // members that do not answer
+	saveErrors    map[string]error             // of requests for a machine's data
+	sealed        bool                         // the snapshot has an origin
+	originErr     error                        // of requests for the origin
+	wipes         map[string]talosapi.EtcdWipe // by address; EPHEMERAL without volumes by default
+	wipeAskErr    error
+	instantly     bool         // reboots take no time
+	onRecover     func(string) // gets the snapshot; may be nil
 }
 
 func newLostCluster() *lostCluster {
@@ -120,7 +127,20 @@ func (c *lostCluster) Database(_ context.Context, address string, to io.Writer) 
 	return errors.Join(err, c.saveErrors[address])
 }
 
-func (c *lostCluster) WipeEtcd(_ context.Context, address string) error {
+func (c *lostCluster) EtcdWipe(_ context.Context, address string) (talosapi.EtcdWipe, error) {
+	wipe, ok := c.wipes[address]
+	if !ok {
+		wipe.Partition = constants.EphemeralPartitionLabel
+	}
+
+	return wipe, c.wipeAskErr
+}
+
+func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) error {
+	if want, _ := c.EtcdWipe(context.Background(), address); partition != want.Partition {
+		panic("another partition is wiped: " + partition)
+	}
+
 	if err := c.wipeErrors[address]; err != nil {
 		delete(c.wipeErrors, address)
 
@@ -128,7 +148,14 @@ func (c *lostCluster) WipeEtcd(_ context.Context, address string) error {
 	}
 
 	c.actions = append(c.actions, "wipe "+address)
-	c.data[address], c.unresponsive[address], c.booting[address] = false, false, time.Now().Add(time.Minute)
+	c.data[address], c.unresponsive[address] = false, false
+	if !c.instantly {
+		c.booting[address] = time.Now().Add(time.Minute)
+	}
+
+	if members, _ := c.Members(context.Background(), address); len(members) < 2 {
+		c.leader = false
+	}
 
 	return nil
 }
@@ -155,6 +182,10 @@ func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Rea
 		return nil
 	}
 
+	if c.onRecover != nil {
+		c.onRecover(string(content))
+	}
+
 	c.restored, c.leader, c.data[address] = string(content), true, true
 
 	return nil
@@ -175,13 +206,17 @@ func newTestRestorer(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 		Backup: &request.Backup{
 			Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
 		},
+		Running: map[string]string{},
 	}}
 	req.Unsealed = true
 
 	of, progress := clustertest.NewCluster(c, nil)
 	of.Timeout, of.Interval = 30*time.Minute, time.Second
 	r := newRestorer(of, req)
-	r.raiseRevision = func(string) error { return nil } // these tests send no database
+	r.raiseRevision = func(*os.File) error { return nil } // these tests send no database
+	r.readObjects = func(*os.File) (etcdObjects, error) {
+		return etcdObjects{volumes: map[string]*corev1.PersistentVolume{}}, nil
+	}
 	r.openSnapshot = func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(clustertest.EtcdSnapshot("kept"))), nil
 	}
@@ -306,105 +341,4 @@ func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
 	require.NotNil(t, origin)
 
 	return origin
-}
-
-func TestARestoreSavesSurvivors(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		change func(*lostCluster, *restorer)
-		keeps  map[string]int // bytes by control plane
-		wants  string         // the error
-		says   string
-	}{
-		"members that see no leader": {
-			keeps: map[string]int{"cp-1": 9248, "cp-2": 9248, "cp-3": 9248},
-		},
-		"one that is left, whose member does not answer": {
-			change: func(c *lostCluster, _ *restorer) {
-				c.data["127.0.9.1"], c.data["127.0.9.2"], c.unresponsive["127.0.9.3"] = false, false, true
-			},
-			keeps: map[string]int{"cp-3": 9216}, says: ".age, a copied database (--skip-hash-check restores it)",
-		},
-		"one that gives nothing, and nothing is wiped": {
-			change: func(c *lostCluster, _ *restorer) { c.saveErrors["127.0.9.2"] = errors.New("input/output error") },
-			keeps:  map[string]int{"cp-1": 9248, "cp-3": 9248},
-			wants:  "nothing was wiped: these control planes have etcd data that cannot be saved, and may be newer than the snapshot:\n  cp-2: input/output error\n",
-		},
-		"one that gives nothing, and is wiped as it was told": {
-			change: func(c *lostCluster, r *restorer) {
-				c.saveErrors["127.0.9.2"], r.req.DiscardSurvivors = errors.New("input/output error"), true
-			},
-			keeps: map[string]int{"cp-1": 9248, "cp-3": 9248},
-			says:  "cp-2: etcd: its data is not saved, as requested: input/output error",
-		},
-		"nowhere to keep it": {
-			change: func(_ *lostCluster, r *restorer) { r.req.Backup = nil },
-			wants:  "cp-3: backup.recipients: there is no public key to encrypt it to: set one in the stack file",
-		},
-	} {
-		verbtest.InBubble(t, name, func(t *testing.T) {
-			c := newLostCluster()
-			r, progress := newTestRestorer(t, c)
-			target := *r.req.Backup
-
-			if test.change != nil {
-				test.change(c, r)
-			}
-
-			err := r.wait(t.Context())
-			if test.wants == "" {
-				require.NoError(t, err)
-				assert.Len(t, r.survivors, len(test.keeps))
-			} else {
-				require.ErrorContains(t, err, test.wants)
-				require.ErrorContains(t, err, "--discard-survivors")
-				assert.Empty(t, c.actions)
-			}
-
-			assert.Contains(t, progress.String(), test.says)
-
-			for node, size := range test.keeps {
-				path, _, err := backup.Folder{Path: target.Directory, Name: target.Name}.Newest(backup.Survivor(node))
-				require.NoError(t, err)
-				assert.Contains(t, progress.String(), node+": etcd: its data is saved in "+path)
-
-				file, err := backup.Open(path, r.req.Identities)
-				require.NoError(t, err)
-
-				content, err := io.ReadAll(file)
-				require.NoError(t, errors.Join(err, file.Close()))
-				assert.Len(t, content, size)
-				assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
-			}
-		})
-	}
-}
-
-// TestWipeOfThePartitionWithEtcd: Talos 1.14 may have a partition of its own for etcd.
-func TestWipeOfThePartitionWithEtcd(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		location *string
-		want     string
-	}{
-		"a Talos without the volume": {nil, "EPHEMERAL"},
-		"a directory":                {new(""), "EPHEMERAL"},
-		"a partition":                {new("/dev/vda7"), "ETCD"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			authority, n := clustertest.NewAuthority(t), &clustertest.TalosNode{Name: "cp-1", EtcdVolume: test.location}
-			address := clustertest.ServeTalos(t, authority, n)
-
-			clients, err := talosapi.New(authority.Talosconfig(t))
-			require.NoError(t, err)
-			t.Cleanup(clients.Close)
-
-			require.NoError(t, clients.WipeEtcd(t.Context(), address))
-			assert.Equal(t, []string{test.want}, n.WipedPartitions)
-		})
-	}
 }

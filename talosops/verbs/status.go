@@ -31,8 +31,8 @@ old, a host that has to reboot.
 Of machine configurations it names paths, and never a value. A part of the cluster that is down does not hide the rest.
 
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
-the hosts that have to reboot, and as reader a talosconfig with the role os:reader, which is used for everything but
-machine configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
+the hosts that have to reboot, as reader a talosconfig with the role os:reader, which is used for everything but
+machine configurations, and as users the clients whose certificates are shown; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
 2 no part of the cluster answered, or the request cannot be used.`
 
 // Exit statuses of the verb.
@@ -124,9 +124,14 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 	}
 	q.Talos = req.reader
 
-	if q.clientCertificates, q.authorities, err = readClientCertificates(req.Talosconfig, kubernetes); err != nil {
+	var wrong problem.List
+	if q.clientCertificates, q.authorities, wrong, err = readClientCertificates(
+		req.Users, req.Talosconfig, req.Kubeconfig,
+	); err != nil {
 		return found, err
 	}
+
+	req.Credentials = append(wrong, req.Credentials...)
 
 	limited, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

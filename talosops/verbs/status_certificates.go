@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
@@ -52,49 +53,96 @@ func servicePorts(k *rest.Config) map[string]string {
 	}
 }
 
-// readClientCertificates returns the certificates of the talosconfig, the kubeconfig and the authorities that signed
-// them, and these authorities by service. A kubelet's is not known: it signs its own certificate.
+// readClientCertificates returns the certificates of the users' talosconfig and kubeconfig and of the authorities that
+// sign such, these authorities by service, and what is wrong with the users' clients. A kubelet's authority is not
+// known: it signs its own certificate. Nil users have the clients of the request.
 func readClientCertificates(
-	talosconfig string, kubernetes *rest.Config,
-) (list []namedCertificate, authorities map[string]*x509.CertPool, err error) {
+	users *request.Clients, talosconfig, kubeconfig string,
+) (list []namedCertificate, authorities map[string]*x509.CertPool, wrong problem.List, err error) {
 	const renewed, rotated = "pulumi up renews it", "docs/secrets.md says how authorities are replaced"
 
-	config, err := clientconfig.FromString(talosconfig)
-	if err != nil {
+	if users == nil {
+		users = &request.Clients{Talosconfig: talosconfig, Kubeconfig: kubeconfig}
+	}
+
+	_, talosCA, err := talosconfigPEM(talosconfig)
+	_, kubernetesCA, kubernetesErr := kubeconfigPEM(kubeconfig)
+
+	if err = errors.Join(err, kubernetesErr); err != nil {
+		return nil, nil, nil, err
+	}
+
+	authorities = map[string]*x509.CertPool{servesTalos: x509.NewCertPool(), servesKubernetes: x509.NewCertPool()}
+
+	for _, one := range []struct {
+		of, text    string
+		parse       func(text string) (client, authority []byte, err error)
+		authority   []byte
+		ofAuthority string
+		service     string
+	}{
+		{"kubeconfig", users.Kubeconfig, kubeconfigPEM, kubernetesCA, "authority of Kubernetes", servesKubernetes},
+		{"talosconfig", users.Talosconfig, talosconfigPEM, talosCA, "authority of Talos", servesTalos},
+	} {
+		signing, err := certutil.ParseCertsPEM(one.authority)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("the %s is not a certificate", one.ofAuthority)
+		}
+
+		list = append(list, namedCertificate{one.ofAuthority, rotated, signing[0]})
+		authorities[one.service].AppendCertsFromPEM(one.authority)
+
+		if one.text == "" {
+			wrong.Add(one.of, nil, "the stack's outputs have none, as after secrets reseal: pulumi up writes it")
+
+			continue
+		}
+
+		client, _, err := one.parse(one.text)
+
+		parsed, notPEM := certutil.ParseCertsPEM(client)
+		if err != nil || notPEM != nil {
+			wrong.Add(one.of, nil, "it is unreadable: pulumi up writes it again")
+
+			continue
+		}
+
+		list = append(list, namedCertificate{one.of, renewed, parsed[0]})
+
+		if !slices.ContainsFunc(signing, func(ca *x509.Certificate) bool { return parsed[0].CheckSignatureFrom(ca) == nil }) {
+			wrong.Add(one.of, nil, "its certificate is of a former authority: "+renewed)
+		}
+	}
+
+	return list, authorities, wrong, nil
+}
+
+// talosconfigPEM returns the client certificate and the authority of a talosconfig.
+func talosconfigPEM(text string) (client, authority []byte, err error) {
+	config, err := clientconfig.FromString(text)
+	if err != nil || config.Contexts[config.Context] == nil {
 		return nil, nil, talosapi.ErrTalosconfig
 	}
 
 	current := config.Contexts[config.Context]
 	client, clientErr := base64.StdEncoding.DecodeString(current.Crt)
 
-	authority, err := base64.StdEncoding.DecodeString(current.CA)
-	if err = errors.Join(clientErr, err); err != nil {
+	authority, err = base64.StdEncoding.DecodeString(current.CA)
+	if errors.Join(clientErr, err) != nil {
 		return nil, nil, talosapi.ErrTalosconfig
 	}
 
-	for _, one := range []struct {
-		of, remedy string
-		pem        []byte
-		otherwise  error
-	}{
-		{"kubeconfig", renewed, kubernetes.CertData, kube.ErrKubeconfig},
-		{"talosconfig", renewed, client, talosapi.ErrTalosconfig},
-		{"authority of Talos", rotated, authority, talosapi.ErrTalosconfig},
-		{"authority of Kubernetes", rotated, kubernetes.CAData, kube.ErrKubeconfig},
-	} {
-		parsed, err := certutil.ParseCertsPEM(one.pem)
-		if err != nil {
-			return nil, nil, one.otherwise
-		}
+	return client, authority, nil
+}
 
-		list = append(list, namedCertificate{one.of, one.remedy, parsed[0]})
+// kubeconfigPEM returns the client certificate and the authority of a kubeconfig.
+func kubeconfigPEM(text string) (client, authority []byte, err error) {
+	config, err := kube.ParseConfig(text)
+	if err != nil {
+		return nil, nil, err
 	}
 
-	authorities = map[string]*x509.CertPool{servesTalos: x509.NewCertPool(), servesKubernetes: x509.NewCertPool()}
-	authorities[servesTalos].AppendCertsFromPEM(authority)
-	authorities[servesKubernetes].AppendCertsFromPEM(kubernetes.CAData)
-
-	return list, authorities, nil
+	return config.CertData, config.CAData, nil
 }
 
 // servedCertificates returns the certificates that a node shows. A service that does not answer has none.

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
 
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/goldentest"
@@ -309,10 +308,9 @@ func TestCertificatesOfOtherAuthoritiesAreRejected(t *testing.T) {
 		return server.Listener.Addr().String()
 	}
 
-	_, pools, err := readClientCertificates(own.Talosconfig(t), &rest.Config{
-		TLSClientConfig: rest.TLSClientConfig{CAData: own.CrtPEM, CertData: own.CrtPEM},
-	})
+	_, pools, wrong, err := readClientCertificates(nil, own.Talosconfig(t), own.Kubeconfig(t, "https://127.0.9.1:6443"))
 	require.NoError(t, err)
+	assert.Empty(t, wrong)
 
 	for _, service := range []string{servesTalos, servesKubernetes} {
 		shown, err := servingCertificate(t.Context(), serve(own), pools[service])
@@ -325,4 +323,49 @@ func TestCertificatesOfOtherAuthoritiesAreRejected(t *testing.T) {
 
 	_, err = servingCertificate(t.Context(), serve(other), pools[servesKubelet])
 	require.NoError(t, err, "a kubelet signs its own certificate")
+}
+
+// TestUsersClientsAreShown: status itself uses clients of its own, whatever became of those in the stack's outputs.
+func TestUsersClientsAreShown(t *testing.T) {
+	t.Parallel()
+
+	own, former := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
+	clients := func(a *clustertest.Authority) *request.Clients {
+		return &request.Clients{Talosconfig: a.Talosconfig(t), Kubeconfig: a.Kubeconfig(t, "https://127.0.9.1:6443")}
+	}
+	all := []string{"authority of Kubernetes", "kubeconfig", "authority of Talos", "talosconfig"}
+
+	for name, test := range map[string]struct {
+		users *request.Clients
+		shown []string
+		wrong []string
+	}{
+		"of this authority": {clients(own), all, nil},
+		"of the authority before a rotation": {clients(former), all, []string{
+			"kubeconfig: its certificate is of a former authority: pulumi up renews it",
+			"talosconfig: its certificate is of a former authority: pulumi up renews it",
+		}},
+		"none": {&request.Clients{}, []string{all[0], all[2]}, []string{
+			"kubeconfig: the stack's outputs have none, as after secrets reseal: pulumi up writes it",
+			"talosconfig: the stack's outputs have none, as after secrets reseal: pulumi up writes it",
+		}},
+		"unreadable ones": {&request.Clients{Talosconfig: "a secret", Kubeconfig: "another"}, []string{all[0], all[2]}, []string{
+			"kubeconfig: it is unreadable: pulumi up writes it again", "talosconfig: it is unreadable: pulumi up writes it again",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			list, _, wrong, err := readClientCertificates(test.users, own.Talosconfig(t), own.Kubeconfig(t, "https://127.0.9.1:6443"))
+			require.NoError(t, err)
+			assert.ElementsMatch(t, test.wrong, wrong.Lines())
+
+			var shown []string
+			for _, c := range list {
+				shown = append(shown, c.owner)
+			}
+
+			assert.Equal(t, test.shown, shown)
+		})
+	}
 }

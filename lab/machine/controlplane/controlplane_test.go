@@ -47,7 +47,7 @@ func TestLastError(t *testing.T) {
 		"a damaged data folder": {
 			`{"level":"panic","msg":"failed to open database","path":"d/member/snap/db","error":"invalid database"}` +
 				"\npanic: failed to open database\n\ngoroutine 1",
-			"failed to open database d/member/snap/db: invalid database; the member's data is damaged: wipe it",
+			"failed to open database d/member/snap/db: invalid database; the member's data is damaged: replace the machine",
 		},
 		"an API server's port": {
 			"I1122 07:00:00.1 1 server.go:1] starting\nError: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use",

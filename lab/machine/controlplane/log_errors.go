@@ -78,8 +78,8 @@ var hints = []struct{ text, advice string }{
 	{"no such file or directory", "is the binary gone? make build-labkube builds it, and the component restarts by itself"},
 }
 
-const damagedHint = "the member's data is damaged: wipe it " +
-	"(talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL); it joins again"
+const damagedHint = "the member's data is damaged: replace the machine (pulumi up --replace); of the only member, or most " +
+	"of them, restore a snapshot (talos-proxmox restore)"
 
 // hint returns what a user can do about a component's error; empty if unknown.
 func hint(message string) string {
