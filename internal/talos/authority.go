@@ -16,7 +16,10 @@ import (
 )
 
 // Authority is a certificate authority, with PEM-encoded certificate and key.
-type Authority struct{ Certificate, Key []byte }
+type Authority struct {
+	Certificate []byte `json:"certificate"`
+	Key         []byte `json:"key"`
+}
 
 // New generates an authority as Talos does, valid for ten years. It is a secret.
 func (k AuthorityKind) New(now time.Time) (Authority, error) {
@@ -42,6 +45,11 @@ const (
 	clientValidity = 24 * time.Hour
 	clientSkew     = time.Hour
 )
+
+// TemporaryAdministrator issues a short-lived client certificate with the role os:admin.
+func (a Authority) TemporaryAdministrator(now time.Time) (Client, error) {
+	return a.newClient(now.Add(-clientSkew), clientSkew+clientValidity, role.Admin)
+}
 
 // Reader issues a short-lived client certificate with the role os:reader.
 func (a Authority) Reader(now time.Time) (Client, error) {
