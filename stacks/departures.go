@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,7 +53,7 @@ func (d *deployment) findDepartures(ctx *pulumi.Context) error {
 		}
 
 		for _, m := range unsure {
-			d.judgeDeparture(ctx, m, found)
+			d.judgeDeparture(ctx.Context(), m, found)
 		}
 	}
 
@@ -60,17 +61,25 @@ func (d *deployment) findDepartures(ctx *pulumi.Context) error {
 }
 
 // judgeDeparture sets whether a machine has left its cluster. One that runs may be about to join.
-func (d *deployment) judgeDeparture(ctx *pulumi.Context, m *vmdiff.Machine, found request.MembersResult) {
-	bootstrapped := d.lastRun.isBootstrapped(m.Cluster)
-	machine, err := d.lookup.proxmox.Find(ctx.Context(), m.Host, m.VMID)
-
+func (d *deployment) judgeDeparture(ctx context.Context, m *vmdiff.Machine, found request.MembersResult) {
 	switch {
 	case slices.Contains(found.Present, m.Name):
 		m.CannotLeave = "it is a member of etcd, or registered in Kubernetes"
-	case !bootstrapped && len(found.HasData) == 0: // as far as anybody knows, there was never a cluster
+
+		return
+	case !d.lastRun.isBootstrapped(m.Cluster) && len(found.HasData) == 0: // as far as anybody knows, never a cluster
 		m.CannotLeave = ""
+
+		return
 	case !found.Listed:
 		m.CannotLeave = "no control plane says whether it belongs to the cluster"
+
+		return
+	}
+
+	machine, err := d.lookup.proxmox.Find(ctx, m.Host, m.VMID)
+
+	switch {
 	case err != nil && !errors.Is(err, proxmoxapi.ErrNotFound):
 		m.CannotLeave = "Proxmox does not say whether it is off"
 	case err == nil && !machine.Stopped:
