@@ -4,6 +4,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // registerKubernetesUpgrade upgrades a running cluster's Kubernetes before any machine configuration names the version:
@@ -16,6 +17,8 @@ func (c *TalosCluster) registerKubernetesUpgrade(ctx *pulumi.Context, name strin
 		KubernetesVersion: args.KubernetesVersion,
 		Backup:            args.Backup,
 	}
+
+	req.Bootstrapped, _ = vmlookup.FromContext(ctx).WasBootstrapped(args.Name)
 
 	for _, n := range args.workers() {
 		if n.isSkipped() {

@@ -1,12 +1,15 @@
 package components
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/internal/tokens"
 )
@@ -16,7 +19,8 @@ const leaveTimeout = "30m"
 
 // registerLeaves has every node leave its cluster before its VM is deleted or replaced. A node's command does nothing
 // until it is deleted, and then runs with the request in the state: the control planes when the node was planned last.
-// It depends on the VM and the configuration, so it is deleted before them, and is replaced with the VM. The commands
+// It depends on the VM and the configuration, so it is deleted before them, and is replaced with the VM. It depends on
+// the bootstrap as well: a node that has it belongs to a cluster with etcd data, which talosops relies on. The commands
 // do not depend on each other: the cluster's lease lets one at a time work, and fifty of them are registered at once.
 // When the cluster's secrets are deleted, the whole cluster is, and no command runs.
 func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
@@ -29,8 +33,16 @@ func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosC
 			req.Backup = args.Backup
 		}
 
-		stdin := c.controlTalosconfig.ApplyT(func(talosconfig string) (string, error) {
-			req.Talosconfig = talosconfig
+		ca := c.secrets.MachineSecrets.Certs().Os()
+		stdin := pulumi.All(ca.Cert(), ca.Key()).ApplyT(func(values []any) (string, error) {
+			certificate, certificateErr := base64.StdEncoding.DecodeString(values[0].(string))
+			key, keyErr := base64.StdEncoding.DecodeString(values[1].(string))
+
+			if errors.Join(certificateErr, keyErr) != nil {
+				return "", errors.New("the Talos authority in the machine secrets is not base64") // the errors may quote it
+			}
+
+			req.Authority = &talos.Authority{Certificate: certificate, Key: key}
 			text, err := json.Marshal(req)
 
 			return string(text), err
@@ -43,7 +55,7 @@ func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosC
 			Logging:                local.LoggingStderr,
 		},
 			pulumi.Parent(c), ignoreLogging(),
-			pulumi.DependsOn([]pulumi.Resource{c.nodes[i].vm, c.nodes[i].configuration}),
+			pulumi.DependsOn([]pulumi.Resource{c.nodes[i].vm, c.nodes[i].configuration, c.bootstrap}),
 			pulumi.ReplaceWith([]pulumi.Resource{c.nodes[i].vm}),
 			pulumi.DeletedWith(c.secrets),
 		); err != nil {

@@ -21,11 +21,13 @@ func TestNodeLeavesBeforeItsVMIsDeleted(t *testing.T) {
 	const controlPlanes = `{"timeout":"30m","controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},` +
 		`{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}],`
 
+	const authority = `"authority":{"certificate":"Y2E=","key":"a2V5"}}` // no client certificate, which would expire
+
 	for name, stdin := range map[string]string{
 		"one-cp-2": controlPlanes + `"node":{"name":"one-cp-2","address":"127.1.1.11"},"backup":{"name":"one",` +
-			`"directory":"~/backups","recipients":["age1x"],"keep":7},"talosconfig":"the-talosconfig"}`,
+			`"directory":"~/backups","recipients":["age1x"],"keep":7},` + authority,
 		"one-general-1": controlPlanes +
-			`"node":{"name":"one-general-1","address":"127.1.1.20"},"talosconfig":"the-talosconfig"}`,
+			`"node":{"name":"one-general-1","address":"127.1.1.20"},` + authority,
 	} {
 		command := r.ByType(tokens.LocalCommand)[name+"-leave"]
 
@@ -37,7 +39,7 @@ func TestNodeLeavesBeforeItsVMIsDeleted(t *testing.T) {
 		require.True(t, command.Input("stdin").IsSecret())
 		assert.JSONEq(t, stdin, command.Input("stdin").SecretValue().Element.StringValue())
 
-		assert.Subset(t, command.DependsOn(), []string{name + "-configuration", name + "-vm"})
+		assert.Subset(t, command.DependsOn(), []string{name + "-configuration", name + "-vm", "one-bootstrap"})
 		assert.NotContains(t, command.DependsOn(), "one-cp-1-leave", "leaves are registered at once")
 		assert.Equal(t, []string{name + "-vm"}, command.ReplaceWith())
 		assert.Contains(t, command.Request.GetDeletedWith(), "::one-secrets")

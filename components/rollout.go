@@ -154,7 +154,10 @@ func (r *rollout) acquireTurn(target updateTarget) error {
 // prepare has talosops prepare a machine for the update of its resource.
 func (r *rollout) prepare(called *pulumi.ResourceHookArgs, target updateTarget) (*talosopsexec.Session, error) {
 	req := request.Change{
-		Off: target.isVM && isOff(called.OldOutputs), Former: previousAddress(called.OldInputs, target),
+		Off: target.isVM && isOff(called.OldOutputs, func() bool {
+			return vmlookup.FromContext(r.ctx).IsStopped(r.ctx.Context(), target.machine.Host, target.machine.VMID)
+		}),
+		Former: previousAddress(called.OldInputs, target),
 	}
 	if !target.isVM {
 		req.Configuration = stringInput(called.NewInputs["machineConfigurationInput"])
@@ -185,7 +188,7 @@ func (r *rollout) startSession(
 	}
 
 	req.Common, req.Node, req.Worker, req.Restart = r.common, target.node, target.worker, target.isVM
-	req.Begun, req.Interval, req.Regardless = r.bootstrapped, changeInterval, os.Getenv(ignoreHealthVariable) != ""
+	req.Bootstrapped, req.Interval, req.Regardless = r.bootstrapped, changeInterval, os.Getenv(ignoreHealthVariable) != ""
 	req.Talosconfig, _ = talosconfig.Value.(string)
 
 	progress := pulumi.LogArgs{Resource: row, Ephemeral: true}
@@ -287,11 +290,11 @@ func previousAddress(before resource.PropertyMap, target updateTarget) string {
 	return prefix.Addr().String()
 }
 
-// isOff reports whether a VM was off when it was last read.
-func isOff(before resource.PropertyMap) bool {
+// isOff reports whether a VM was off when it was last read, which may be long ago, and is still.
+func isOff(before resource.PropertyMap, still func() bool) bool {
 	started := unwrap(before["started"])
 
-	return started.IsBool() && !started.BoolValue()
+	return started.IsBool() && !started.BoolValue() && still()
 }
 
 // restarts reports whether an update of a VM restarts it. If no input changes, the machine itself differs from the

@@ -199,9 +199,11 @@ func TestRestarts(t *testing.T) {
 	off := func(started bool) resource.PropertyMap {
 		return resource.PropertyMap{"started": resource.NewProperty(started)}
 	}
-	assert.True(t, isOff(off(false)))
-	assert.False(t, isOff(off(true)))
-	assert.False(t, isOff(nil), "not known")
+	yes, no := func() bool { return true }, func() bool { return false }
+	assert.True(t, isOff(off(false), yes))
+	assert.False(t, isOff(off(false), no), "somebody has started it since the last refresh")
+	assert.False(t, isOff(off(true), yes))
+	assert.False(t, isOff(nil, yes), "not known")
 
 	addressed := func(address string) resource.PropertyMap {
 		return resource.NewPropertyMapFromMap(map[string]any{"initialization": map[string]any{

@@ -40,6 +40,8 @@ func (c *TalosCluster) registerTalosUpgrade(ctx *pulumi.Context, name string, ar
 		Backup:          args.Backup,
 	}
 
+	req.Bootstrapped, _ = vmlookup.FromContext(ctx).WasBootstrapped(args.Name)
+
 	hook, err := c.registerReachableHook(ctx, name+"-there", name, args.nodes())
 	if err != nil {
 		return err

@@ -23,7 +23,8 @@ type talosopsCall struct {
 	request func(talosconfig, kubeconfig string) any
 	// trigger repeats the command when it changes; nil = only a change of the request does.
 	trigger pulumi.StringInput
-	// keepRequest keeps the last request if only the client credentials differ; nil = false.
+	// keepRequest keeps the last request if only what the run knows of the cluster differs, and if it is true, also if
+	// the client credentials do. Nil = the request is always the current one.
 	keepRequest pulumi.BoolInput
 	// passPreviousOutput passes the result of the previous call to the verb, if there was one.
 	passPreviousOutput bool
@@ -68,7 +69,7 @@ func (t talosopsCall) register(
 // would run them again.
 func ignoreLogging() pulumi.ResourceOption { return pulumi.IgnoreChanges([]string{"logging"}) }
 
-// keepLastRequest returns the last run's request if the new one differs only in its client credentials.
+// keepLastRequest implements keepRequest.
 func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.StringOutput) pulumi.StringOutput {
 	trigger := t.trigger
 	if trigger == nil {
@@ -76,8 +77,12 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		keep, current := values[0].(bool), values[2].(string)
-		if !keep || values[1] != last.Follows || !differOnlyInCredentials(last.Request, current) {
+		ignored := []string{"bootstrapped"}
+		if values[0].(bool) {
+			ignored = append(ignored, "talosconfig", "kubeconfig")
+		}
+
+		if current := values[2].(string); values[1] != last.Follows || !differOnlyIn(ignored, last.Request, current) {
 			return current
 		}
 
@@ -85,8 +90,8 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}).(pulumi.StringOutput)
 }
 
-// differOnlyInCredentials reports whether two requests are equal except for their client credentials.
-func differOnlyInCredentials(x, y string) bool {
+// differOnlyIn reports whether two requests are equal except for these fields.
+func differOnlyIn(fields []string, x, y string) bool {
 	var requests [2]map[string]any
 
 	for i, text := range []string{x, y} {
@@ -94,8 +99,9 @@ func differOnlyInCredentials(x, y string) bool {
 			return false
 		}
 
-		delete(requests[i], "talosconfig")
-		delete(requests[i], "kubeconfig")
+		for _, field := range fields {
+			delete(requests[i], field)
+		}
 	}
 
 	return reflect.DeepEqual(requests[0], requests[1])

@@ -83,14 +83,8 @@ func probeControlPlane(ctx context.Context, n ClusterNode, network Network, auth
 	}, func(string) {})
 }
 
-// keepRequest says whether commands keep their last request if only client credentials differ; nil = they do not.
-func (c *TalosCluster) keepRequest() pulumi.BoolInput {
-	if len(c.unreachable) == 0 {
-		return nil
-	}
-
-	return pulumi.Bool(true)
-}
+// keepRequest says whether commands keep their last request if only client credentials differ.
+func (c *TalosCluster) keepRequest() pulumi.BoolInput { return pulumi.Bool(len(c.unreachable) > 0) }
 
 // keepGateRequest does the same for the health gate, which runs again for a control plane that this run recreated.
 func (c *TalosCluster) keepGateRequest(args TalosClusterArgs) pulumi.BoolInput {

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-func TestDifferOnlyInCredentials(t *testing.T) {
+func TestDifferOnlyIn(t *testing.T) {
 	t.Parallel()
 
 	const before = `{"controlPlanes": [{"name": "one-cp-1"}], "talosconfig": "a", "kubeconfig": "b", "kubernetesVersion": "v1.37.2"}`
@@ -32,8 +32,9 @@ func TestDifferOnlyInCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.same, differOnlyInCredentials(before, test.request))
-			assert.False(t, differOnlyInCredentials("", test.request), "a command that did not exist")
+			clients := []string{"talosconfig", "kubeconfig"}
+			assert.Equal(t, test.same, differOnlyIn(clients, before, test.request))
+			assert.False(t, differOnlyIn(clients, "", test.request), "a command that did not exist")
 		})
 	}
 }

@@ -218,7 +218,7 @@ func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 	d.lookup.planned = plannedMachines(d.plan)
 
 	return vmlookup.NewContext(ctx, vmlookup.Run{
-		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp,
+		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp, Stopped: d.lookup.isStopped,
 		Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
 		Commands: func(name string) vmlookup.Command { return d.lastRun.calls[name] },
 	})

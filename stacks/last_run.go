@@ -38,6 +38,7 @@ type lastRun struct {
 	talos, schematics map[string]string           // reported by nodes, by node
 	generations       map[string]string           // of machines when their clusters were healthy, by node
 	kubernetes        map[string][]string         // versions that the health gate found, by cluster
+	authorities       map[string]talos.Authority  // of the Talos API, by cluster; secret
 	record            *record
 	stackID           string
 	proxmoxCluster    string // [proxmoxapi.Machines.Cluster]
@@ -48,7 +49,7 @@ func newLastRun() lastRun {
 	return lastRun{
 		lookups: map[int]vmlookup.State{}, resources: map[string]bool{}, calls: map[string]vmlookup.Command{},
 		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
-		kubernetes: map[string][]string{},
+		kubernetes: map[string][]string{}, authorities: map[string]talos.Authority{},
 	}
 }
 
@@ -99,8 +100,10 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	for i := range last.machines {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
-		m.CannotLeave = last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) &&
-			last.isBootstrapped(m.Cluster) && !last.has(tokens.LocalCommand, m.Name+tokens.OfLeave)
+		if last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) &&
+			!last.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
+			m.CannotLeave = noLeaveCommand
+		}
 	}
 
 	slices.SortFunc(last.machines, func(a, b vmdiff.Machine) int { return strings.Compare(a.Name, b.Name) })
@@ -141,6 +144,10 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 				to[node], _ = text.(string)
 			}
 		}
+	case tokens.Secrets:
+		secrets := clusterSecrets{}
+		secrets.machine, _ = outputs["machineSecrets"].(object)
+		l.authorities[strings.TrimSuffix(resource, tokens.OfSecrets)], _ = secrets.authority(talos.TalosAuthority)
 	case tokens.LocalCommand:
 		request, _ := outputs["stdin"].(string)
 		environment, _ := outputs["environment"].(map[string]any)
@@ -234,6 +241,10 @@ func (d *deployment) checkRunningMachines(ctx *pulumi.Context, stateErr error) e
 			ctx,
 			fmt.Sprintf("unable to read the state, so effects on running machines are not shown: %s", stateErr),
 		)
+	}
+
+	if err := d.findDepartures(ctx); err != nil {
+		return err
 	}
 
 	last := d.lastRun

@@ -58,6 +58,8 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 		case tokens.Kubeconfig:
 			text, _ := outputs["kubeconfigRaw"].(string)
 			found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfKubeconfig)).kubeconfig = talos.Kubeconfig(text)
+		case tokens.LocalCommand:
+			found.addLeave(r)
 		case components.TalosClusterType:
 			addresses, _ := outputs["addresses"].(object)
 			found.secretsOf(r.URN.Name()).nodes = slices.Sorted(maps.Keys(addresses))

@@ -80,6 +80,13 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 	return seen, nil
 }
 
+// isStopped reports whether Proxmox says that a machine is off.
+func (m *machineLookup) isStopped(ctx context.Context, host string, vmid int) bool {
+	machine, err := m.proxmox.Find(ctx, host, vmid)
+
+	return err == nil && machine.Stopped
+}
+
 // failures collects the errors of machines in an up. A run ends with the first error of an output, so each of them is
 // this list.
 type failures struct {

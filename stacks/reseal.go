@@ -186,8 +186,11 @@ func setMachineSecrets(r object, cluster string, exported map[string][]byte, now
 }
 
 // setSecretOutputs sets secret outputs of a resource in plain text; the import encrypts them.
-func setSecretOutputs(r, secrets object) error {
-	outputs, _ := r["outputs"].(object)
+func setSecretOutputs(r, secrets object) error { return setSecrets(r, "outputs", secrets) }
+
+// setSecrets does the same for its inputs or outputs.
+func setSecrets(r object, in string, secrets object) error {
+	outputs, _ := r[in].(object)
 	if outputs == nil {
 		return errState
 	}

@@ -28,6 +28,7 @@ type clusterSecrets struct {
 	nodes           []string // sorted
 	machine, client object
 	kubeconfig      talos.Kubeconfig
+	leaves          map[string]string // requests of leave commands, by URN
 }
 
 // certsOf are the names of the authorities in machine secrets.
@@ -169,10 +170,21 @@ func (d Deployed) writeClusterSecrets(ctx context.Context, s clusterSecrets, kub
 		}
 	}
 
+	leaves, err := s.renewedLeaves()
+	if err != nil {
+		return err
+	}
+
 	resources, _ := deployment["resources"].([]any)
 	for _, item := range resources {
 		r, _ := item.(object)
 		urn, _ := r["urn"].(string)
+
+		if text, found := leaves[urn]; found {
+			if err := setLeave(r, text); err != nil {
+				return err
+			}
+		}
 
 		for suffix, outputs := range outputsOf {
 			if strings.HasSuffix(urn, suffix) {

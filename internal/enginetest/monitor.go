@@ -150,7 +150,7 @@ func (o Options) providerState(
 
 		authority := func(kind string) resource.PropertyValue {
 			return resource.NewProperty(resource.PropertyMap{
-				"cert": resource.NewProperty(cmp.Or(o.Authorities[kind], "Y2E=")),
+				"cert": resource.NewProperty(cmp.Or(o.Authorities[kind], "Y2E=")), "key": resource.NewProperty("a2V5"),
 			})
 		}
 		state["machineSecrets"] = secret(resource.PropertyMap{

@@ -14,10 +14,10 @@ import (
 
 // Check finds the steps of a plan that lose what cannot be restored, or put a cluster at risk: the deletion or
 // replacement of Talos secrets, the bootstrap or a data disk (of plain machines: any disk), of a template with linked
-// clones, of a control plane that does not leave etcd first; the replacement of the only control plane of a cluster or
-// of more than one; several machines (or the only one) that a refresh did not find; and what `up` would refuse. Steps
-// on resources approved by name (or URN), or by the name of the VM's node, are left out; unused are the approvals that
-// match no step.
+// clones, of a control plane that does not leave etcd first, or has the only copy of its data; the replacement of the
+// only control plane of a cluster or of more than one; several machines (or the only one) that a refresh did not find;
+// and what `up` would refuse. Steps on resources approved by name (or URN), or by the name of the VM's node, are left
+// out; unused are the approvals that match no step.
 func Check(p *Preview, approved []string) (rejected []Step, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
 	for _, s := range p.Steps {
@@ -176,6 +176,11 @@ func (g *guard) controlPlaneReasons(s Step, cluster string) []string {
 	switch {
 	case g.isClusterDeleted(cluster):
 		return []string{description}
+	case g.isWarnedOf(s, vmdiff.OnlyCopy+cluster):
+		return []string{description + ", and has the only copy of its data, for which the other control planes wait: restore etcd " +
+			"before (docs/recovery.md#the-majority-of-etcd-is-lost)"}
+	case g.isWarnedOf(s, vmdiff.HasDeparted+cluster):
+		return nil
 	case !g.hasLeaveCommand(s):
 		return []string{description + ", and nothing has it leave: the state is of an earlier version of this program; " +
 			"first run `up` once without this change"}
@@ -193,6 +198,15 @@ func (g *guard) controlPlaneReasons(s Step, cluster string) []string {
 	default:
 		return nil
 	}
+}
+
+// isWarnedOf reports whether the program warns of a machine with this text.
+func (g *guard) isWarnedOf(machine Step, text string) bool {
+	about := strings.TrimSuffix(machine.Name(), tokens.OfVM) + text
+
+	return slices.ContainsFunc(g.preview.Warnings, func(m Message) bool {
+		return strings.HasPrefix(m.Text, about+" ") || strings.HasPrefix(m.Text, about+":")
+	})
 }
 
 // isClusterDeleted reports whether the plan deletes the whole cluster.

@@ -75,6 +75,15 @@ func leaving(nodes ...string) edit {
 	}
 }
 
+// warned adds warnings of the program.
+func warned(texts ...string) edit {
+	return func(p *planguard.Preview) {
+		for _, text := range texts {
+			p.Warnings = append(p.Warnings, planguard.Message{Text: text})
+		}
+	}
+}
+
 // setGone marks machines that a refresh did not find and the plan recreates.
 func setGone(names ...string) edit {
 	return func(p *planguard.Preview) {
@@ -106,7 +115,9 @@ const (
 	erased         = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
 	missing        = "the refresh found %d of the stack's %d machines, and `up` would recreate %s, empty: " +
 		"is this the stack's Proxmox, and may its token see them (VM.Audit)"
-	clones = "linked clones live on its disk: "
+	clones   = "linked clones live on its disk: "
+	onlyCopy = ", and has the only copy of its data, for which the other control planes wait: restore etcd before " +
+		"(docs/recovery.md#the-majority-of-etcd-is-lost)"
 )
 
 func TestJudge(t *testing.T) {
@@ -141,6 +152,31 @@ func TestJudge(t *testing.T) {
 			edits: []edit{leaving(), input("one-cp-2-vm", "vmId", "[secret]"), input("one-cp-3-vm", "vmId", "[secret]")},
 		},
 		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{leaving("one-cp-2", "one-cp-3")}},
+		"two control planes go that an interrupted run has taken out": {
+			preview: "fewer-control-planes", edits: []edit{leaving(), warned(
+				"one-cp-2 has left cluster one before: its VM is deleted, with its data",
+				"one-cp-3 has left cluster one before: its VM is deleted, with its data",
+			)},
+		},
+		"another one than that which an interrupted run has taken out": {
+			preview: "fewer-control-planes", edits: []edit{leaving(), warned(
+				"one-cp-2 has left cluster one-b before: its VM is deleted, with its data", "one-cp-30 has left cluster one before: x",
+			)}, findings: both,
+		},
+		"the only copy of etcd's data goes": {
+			preview: "fewer-control-planes", edits: []edit{
+				leaving("one-cp-2", "one-cp-3"),
+				warned("one-cp-2 has the only copy of the etcd data of cluster one: one-cp-1, one-cp-3 have none and wait. Restore it"),
+			},
+			findings: []string{"delete one-cp-2-vm: " + isControlPlane + onlyCopy},
+		},
+		"the only copy of etcd's data is replaced": {
+			preview: "fewer-control-planes", edits: []edit{
+				leaving("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Same),
+				warned("one-cp-2 has the only copy of the etcd data of cluster one: one-cp-1, one-cp-3 have none and wait. Restore it"),
+			},
+			findings: []string{"replace one-cp-2-vm: " + isControlPlane + onlyCopy},
+		},
 		"the cluster goes with them": {
 			preview: "fewer-control-planes",
 			edits:   []edit{leaving("one-cp-2", "one-cp-3"), operation("one-secrets", planguard.Delete)},

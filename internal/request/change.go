@@ -10,9 +10,7 @@ type Change struct {
 	Former string `json:"former,omitempty"`
 	// Restart reports whether the change restarts the machine; for a configuration, Talos reports that.
 	Restart bool `json:"restart,omitempty"`
-	// Begun reports whether the cluster was bootstrapped, or may have been.
-	Begun bool `json:"begun,omitempty"`
-	// Off reports whether the machine is off in Proxmox.
+	// Off reports whether the machine is off in Proxmox at this moment.
 	Off bool `json:"off,omitempty"`
 	// Configuration is the machine configuration to apply, with Patches on top of it; secret. Empty = another change.
 	Configuration string   `json:"configuration,omitempty"`

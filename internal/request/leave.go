@@ -1,5 +1,7 @@
 package request
 
+import "talos-proxmox/internal/talos"
+
 // Leave is the request of `talosops leave`: the node that leaves its cluster. It is written when the node is created
 // and read when it is deleted: some control planes, which may include the node, may have left before.
 type Leave struct {
@@ -9,8 +11,11 @@ type Leave struct {
 	// Protected reports whether its VM cannot be deleted: it then stays in its cluster.
 	Protected bool `json:"protected,omitempty"`
 	// Backup is where a snapshot of etcd is stored before a control plane leaves; nil = nowhere.
-	Backup      *Backup `json:"backup,omitempty"`
-	Talosconfig string  `json:"talosconfig,omitempty"` // secret
+	Backup *Backup `json:"backup,omitempty"`
+	// Authority is that of the Talos API, with which talosops issues itself a client: the request may be older than
+	// client certificates get. Its key is a secret. Nil = Talosconfig, as in requests of earlier versions.
+	Authority   *talos.Authority `json:"authority,omitempty"`
+	Talosconfig string           `json:"talosconfig,omitempty"` // secret
 }
 
 // LeaveResult is the result of `talosops leave`.

@@ -16,7 +16,10 @@ import (
 )
 
 // Authority is a certificate authority, with PEM-encoded certificate and key.
-type Authority struct{ Certificate, Key []byte }
+type Authority struct {
+	Certificate []byte `json:"certificate"`
+	Key         []byte `json:"key"`
+}
 
 // New generates an authority as Talos does, valid for ten years. It is a secret.
 func (k AuthorityKind) New(now time.Time) (Authority, error) {

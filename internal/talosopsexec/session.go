@@ -73,6 +73,22 @@ func Start(ctx *pulumi.Context, verb string, request any, progress func(line str
 	return s, nil
 }
 
+// Query runs a verb that needs no more than its request, and reads its result.
+func Query(ctx *pulumi.Context, verb string, request, result any) error {
+	s, err := Start(ctx, verb, request, func(string) {})
+	if err != nil {
+		return err
+	}
+
+	_ = s.in.Close() // the request is complete
+
+	if err := s.Receive(result); err != nil {
+		return err
+	}
+
+	return s.end(nil)
+}
+
 // readStderr reports progress and collects the error message.
 func (s *Session) readStderr(stderr io.Reader, progress func(line string)) {
 	lines := bufio.NewScanner(stderr)

@@ -29,7 +29,10 @@ func (j *checker) checkDepartures() []string {
 	}
 
 	for _, cluster := range j.plan.Clusters {
-		var workers, controlPlanes, unable []string
+		var (
+			workers, controlPlanes []string
+			unable                 []Machine
+		)
 
 		for _, m := range j.machines {
 			if _, stays := j.planned[m.Name]; stays || m.Cluster != cluster.Name {
@@ -37,8 +40,10 @@ func (j *checker) checkDepartures() []string {
 			}
 
 			switch {
-			case m.ControlPlane && m.CannotLeave:
-				unable = append(unable, m.Name)
+			case m.Departed:
+				lines = append(lines, m.Name+HasDeparted+cluster.Name+" before: its VM is deleted, with its data")
+			case m.ControlPlane && m.CannotLeave != "":
+				unable = append(unable, m)
 			case m.ControlPlane:
 				controlPlanes = append(controlPlanes, m.Name)
 			default:
@@ -69,14 +74,28 @@ func leaveLines(cluster string, names []string) []string {
 	}
 }
 
-// reportUnableToLeave reports control planes without a leave command in the state.
-func (j *checker) reportUnableToLeave(cluster spec.Cluster, names []string) {
+// reportUnableToLeave reports control planes that could not leave etcd.
+func (j *checker) reportUnableToLeave(cluster spec.Cluster, machines []Machine) {
 	path := cluster.ControlPlanes[0].Path
 	count := len(cluster.ControlPlanes)
 
+	var names, reasons []string
+	for _, m := range machines {
+		names, reasons = append(names, m.Name), append(reasons, m.Name+": "+m.CannotLeave)
+	}
+
 	j.reportf(
 		path+".count", count, "removes %s, and nothing would make them leave etcd: the last run used an earlier version of "+
-			"this program, or did not get that far; run `up` once with %d, then use %d",
-		strings.Join(names, ", "), count+len(names), count,
+			"this program, or did not get that far (%s). Run `up` once with %d, then use %d; one that is no member of etcd, not "+
+			"registered, and off or gone, may be removed at once",
+		strings.Join(names, ", "), strings.Join(reasons, "; "), count+len(machines), count,
 	)
 }
+
+// Parts of warnings that follow the name of a machine; planguard reads them.
+const (
+	// HasDeparted is followed by the name of a cluster that the machine has left already.
+	HasDeparted = " has left cluster "
+	// OnlyCopy is followed by the name of a cluster whose etcd data no other machine has.
+	OnlyCopy = " has the only copy of the etcd data of cluster "
+)

@@ -20,7 +20,8 @@ func TestDepartures(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		before, after string
-		bound         []string
+		bound         []string // unable to leave
+		departed      []string
 		lines         []string
 		problem       string
 	}{
@@ -34,7 +35,14 @@ func TestDepartures(t *testing.T) {
 		"control planes without a leave command": {
 			before: five, after: three, bound: []string{"one-cp-5"},
 			problem: "clusters[0].controlPlane.count: 3 removes one-cp-5, and nothing would make them leave etcd: the last run used an " +
-				"earlier version of this program, or did not get that far; run `up` once with 4, then use 3",
+				"earlier version of this program, or did not get that far (one-cp-5: it is a member of etcd). Run `up` once with 4, then use 3; " +
+				"one that is no member of etcd, not registered, and off or gone, may be removed at once",
+		},
+		"one that an interrupted run has taken out": {
+			before: five, after: three, departed: []string{"one-cp-4"}, lines: []string{
+				"one-cp-4 has left cluster one before: its VM is deleted, with its data",
+				"one-cp-5 leaves cluster one and its etcd: it is drained, wiped, and deleted with its data",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +50,11 @@ func TestDepartures(t *testing.T) {
 
 			machines := machinesOf(planOf(t, test.before))
 			for i, m := range machines {
-				machines[i].CannotLeave = slices.Contains(test.bound, m.Name)
+				if slices.Contains(test.bound, m.Name) {
+					machines[i].CannotLeave = "it is a member of etcd"
+				}
+
+				machines[i].Departed = slices.Contains(test.departed, m.Name)
 			}
 
 			problems, lines := vmdiff.Check(planOf(t, test.after), machines, nil)

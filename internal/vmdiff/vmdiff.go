@@ -17,8 +17,10 @@ type Machine struct {
 	Name, Host   string
 	Cluster      string // empty = a plain machine
 	ControlPlane bool
-	// CannotLeave reports whether it is configured and the state has no leave command for its node.
-	CannotLeave bool
+	// CannotLeave says why its node could not leave its cluster before the VM is deleted; empty = it can. Departed reports
+	// whether it has left already.
+	CannotLeave string
+	Departed    bool
 	VMID        int
 
 	// Fields are the values of [Fields], by their properties.

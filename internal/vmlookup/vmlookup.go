@@ -38,7 +38,9 @@ type Func func(ctx context.Context, vm VM) (State, error)
 type Run struct {
 	// Lookup looks up the nodes' VMs.
 	Lookup Func
-	// Existed reports whether a machine existed before this run, and Begun whether a cluster was bootstrapped.
+	// Stopped reports whether a machine is off at this moment.
+	Stopped func(ctx context.Context, host string, vmid int) bool
+	// Existed reports whether a machine existed before this run, and Bootstrapped whether a cluster was bootstrapped.
 	Existed, Bootstrapped func(name string) bool
 	// Commands returns the command of talosops in the state, by the name of its resource.
 	Commands func(name string) Command
@@ -67,6 +69,11 @@ func (r Run) LookupVM(ctx context.Context, vm VM) (State, error) {
 	}
 
 	return r.Lookup(ctx, vm)
+}
+
+// IsStopped reports whether a machine is off at this moment; true if unknown.
+func (r Run) IsStopped(ctx context.Context, host string, vmid int) bool {
+	return r.Stopped == nil || r.Stopped(ctx, host, vmid)
 }
 
 // HasExisted reports whether a machine existed before this run; false if unknown.

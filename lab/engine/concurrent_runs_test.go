@@ -74,7 +74,7 @@ func TestConcurrentRunWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(pipeline.output(), "waits: kube-system/talos-proxmox-run: lease: ") || len(second) > 0
 	}, within, 100*time.Millisecond)
-	assert.Regexp(t, `lease: \S+@\S+ \(process \d+\) brings stack organization/talos-proxmox/lab up since \S+Z, renewed at`,
+	assert.Regexp(t, `lease: \S+@\S+ \(process \d+ of [0-9a-f]+\) brings stack organization/talos-proxmox/lab up since \S+Z, renewed at`,
 		pipeline.output())
 
 	memory := func() string {

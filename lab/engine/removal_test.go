@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/planguard"
+	"talos-proxmox/lab/engine"
 )
 
 // urnOf returns the URN of a resource in the state.
@@ -95,6 +99,75 @@ func TestKilledRemovals(t *testing.T) {
 			w.up(s.yaml(t), optup.ExpectNoChanges())
 		})
 	}
+}
+
+// TestARemovalIsCutAfterItsNodesLeft: the Talos provider dies while nodes leave, so that the run deletes their leave
+// commands and neither their configurations nor their VMs. The state alone does not tell that they have left: Proxmox
+// and the remaining control plane do. The guard of plans accepts the rest as well.
+func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := w.stack(3, 2)
+	w.up(s.yaml(t))
+
+	s.Clusters[0].ControlPlanes, s.Clusters[0].Workers = 1, 1
+	w.when(t.Context(), func(w *world) bool { return strings.Contains(w.consoles(), "reset via API received") }, func() {
+		w.killProgram("pulumi-resource-talos")
+	})
+
+	_, err := w.tryUp(t.Context(), s.yaml(t))
+	require.Error(t, err)
+	require.Len(t, w.machines(), 5, w.output())
+
+	state := w.state(s.yaml(t))
+	for _, name := range []string{"one-cp-2", "one-cp-3", "one-general-2"} {
+		require.NotContains(t, state, name+"-leave", "the nodes have left")
+	}
+
+	// One that was started again might belong to the cluster.
+	started := w.vm("one-cp-3").ID
+	w.startVM(started)
+
+	output := w.outputOf(func() {
+		_, err := w.preview(s.yaml(t))
+		require.Error(t, err)
+	})
+	assert.Contains(t, output, "one-cp-3: it belongs to the cluster no longer or not yet, and runs: `qm stop 2002` on ")
+	assert.NotContains(t, output, "one-cp-2: ")
+	w.stopVM(started)
+
+	plan, err := planguard.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), engine.Events)))
+	require.NoError(t, err)
+
+	rejected, _ := planguard.Check(plan, nil)
+	assert.Empty(t, rejected)
+
+	w.recover()
+	output = w.outputOf(func() { w.up(s.yaml(t)) })
+	assert.Contains(t, output, "one-cp-2 has left cluster one before: its VM is deleted, with its data")
+
+	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000}, w.machines())
+	w.requireMembers(1)
+	w.requireNodes("one-cp-1", "one-general-1")
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+// TestANodeLeavesAfterARotation: the stored request of a removed node has the authority of the Talos API that machines
+// accept now, although no run has brought the stack up since.
+func TestANodeLeavesAfterARotation(t *testing.T) {
+	t.Parallel()
+
+	w, s := upOne(t, 1, 2)
+
+	out, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--authority", "talos")
+	require.NoError(t, err, out)
+
+	s.Clusters[0].Workers = 1
+	w.up(s.yaml(t))
+	w.requireNodes("one-cp-1", "one-general-1")
+	w.requireRunning(2)
+	w.up(s.yaml(t), optup.ExpectNoChanges())
 }
 
 // consoles returns the consoles of all machines.

@@ -14,6 +14,9 @@ const (
 // ErrLeaseLost is the error of a holder that lost the lease.
 var ErrLeaseLost = errLeaseLost
 
+// HolderIdentity is the identity of this process as a holder.
+func HolderIdentity(purpose string) string { return holderIdentity(purpose) }
+
 // WithRunLeaseOf holds the lease of a run with the clients of this cluster.
 func (c *Cluster) WithRunLeaseOf(
 	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,

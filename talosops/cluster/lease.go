@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"slices"
 	"time"
 
@@ -16,14 +14,16 @@ import (
 )
 
 // Timing of a lease: a holder renews it and stops its work before it expires. Others take it over once it has not
-// changed for its duration. They compare versions and use only their own clocks, so that clocks may differ.
+// changed for its duration. They compare versions and use only their own clocks, so that clocks may differ. A holder
+// that was a process of this computer and has ended is not waited for.
 const (
 	leaseDuration      = 40 * time.Second
 	leaseRenewDeadline = 30 * time.Second
 	leaseRenewInterval = 10 * time.Second
 )
 
-// leaseName is held while a machine, or what all machines share, is changed; runLeaseName by a whole run.
+// leaseName is held while a machine, or what all machines share, is changed; runLeaseName by a whole run. They are two
+// because commands of a run do not know the run: a deletion executes what the state has, without the program.
 const (
 	leaseName    = "talos-proxmox"
 	runLeaseName = "talos-proxmox-run"
@@ -44,18 +44,27 @@ type leaseHolder struct {
 	observed   kube.Lease // somebody else's lease, as last read
 	observedAt time.Time  // when observed changed last
 	holder     string     // who holds it; empty = nobody is known to
+
+	run   string       // the identity of the run that this is a step of; empty = there was none
+	steps *leaseHolder // of a run: the lease of its steps, which is observed at the same time
 }
 
 // WithLease calls do while this process holds the Lease kube-system/talos-proxmox, which serializes changes of a
 // cluster. It waits for other holders, for each of them up to the request's timeout. Losing the lease cancels do's
-// context.
+// context, and so does the loss of the run's lease, which may let another run begin.
 func (c *Cluster) WithLease(ctx context.Context, purpose string, do func(ctx context.Context) error) error {
 	h := c.newLeaseHolder(leaseName, purpose)
 	if err := h.acquire(ctx, c.Timeout); err != nil {
 		return err
 	}
 
-	return h.run(ctx, do)
+	return h.whileHeld(ctx, func(ctx context.Context) error {
+		if err := h.findRun(ctx); err != nil {
+			return err
+		}
+
+		return do(ctx)
+	})
 }
 
 func (c *Cluster) newLeaseHolder(lease, purpose string) *leaseHolder {
@@ -65,8 +74,8 @@ func (c *Cluster) newLeaseHolder(lease, purpose string) *leaseHolder {
 	return h
 }
 
-// run calls do while the lease is held, and then releases it.
-func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) error) error {
+// whileHeld calls do while the lease is held, and then releases it.
+func (h *leaseHolder) whileHeld(ctx context.Context, do func(ctx context.Context) error) error {
 	working, end := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
 
@@ -90,25 +99,8 @@ func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) erro
 	return err
 }
 
-// holderIdentity describes this process to people.
-func holderIdentity(purpose string) string {
-	name := fmt.Sprintf("uid %d", os.Getuid())
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-
-	host, _ := os.Hostname()
-
-	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), purpose)
-}
-
 // acquire waits until the lease is acquired. It gives up after unreachableTimeout if no API answers.
 func (h *leaseHolder) acquire(ctx context.Context, unreachableTimeout time.Duration) error {
-	free := checks.Goal{
-		Before: "the cluster was free to change", Missed: "another operator is changing the cluster",
-		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
-			h.own.Name,
-	}
 	writable := checks.Goal{
 		Before: "the cluster's lease was taken", Missed: "the cluster cannot be changed: its lease cannot be taken",
 		Remedy: "repair etcd and the API servers",
@@ -117,7 +109,7 @@ func (h *leaseHolder) acquire(ctx context.Context, unreachableTimeout time.Durat
 	for {
 		waitedFor, g, timeout := h.holder, writable, unreachableTimeout
 		if waitedFor != "" {
-			g, timeout = free, h.Timeout
+			g, timeout = h.freeGoal(), h.Timeout
 		}
 
 		var done bool
@@ -140,6 +132,14 @@ func (h *leaseHolder) acquire(ctx context.Context, unreachableTimeout time.Durat
 	}
 }
 
+func (h *leaseHolder) freeGoal() checks.Goal {
+	return checks.Goal{
+		Before: "the cluster was free to change", Missed: "another operator is changing the cluster",
+		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
+			h.own.Name,
+	}
+}
+
 // tryAcquire acquires the lease if nobody holds it.
 func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 	now, address, err := h.readLease(ctx)
@@ -153,9 +153,11 @@ func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 
 	if h.heldByOther(now) {
 		h.holder = now.HolderIdentity
-		since, renewed := now.AcquireTime.UTC().Format(time.RFC3339), now.RenewTime.UTC().Format(time.TimeOnly)
+		if h.steps != nil {
+			h.steps.observe(ctx)
+		}
 
-		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.holder, since, renewed)}, false
+		return checks.Finding{Problem: describeHolder(now)}, false
 	}
 
 	if !now.SameHolder(h.own) {
@@ -174,6 +176,11 @@ func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 	return checks.Finding{}, true
 }
 
+func describeHolder(l kube.Lease) string {
+	return fmt.Sprintf("%s since %s, renewed at %s",
+		l.HolderIdentity, l.AcquireTime.UTC().Format(time.RFC3339), l.RenewTime.UTC().Format(time.TimeOnly))
+}
+
 // heldByOther reports whether somebody else holds the lease and may be alive.
 func (h *leaseHolder) heldByOther(now kube.Lease) bool {
 	if now.Version != h.observed.Version || h.observedAt.IsZero() {
@@ -184,13 +191,17 @@ func (h *leaseHolder) heldByOther(now kube.Lease) bool {
 
 	duration := time.Duration(now.LeaseDurationSeconds) * time.Second
 
-	return now.HolderIdentity != "" && !now.SameHolder(h.own) && time.Since(h.observedAt) < duration
+	return now.HolderIdentity != "" && !now.SameHolder(h.own) && time.Since(h.observedAt) < duration &&
+		!isDead(now.HolderIdentity)
 }
 
 // keepRenewing renews the lease until ctx ends; if that fails, it calls end.
 func (h *leaseHolder) keepRenewing(ctx context.Context, end context.CancelCauseFunc) {
 	for pause := leaseRenewInterval; checks.Pause(ctx, pause) == nil; {
 		err := h.renew(ctx)
+		if err == nil {
+			err = h.verifyRun(ctx)
+		}
 
 		switch {
 		case ctx.Err() != nil:
@@ -272,7 +283,7 @@ func (h *leaseHolder) write(ctx context.Context, address, version string) error 
 
 // readLease returns the lease, and the address of the control plane that returned it.
 func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
-	now, address, err = h.fetchLease(ctx)
+	now, address, err = h.fetchLease(ctx, h.own.Name)
 	if err == nil || h.reconnect == nil {
 		return now, address, err
 	}
@@ -284,18 +295,18 @@ func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address st
 
 	h.Cluster = reconnected
 
-	return h.fetchLease(ctx)
+	return h.fetchLease(ctx, h.own.Name)
 }
 
 // fetchLease asks the control planes, beginning with the one that answered last.
-func (h *leaseHolder) fetchLease(ctx context.Context) (now kube.Lease, address string, err error) {
+func (h *leaseHolder) fetchLease(ctx context.Context, name string) (now kube.Lease, address string, err error) {
 	inOrder := slices.Clone(h.ControlPlanes)
 	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.lastAddress }); i > 0 {
 		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.ControlPlanes[i])
 	}
 
 	now, address, err = FirstAnswer(inOrder, func(address string) (kube.Lease, error) {
-		return h.Kubernetes.Lease(ctx, address, h.own.Name)
+		return h.Kubernetes.Lease(ctx, address, name)
 	})
 	if err == nil {
 		h.lastAddress = address

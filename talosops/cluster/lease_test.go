@@ -31,7 +31,7 @@ func TestWithLease(t *testing.T) {
 
 		require.NoError(t, c.WithLease(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
 			f.Set(func() {
-				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.HolderIdentity)
+				assert.Regexp(t, `^\S+@\S+ \(process \d+ of [0-9a-f]{12}\) takes one-w-1 out$`, f.Held.HolderIdentity)
 				assert.InDelta(t, cluster.LeaseDuration.Seconds(), f.Held.LeaseDurationSeconds, 0)
 			})
 			time.Sleep(5 * time.Minute)
@@ -256,7 +256,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 	require.Len(t, api.Writes, 2)
 	assert.Equal(t, http.MethodPost+" "+leases+cluster.LeaseName, api.Writes[0].Method+" "+api.Writes[0].Path)
 	assert.Regexp(t, `^{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
-		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,`+
+		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+ of [0-9a-f]{12}\) upgrades one-cp-1","leaseDurationSeconds":40,`+
 		`"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}$`, api.Writes[0].Body)
 	assert.Equal(t, http.MethodPut, api.Writes[1].Method)
 	assert.Regexp(t, `"resourceVersion":"1".*"holderIdentity":"","leaseDurationSeconds":40,`, api.Writes[1].Body)

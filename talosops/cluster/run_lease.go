@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 )
 
@@ -46,16 +48,132 @@ func (c *Cluster) withRunLease(
 	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
 	h := c.newLeaseHolder(runLeaseName, purpose)
-	h.reconnect = reconnect
+	h.reconnect, h.steps = reconnect, c.newLeaseHolder(leaseName, purpose)
 
 	err := h.acquire(ctx, min(runLeaseTimeout, c.Timeout))
 
 	switch {
 	case err == nil:
-		return h.run(ctx, do)
+		return h.whileHeld(ctx, func(ctx context.Context) error {
+			if err := h.steps.awaitFree(ctx); err != nil {
+				return err
+			}
+
+			return do(ctx)
+		})
 	case h.holder == "" && ctx.Err() == nil:
 		return c.runWithoutLease(ctx, err, do)
 	default:
 		return err
 	}
+}
+
+// observe notes who holds the lease, and since when it has not changed.
+func (h *leaseHolder) observe(ctx context.Context) {
+	now, _, err := h.readLease(ctx)
+	if err != nil {
+		h.observedAt = time.Time{}
+
+		return
+	}
+
+	h.heldByOther(now)
+}
+
+// awaitFree waits until nobody holds the lease. One of a holder that has ended is released, so that the next step need
+// not wait again until that is certain.
+func (h *leaseHolder) awaitFree(ctx context.Context) error {
+	return h.Within(ctx, h.Timeout, h.freeGoal(), func(ctx context.Context) checks.Report {
+		f := checks.Finding{Node: kube.LeaseNamespace + "/" + h.own.Name, Check: "lease"}
+
+		now, address, err := h.readLease(ctx)
+
+		switch {
+		case err != nil:
+			h.observedAt = time.Time{} // it may have been renewed unnoticed
+			f.Problem, f.Detail = "no Kubernetes API says who changes the cluster", err.Error()
+
+			return checks.Report{f}
+		case h.heldByOther(now):
+			f.Problem = describeHolder(now)
+
+			return checks.Report{f}
+		case now.HolderIdentity == "":
+			return nil
+		}
+
+		now.HolderIdentity = ""
+		if err := h.Kubernetes.PutLease(ctx, address, now); err != nil {
+			f.Problem, f.Detail = "is held by a process that has ended, and cannot be released", err.Error()
+
+			return checks.Report{f}
+		}
+
+		return nil
+	})
+}
+
+// findRun finds the run that this step belongs to, which has to hold the cluster still. Without one (the cluster did
+// not answer when the run began; `pulumi destroy` of some machines), the lease of the step suffices.
+func (h *leaseHolder) findRun(ctx context.Context) error {
+	goal := checks.Goal{
+		Before: "it was known which run holds the cluster", Missed: "it is not known which run holds the cluster",
+		Remedy: "repair etcd and the API servers",
+	}
+
+	var run kube.Lease
+
+	err := h.Until(ctx, goal, func(ctx context.Context) checks.Report {
+		var err error
+		if run, _, err = h.fetchLease(ctx, runLeaseName); err != nil {
+			return checks.Problem(kube.LeaseNamespace+"/"+runLeaseName, "lease", "cannot be read", err.Error())
+		}
+
+		return nil
+	})
+
+	switch {
+	case err != nil || run.HolderIdentity == "":
+		return err
+	case !isOfThisComputer(run.HolderIdentity):
+		return fmt.Errorf("another run holds the cluster, so nothing was changed: %s. Wait for its end, then run the same again",
+			describeHolder(run))
+	default:
+		h.run = run.HolderIdentity
+
+		return h.checkRun(run)
+	}
+}
+
+// verifyRun returns an error if the run of this step has lost its lease.
+func (h *leaseHolder) verifyRun(ctx context.Context) error {
+	if h.run == "" {
+		return nil
+	}
+
+	run, _, err := h.fetchLease(ctx, runLeaseName)
+	if err != nil {
+		return err
+	}
+
+	return h.checkRun(run)
+}
+
+// checkRun compares the lease of a run with its holder at first. An empty holder is that of a run that has ended.
+func (h *leaseHolder) checkRun(now kube.Lease) error {
+	reason := ""
+
+	switch {
+	case now.Version == "":
+		reason = "someone deleted its lease " + kube.LeaseNamespace + "/" + runLeaseName
+	case now.HolderIdentity != "" && now.HolderIdentity != h.run:
+		reason = now.HolderIdentity + " holds it"
+	case isDead(now.HolderIdentity):
+		reason = now.HolderIdentity + " has ended"
+	default:
+		return nil
+	}
+
+	return fmt.Errorf("%w: its run no longer holds the cluster, and another one may begin (%s): run the same again",
+		errLeaseLost, reason)
 }

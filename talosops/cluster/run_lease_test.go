@@ -3,6 +3,10 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +16,7 @@ import (
 
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/verbtest"
 )
 
@@ -30,8 +35,8 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		"no one else works": {},
 		"the other one ends": {
 			before: func(f *clustertest.Leases) {
-				f.Take(other)
-				time.AfterFunc(30*time.Second, func() { f.Set(func() { f.Held.HolderIdentity = "" }) })
+				f.TakeRun(other)
+				time.AfterFunc(30*time.Second, func() { f.Set(func() { f.Run.HolderIdentity = "" }) })
 			},
 			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
 		},
@@ -46,15 +51,15 @@ func TestARunHoldsTheCluster(t *testing.T) {
 			},
 		},
 		"another one took it over": {
-			meanwhile: func(f *clustertest.Leases) { f.Take(other) },
+			meanwhile: func(f *clustertest.Leases) { f.TakeRun(other) },
 			fails:     "the lease of the cluster is lost, so the work was stopped: it is held by " + other,
 		},
 		"the other one goes on": {
 			before: func(f *clustertest.Leases) {
-				f.Take(other)
+				f.TakeRun(other)
 
 				for i := range 40 {
-					time.AfterFunc(time.Duration(i)*10*time.Second, func() { f.Set(func() { f.Held.Version += "+" }) })
+					time.AfterFunc(time.Duration(i)*10*time.Second, func() { f.Set(func() { f.Run.Version += "+" }) })
 				}
 			},
 			fails: "wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox-run",
@@ -85,7 +90,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 				require.ErrorContains(t, err, test.fails)
 			} else {
 				require.NoError(t, err)
-				assert.Empty(t, f.Held.HolderIdentity, "it is released")
+				assert.Empty(t, f.Run.HolderIdentity, "it is released")
 			}
 
 			assert.Contains(t, progress.String(), test.says)
@@ -110,10 +115,10 @@ func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 		err := c.WithRunLeaseOf(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
 			refused.Set(func() {
 				refused.APIErr = errors.New("401 Unauthorized")
-				f.Held = refused.Held
+				f.Run = refused.Run
 			})
 			time.Sleep(10 * time.Minute)
-			assert.WithinRange(t, f.Held.RenewTime.Time, time.Now().Add(-cluster.LeaseDuration), time.Now(),
+			assert.WithinRange(t, f.Run.RenewTime.Time, time.Now().Add(-cluster.LeaseDuration), time.Now(),
 				"nobody else may take it over")
 
 			return nil
@@ -121,7 +126,130 @@ func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 
 		require.NoError(t, err)
 		assert.Equal(t, 1, reopened)
-		assert.Empty(t, f.Held.HolderIdentity, "it is released")
+		assert.Empty(t, f.Run.HolderIdentity, "it is released")
 		assert.Empty(t, progress.String())
 	})
+}
+
+// TestStepsBelongToTheirRun: a step changes nothing once its run has lost the cluster, which the command of a deletion
+// learns only from the lease.
+func TestStepsBelongToTheirRun(t *testing.T) {
+	t.Parallel()
+
+	const lost = "the lease of the cluster is lost, so the work was stopped: its run no longer holds the cluster, and " +
+		"another one may begin ("
+
+	own, ended := cluster.HolderIdentity("brings stack acme/talos-proxmox/prod up"), endedHolder(t)
+
+	for name, test := range map[string]struct {
+		run       string // who holds the run's lease when the step begins
+		meanwhile func(*clustertest.Leases)
+		fails     string
+	}{
+		"without a run":     {},
+		"of a run that has": {run: own},
+		"of a run that ends": {run: own, meanwhile: func(f *clustertest.Leases) {
+			f.Set(func() { f.Run.HolderIdentity = "" })
+		}},
+		"another run begins that nobody waited for": {meanwhile: func(f *clustertest.Leases) {
+			f.TakeRun("ann@desk (process 7) brings up")
+		}},
+		"of a run whose holder was killed": {
+			run: ended, fails: lost + ended + " has ended): run the same again",
+		},
+		"of a run whose holder is killed meanwhile": {
+			run: own, meanwhile: func(f *clustertest.Leases) { f.TakeRun(ended) }, fails: lost + ended + " holds it)",
+		},
+		"of a run whose lease is deleted": {
+			run: own, meanwhile: func(f *clustertest.Leases) { f.Set(func() { f.Run = kube.Lease{} }) },
+			fails: lost + "someone deleted its lease kube-system/talos-proxmox-run)",
+		},
+		"another computer's run holds the cluster": {
+			run:   "ann@desk (process 7 of 0123456789ab) brings stack prod up",
+			fails: "another run holds the cluster, so nothing was changed: ann@desk (process 7 of 0123456789ab) brings stack prod up since",
+		},
+		"an earlier version's run holds the cluster": {
+			run: "ann@desk (process 7) brings stack prod up", fails: "another run holds the cluster, so nothing was changed",
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) {
+				if test.run != "" {
+					f.TakeRun(test.run)
+				}
+			})
+
+			err := c.WithLease(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
+				if test.meanwhile != nil {
+					test.meanwhile(f)
+				}
+
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Minute):
+					return nil
+				}
+			})
+			if test.fails == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.fails)
+			}
+
+			assert.Empty(t, f.Held.HolderIdentity, "it is released")
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// endedHolder is the identity of a process of this computer that has ended.
+func endedHolder(t *testing.T) string {
+	t.Helper()
+
+	ended := exec.CommandContext(t.Context(), "true")
+	require.NoError(t, ended.Run())
+
+	return strings.Replace(cluster.HolderIdentity("brings stack acme/talos-proxmox/prod up"),
+		fmt.Sprintf("(process %d ", os.Getpid()), fmt.Sprintf("(process %d ", ended.Process.Pid), 1)
+}
+
+// TestAKilledRunIsWaitedForOnce: its lease and that of its last step expire at the same time, and neither is waited for
+// on the computer on which it was killed.
+func TestAKilledRunIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+
+	ended := endedHolder(t)
+
+	for name, test := range map[string]struct {
+		holder, step string
+		after        time.Duration
+	}{
+		"of another computer": {
+			holder: "ann@desk (process 7 of 0123456789ab) brings up", step: "ann@desk (process 9 of 0123456789ab) changes one-w-1",
+			after: cluster.LeaseDuration,
+		},
+		"of this computer":   {holder: ended, step: ended},
+		"whose step is left": {step: "ann@desk (process 9) changes one-w-1", after: cluster.LeaseDuration},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, _, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) {
+				if test.holder != "" {
+					f.TakeRun(test.holder)
+				}
+
+				f.Take(test.step)
+			})
+			began := time.Now()
+
+			err := c.WithRunLeaseOf(t.Context(), "brings up", nil, func(ctx context.Context) error {
+				return c.WithLease(ctx, "changes one-w-2", func(context.Context) error {
+					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+3*c.Interval))
+
+					return nil
+				})
+			})
+			require.NoError(t, err)
+		})
+	}
 }

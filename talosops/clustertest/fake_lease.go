@@ -11,21 +11,30 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// Leases is the Lease object of a fake cluster.
+// Leases are the Lease objects of a fake cluster.
 type Leases struct {
 	mu            sync.Mutex
-	Held          kube.Lease
-	APIErr        error // of an API that does not respond
-	LostResponses int   // number of updates that succeed, but whose response is lost
+	Held          kube.Lease // of a step
+	Run           kube.Lease // of a run
+	APIErr        error      // of an API that does not respond
+	LostResponses int        // number of updates that succeed, but whose response is lost
 	Updates       int
 }
 
 // Lease implements kube.Interface.
-func (f *Leases) Lease(context.Context, string, string) (kube.Lease, error) {
+func (f *Leases) Lease(_ context.Context, _, name string) (kube.Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return f.Held, f.APIErr
+	return *f.named(name), f.APIErr
+}
+
+func (f *Leases) named(name string) *kube.Lease {
+	if name == "talos-proxmox-run" {
+		return &f.Run
+	}
+
+	return &f.Held
 }
 
 // PutLease implements kube.Interface.
@@ -33,16 +42,18 @@ func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
+	now := f.named(l.Name)
+
 	switch {
 	case f.APIErr != nil:
 		return f.APIErr
-	case l.Version != f.Held.Version:
+	case l.Version != now.Version:
 		return errors.New("409 Conflict: the object has been modified")
 	}
 
 	f.Updates++
-	f.Held = l
-	f.Held.Version = strconv.Itoa(f.Updates)
+	*now = l
+	now.Version = strconv.Itoa(f.Updates)
 
 	if f.LostResponses > 0 {
 		f.LostResponses--
@@ -61,12 +72,17 @@ func (f *Leases) Set(change func()) {
 	change()
 }
 
-// Take makes another holder acquire the lease.
-func (f *Leases) Take(holder string) {
+// Take makes another holder acquire the lease of a step.
+func (f *Leases) Take(holder string) { f.take(&f.Held, "talos-proxmox", holder) }
+
+// TakeRun makes another holder acquire the lease of a run.
+func (f *Leases) TakeRun(holder string) { f.take(&f.Run, "talos-proxmox-run", holder) }
+
+func (f *Leases) take(lease *kube.Lease, name, holder string) {
 	f.Set(func() {
 		f.Updates++
-		f.Held = kube.Lease{Version: strconv.Itoa(f.Updates)}
-		f.Held.HolderIdentity, f.Held.LeaseDurationSeconds = holder, 40
-		f.Held.AcquireTime, f.Held.RenewTime = metav1.Now(), metav1.Now()
+		*lease = kube.Lease{Name: name, Version: strconv.Itoa(f.Updates)}
+		lease.HolderIdentity, lease.LeaseDurationSeconds = holder, 40
+		lease.AcquireTime, lease.RenewTime = metav1.Now(), metav1.Now()
 	})
 }

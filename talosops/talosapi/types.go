@@ -101,3 +101,12 @@ func Cause(err error) string {
 
 	return text
 }
+
+// IsRefusedClient reports whether an error says that a machine refuses the client certificate: it has expired, or is of
+// another authority.
+func IsRefusedClient(message string) bool { return strings.Contains(message, "remote error: tls: ") }
+
+// IsUnknownServer reports whether an error says that a machine's certificate is not of the client's authority.
+func IsUnknownServer(message string) bool {
+	return strings.Contains(message, "x509: certificate signed by unknown authority")
+}

@@ -23,8 +23,8 @@ it, prints {"ready":true}, and reads {"changed":true} or {"changed":false} once 
 the machine is back as it was, and uncordons its node. If the input ends without an outcome, it leaves the node as it
 is: the next change continues.
 
-restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox reports the machine as off), configuration,
-patches and regardless (change the machine although the cluster is not steady) can be omitted.`
+restart, worker, former, bootstrapped (the cluster was), off (the machine is off in Proxmox), configuration, patches and
+regardless (change the machine although the cluster is not steady) can be omitted.`
 
 // answerTimeout is how long a machine may not answer before its cluster is asked about it. nodeLostTimeout is how long
 // Kubernetes may still hear from it: longer than the 50 seconds after which a dead node becomes Unknown
@@ -173,11 +173,18 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 	}
 
 	bootstrapped, err := isBootstrapped(ctx, c.Cluster)
-	if err != nil || bootstrapped {
-		return "", err
-	}
 
-	return "belongs to a cluster that is not bootstrapped yet, so it is changed immediately", nil
+	switch {
+	case err != nil || bootstrapped:
+		return "", err
+	case req.Bootstrapped && req.Regardless:
+		return "is changed although no control plane of its cluster has etcd data", nil
+	case req.Bootstrapped:
+		return "", fmt.Errorf("%s is not changed: %w; to change it anyway: "+forceCommand,
+			n.Name, dataLostError(c.ControlPlanes))
+	default:
+		return "belongs to a cluster that is not bootstrapped yet, so it is changed immediately", nil
+	}
 }
 
 // reasonToSkipUnreachable is reasonToSkip for a machine that does not answer.
@@ -197,7 +204,7 @@ func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, er
 		return "", nil
 	}
 
-	if !req.Begun || ctx.Err() != nil {
+	if !req.Bootstrapped || ctx.Err() != nil {
 		return reason, ctx.Err()
 	}
 

@@ -224,7 +224,7 @@ func TestReasonToSkip(t *testing.T) {
 			makeUnreachable(f, "127.0.9.1")
 		},
 		"a machine that Proxmox calls off": func(c *change, f *clustertest.Fake) {
-			c.req.Off, c.req.Begun = true, true
+			c.req.Off, c.req.Bootstrapped = true, true
 
 			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
@@ -234,18 +234,27 @@ func TestReasonToSkip(t *testing.T) {
 			makeUnreachable(f, "127.0.9.1")
 		},
 		"no machine of a cluster that was begun answers": func(c *change, f *clustertest.Fake) {
-			c.req.Begun = true
+			c.req.Bootstrapped = true
 
 			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
 		"the only control plane of a cluster that was begun does not answer": func(c *change, f *clustertest.Fake) {
-			c.req.Begun, c.ControlPlanes = true, c.ControlPlanes[:1]
+			c.req.Bootstrapped, c.ControlPlanes = true, c.ControlPlanes[:1]
 
 			makeUnreachable(f, "127.0.9.1")
 		},
 		"what answers of a cluster that was begun has no data of etcd": func(c *change, f *clustertest.Fake) {
-			c.req.Begun, f.NoEtcdData = true, true
+			c.req.Bootstrapped, f.NoEtcdData = true, true
 			makeUnreachable(f, "127.0.9.1")
+		},
+		"a machine of a cluster that has lost its data of etcd": func(c *change, f *clustertest.Fake) {
+			c.req.Bootstrapped, f.NoEtcdData = true, true
+		},
+		"a machine of a cluster that has lost its data of etcd, regardless": func(c *change, f *clustertest.Fake) {
+			c.req.Bootstrapped, c.req.Regardless, f.NoEtcdData = true, true, true
+		},
+		"a configuration that changes nothing while etcd is lost": func(c *change, f *clustertest.Fake) {
+			c.req.Bootstrapped, c.req.Configuration, f.NoEtcdData = true, configuration, true
 		},
 		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) {
 			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")

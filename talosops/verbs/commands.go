@@ -18,6 +18,7 @@ func Commands() []*cobra.Command {
 		verb.NewForCluster("restore", "Restore etcd from a snapshot", restoreHelp, runRestore),
 		verb.NewForCluster("change", "Coordinate the change of a machine with its running cluster", changeHelp, runChange),
 		newStatus(),
+		verb.NewForCluster("members", "Report where etcd's data is, and which nodes belong to a cluster", membersHelp, runMembers),
 		verb.NewForCluster("leave", "Take a node out of its cluster", leaveHelp, runLeave),
 		verb.NewForCluster("upgrade", "Upgrade every node to its version of Talos and its schematic, one at a time",
 			upgradeHelp, runUpgrade),

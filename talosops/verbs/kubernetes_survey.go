@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/kubeupgrade"
+	"talos-proxmox/talosops/talosapi"
 )
 
 // kubernetesSurveyTimeout is how long a cluster may take to answer: the operator's own network may fail for a moment.
@@ -57,12 +58,17 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 		Remedy: "start or repair these machines, and make sure that they are reachable from here",
 	}
 
-	var found *kubernetesSurvey
+	var (
+		found *kubernetesSurvey
+		lost  error
+	)
 
 	err := u.Within(ctx, min(u.Timeout, kubernetesSurveyTimeout), goal, func(ctx context.Context) checks.Report {
 		answers := u.queryControlPlanes(ctx)
 		if !slices.ContainsFunc(answers, func(a controlPlaneState) bool { return a.hasData }) {
-			return nil // there is no cluster yet
+			lost = u.lostError(answers)
+
+			return nil // there is no cluster yet, or no longer
 		}
 
 		var r checks.Report
@@ -71,11 +77,27 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 		return r
 	})
-	if err != nil {
+	if err := errors.Join(err, lost); err != nil {
 		return nil, err
 	}
 
 	return found, nil
+}
+
+// lostError says why a cluster that was bootstrapped cannot be upgraded if no control plane reports etcd data. If none
+// of them answers, the run goes on, as its user wants: an update was refused before.
+func (u *kubernetesUpgrader) lostError(answers []controlPlaneState) error {
+	silent := slices.DeleteFunc(slices.Clone(answers), func(a controlPlaneState) bool { return a.err == nil })
+
+	switch {
+	case !u.req.Bootstrapped || len(silent) == len(answers):
+		return nil
+	case len(silent) > 0:
+		return fmt.Errorf("no Kubernetes is upgraded: the control planes that answer have no etcd data, and %s does not say whether "+
+			"it has any: %s. Start or repair it, then run the same again", silent[0].Name, talosapi.Cause(silent[0].err))
+	default:
+		return fmt.Errorf("no Kubernetes is upgraded: %w", dataLostError(u.req.ControlPlanes))
+	}
 }
 
 func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPlaneState {

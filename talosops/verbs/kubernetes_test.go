@@ -265,6 +265,44 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 	}
 }
 
+// TestAClusterThatLostEtcdIsNoNewOne: what it runs is not known, so nothing may be upgraded afterwards either.
+func TestAClusterThatLostEtcdIsNoNewOne(t *testing.T) {
+	t.Parallel()
+
+	refused := errors.New("connection refused")
+
+	for name, test := range map[string]struct {
+		change func(*kubernetesCluster)
+		fails  string
+	}{
+		"no control plane has data of etcd": {
+			func(f *kubernetesCluster) { f.NoEtcdData = true },
+			"no Kubernetes is upgraded: its cluster was bootstrapped, and no control plane (cp-1, cp-2, cp-3) has etcd data",
+		},
+		"one has none, and another does not answer": {
+			func(f *kubernetesCluster) {
+				f.NoEtcdDataOn["127.0.9.1"], f.NoEtcdDataOn["127.0.9.3"] = true, true
+				f.Down = map[string]error{"127.0.9.2": refused}
+			},
+			"and cp-2 does not say whether it has any: connection refused",
+		},
+		"none answers, which a user has accepted": {change: func(f *kubernetesCluster) {
+			f.Down = map[string]error{"127.0.9.1": refused, "127.0.9.2": refused, "127.0.9.3": refused}
+		}},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f := newKubernetesCluster(func(f *kubernetesCluster, req *kubernetesRequest) {
+				req.Bootstrapped = true
+
+				test.change(f)
+			})
+
+			verbtest.RequireError(t, u.run(t.Context()), test.fails)
+			assert.Empty(t, f.calls)
+		})
+	}
+}
+
 // TestANewControlPlaneIsLeftAlone, whether it is unreachable or has no data; an unreachable one of the cluster is not.
 func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	t.Parallel()

@@ -2,9 +2,11 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
@@ -26,7 +28,7 @@ type leaveRequest struct {
 }
 
 func (r *leaveRequest) Problems() problem.List {
-	problems := append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
+	problems := append(r.openTalos(time.Now()), verb.NodeProblems(r.ControlPlanes)...)
 	if r.Node.Name == "" {
 		problems.Add("node.name", nil, "is missing: set the node that leaves")
 	}
@@ -36,6 +38,26 @@ func (r *leaveRequest) Problems() problem.List {
 	}
 
 	return append(problems, backupProblems("backup.", r.Backup)...)
+}
+
+// openTalos creates the client of the request, with a certificate that is issued for it now.
+func (r *leaveRequest) openTalos(now time.Time) (problems problem.List) {
+	if r.Authority == nil {
+		return r.OpenTalos(r.Talosconfig)
+	}
+
+	client, err := r.Authority.TemporaryAdministrator(now)
+	if err == nil {
+		r.Talosconfig, err = client.Talosconfig(r.Node.Name, []string{r.Node.Address})
+	}
+
+	if err != nil {
+		problems.Add("authority", nil, "%v", err)
+
+		return problems
+	}
+
+	return r.OpenTalos(r.Talosconfig)
 }
 
 func (r *leaveRequest) isControlPlane() bool {
@@ -63,30 +85,29 @@ func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, err
 
 	l := &leaver{req: req, result: request.LeaveResult{Node: req.Node.Name}}
 
-	exists, err := connectOthers(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
+	err := connectOthers(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
 		l.Cluster, err = s.Connect(ctx, others)
 
 		return err
 	})
-	if err == nil && exists {
+	if err == nil {
 		err = l.leave(ctx)
 	}
 
 	return l.result, err
 }
 
-// connectOthers connects to the cluster through its other control planes, those that know of etcd first. It reports
-// whether there is a cluster.
+// connectOthers connects to the cluster through its other control planes, those that know of etcd first. A node has
+// this command only once its cluster was bootstrapped, so that a cluster without etcd data has lost it.
 func connectOthers(
 	ctx context.Context, c *cluster.Cluster, req *leaveRequest, connect func(context.Context, []request.Node) error,
-) (exists bool, err error) {
+) error {
 	if len(req.otherControlPlanes()) == 0 {
-		f, bootstrapped := c.CheckEtcd(ctx, req.Node)
-		if !bootstrapped && f.Problem == "" {
-			return false, nil
+		if f, exists := c.CheckEtcd(ctx, req.Node); !exists && f.Problem == "" {
+			return onlyCopyError(ctx, c, req)
 		}
 
-		return false, fmt.Errorf("%s is the only control plane, so it is left as it is: with it the cluster's etcd would be "+
+		return fmt.Errorf("%s is the only control plane, so it is left as it is: with it the cluster's etcd would be "+
 			"lost. Add control planes first (controlPlane.count: 3); or, if the cluster's data may go, set its bootstrapEmpty in "+
 			"the stack file, remove the VM on Proxmox and run pulumi up --refresh, or run pulumi destroy", req.Node.Name)
 	}
@@ -95,7 +116,10 @@ func connectOthers(
 		Before: "the cluster answered", Missed: "no other control plane of the cluster answers",
 		Remedy: "start or repair one of these control planes",
 	}
-	err = c.Until(ctx, goal, func(ctx context.Context) checks.Report {
+
+	var refusal error
+
+	err := c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var (
 			current       checks.Report
 			ready, others []request.Node
@@ -105,14 +129,24 @@ func connectOthers(
 			f, bootstrapped := c.CheckEtcd(ctx, n)
 			current = append(current, f)
 
-			if exists = exists || bootstrapped; bootstrapped {
+			if bootstrapped {
 				ready = append(ready, n)
 			} else {
 				others = append(others, n)
 			}
 		}
 
-		if len(ready) == 0 { // unless all of them wait for a cluster, the unreachable ones may have it
+		switch {
+		case len(ready) > 0:
+		case refusesCredentials(current):
+			refusal = credentialsError(req.Node, current)
+
+			return nil
+		case len(current.Open()) == 0: // all of them wait for a cluster; otherwise the unreachable ones may have it
+			refusal = onlyCopyError(ctx, c, req)
+
+			return nil
+		default:
 			return current
 		}
 
@@ -123,5 +157,5 @@ func connectOthers(
 		return nil
 	})
 
-	return exists, err
+	return errors.Join(err, refusal)
 }

@@ -187,37 +187,73 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 	golden := goldentest.NewCases(t)
 
-	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
+	third, worker := request.Node{Name: "cp-3", Address: "127.0.9.3"}, request.Node{Name: "w-1", Address: "127.0.9.4"}
+	lose := func(f *clustertest.Fake, addresses ...string) { // their machines were recreated
+		for _, address := range addresses {
+			f.NoEtcdDataOn[address], f.Down["etcd "+address] = true, errors.New("etcdserver: no leader")
+			f.NodeServices[address] = []talosapi.Service{{ID: "etcd", State: "Preparing"}}
+		}
+	}
+	refuse := func(f *clustertest.Fake, why string) {
+		for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
+			f.Down[address] = errors.New("rpc error: code = Unavailable desc = connection error: desc = " + why)
+		}
+	}
 
-	for name, change := range map[string]func(*clustertest.Fake, *leaveRequest){
-		"of those that answer": func(f *clustertest.Fake, _ *leaveRequest) {
+	for name, test := range map[string]struct {
+		node   request.Node
+		change func(*clustertest.Fake, *leaveRequest)
+	}{
+		"of those that answer": {third, func(f *clustertest.Fake, _ *leaveRequest) {
 			f.Down["127.0.9.1"] = errors.New("no route to host")
-		},
-		"that was never begun": func(f *clustertest.Fake, _ *leaveRequest) { f.MemberList = nil },
-		"that may be where no one answers": func(f *clustertest.Fake, _ *leaveRequest) {
-			f.MemberList = nil
+		}},
+		"that has lost all its data": {third, func(f *clustertest.Fake, _ *leaveRequest) {
+			lose(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+		}},
+		"whose only data it has": {third, func(f *clustertest.Fake, _ *leaveRequest) { lose(f, "127.0.9.1", "127.0.9.2") }},
+		"whose only data it may have": {third, func(f *clustertest.Fake, _ *leaveRequest) {
+			lose(f, "127.0.9.1", "127.0.9.2")
+			f.Down["127.0.9.3"] = errors.New("no route to host")
+		}},
+		"whose only data it may have while it boots": {third, func(f *clustertest.Fake, _ *leaveRequest) {
+			lose(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			f.NodeServices["127.0.9.3"] = nil
+		}},
+		"of a worker, that has lost all its data": {worker, func(f *clustertest.Fake, _ *leaveRequest) {
+			lose(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+		}},
+		"that may be where no one answers": {third, func(f *clustertest.Fake, _ *leaveRequest) {
+			lose(f, "127.0.9.2")
 			f.Down["127.0.9.1"] = errors.New("no route to host")
-		},
-		"whose only control plane it is": func(_ *clustertest.Fake, r *leaveRequest) {
+		}},
+		"whose only control plane it is": {third, func(_ *clustertest.Fake, r *leaveRequest) {
 			r.ControlPlanes = []request.Node{third}
-		},
-		"whose only control plane it is, and was never begun": func(f *clustertest.Fake, r *leaveRequest) {
-			r.ControlPlanes, f.MemberList = []request.Node{third}, nil
-		},
+		}},
+		"whose only control plane it is, without data": {third, func(f *clustertest.Fake, r *leaveRequest) {
+			r.ControlPlanes = []request.Node{third}
+			lose(f, "127.0.9.3")
+		}},
+		"with a certificate that has expired": {third, func(f *clustertest.Fake, _ *leaveRequest) {
+			refuse(f, `"error reading server preface: remote error: tls: expired certificate"`)
+		}},
+		"after its authority was replaced": {worker, func(f *clustertest.Fake, r *leaveRequest) {
+			r.ControlPlanes = r.ControlPlanes[:2]
+			refuse(f, `"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by `+
+				`unknown authority"`)
+		}},
+		"while one of its control planes is in maintenance mode": {third, func(f *clustertest.Fake, _ *leaveRequest) {
+			refuse(f, "x509: certificate signed by unknown authority")
+			f.Down["127.0.9.2"] = errors.New("no route to host")
+		}},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			l, f, _ := newLeaver(third, nil)
-			change(f, l.req)
-
-			if len(f.MemberList) == 0 {
-				for address := range f.NodeServices {
-					f.NodeServices[address] = []talosapi.Service{{ID: "etcd", State: "Preparing"}}
-				}
-			}
+			l, f, _ := newLeaver(test.node, nil)
+			test.change(f, l.req)
 
 			var opened []string
 
-			exists, err := connectOthers(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
+			began := time.Now()
+			err := connectOthers(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
 				opened = nil
 				for _, n := range others {
 					opened = append(opened, n.Name)
@@ -225,7 +261,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 				return nil
 			})
-			golden.Equal(t, name, fmt.Sprintf("there: %t", exists), opened, err)
+			golden.Equal(t, name, "after "+time.Since(began).Round(time.Minute).String(), opened, err)
 		})
 	}
 }

@@ -97,6 +97,10 @@ func (u *upgrader) controlPlanesUnreachable(nodes []surveyed) bool {
 
 // notBootstrapped handles a cluster whose creation was interrupted: its machines cannot be upgraded as members of it.
 func (u *upgrader) notBootstrapped(nodes []surveyed) error {
+	if u.req.Bootstrapped {
+		return fmt.Errorf("nothing is upgraded: %w", dataLostError(u.req.ControlPlanes))
+	}
+
 	differ := differing(nodes)
 	if len(differ) == 0 {
 		u.Print("the cluster is not bootstrapped yet, and nothing is upgraded")

@@ -297,6 +297,12 @@ func TestUpgrade(t *testing.T) {
 		"a cluster that is not bootstrapped cannot be upgraded": {
 			change: func(_ *upgrader, f *upgradeCluster) { f.NoEtcdData = true },
 		},
+		"a cluster that has lost its etcd data is not upgraded": {
+			change: func(u *upgrader, f *upgradeCluster) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				u.req.Bootstrapped, f.NoEtcdData = true, true
+			},
+		},
 		"two minor versions are refused before anything is touched": {
 			change: func(_ *upgrader, f *upgradeCluster) { f.TalosVersions["127.0.9.4"] = "v1.10.2" },
 		},
