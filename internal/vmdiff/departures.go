@@ -2,6 +2,7 @@ package vmdiff
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"talos-proxmox/internal/spec"
@@ -79,4 +80,26 @@ func (j *checker) reportUnableToLeave(cluster spec.Cluster, names []string) {
 			"this program, or did not get that far; run `up` once with %d, then use %d",
 		strings.Join(names, ", "), count+len(names), count,
 	)
+}
+
+// LostVolumesText is part of the program's warning about the volumes that the deletion of a machine takes beyond its
+// own disks; the machine's name precedes it.
+const LostVolumesText = " is deleted with volumes that the stack file does not name: "
+
+// Removed returns the machines that a plan deletes or replaces.
+func Removed(plan *spec.Plan, machines []Machine) []Machine {
+	planned := map[string]bool{}
+	for _, m := range plan.Members() {
+		planned[m.Name] = true
+	}
+
+	removed := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return planned[m.Name] })
+
+	for _, changed := range Changes(plan, machines) {
+		if changed.Effect() == Replace {
+			removed = append(removed, changed.Machine)
+		}
+	}
+
+	return removed
 }
