@@ -58,6 +58,10 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 		seen.Generation = machine.Generation()
 		seen.Configured = seen.Generation != "" && seen.Generation == m.healthyGenerations[vm.Name]
 
+		if err := m.checkRollback(vm, machine); err != nil {
+			return seen, m.failures.add(err)
+		}
+
 		planned, checked := m.planned[vm.VMID]
 		if !checked {
 			return seen, nil
