@@ -39,6 +39,9 @@ func Settings(configured, environment func(string) string) Setting {
 	return func(key string) string { return cmp.Or(configured(key), environment(environmentVariables[key])) }
 }
 
+// IsSetting reports whether the client reads a setting with this key.
+func IsSetting(key string) bool { return environmentVariables[key] != "" }
+
 // Configured returns the settings that a stack's configuration has, without those of the environment. They include
 // secrets.
 func Configured(configured func(string) string) map[string]string {

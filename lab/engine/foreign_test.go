@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/planguard"
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/engine"
 )
 
 // takeVMID deletes a machine of the stack, and creates a colleague's VM with its VMID, which runs.
@@ -111,4 +114,54 @@ func TestAVMIDThatSomebodyElseTook(t *testing.T) {
 	w.destroy(s.yaml(t))
 	w.requireUntouched(theirs, tasks)
 	assert.Equal(t, map[string]int{"mail-server": theirs.ID}, w.machines())
+}
+
+// TestVolumesThatNobodyNamed attaches a disk to a worker by hand: a plan that deletes the worker names its volume, and
+// the guard refuses it.
+func TestVolumesThatNobodyNamed(t *testing.T) {
+	t.Parallel()
+
+	w, s := upOne(t, 1, 2)
+	worker := w.vm("one-general-2")
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"scsi5": "local-lvm:7"}))
+
+	worker = w.vm("one-general-2")
+	volume, _, _ := strings.Cut(worker.Config["scsi5"], ",")
+
+	assert.NotContains(t, w.previewOutput(s.yaml(t)), volume, "the worker stays")
+
+	s.Clusters[0].Workers = 1
+	output := w.previewJSON(s.yaml(t), engine.Events)
+	parsed, err := planguard.Parse(bytes.NewReader(output))
+	require.NoError(t, err)
+
+	findings, _ := planguard.Check(parsed, nil)
+	requireFindings(t, "a worker goes", []string{
+		"delete one-general-2-vm: volumes that the stack file does not name are deleted with it: " + volume + ".",
+	}, findings)
+}
+
+// TestARolledBackControlPlane rolls a control plane of three back, which gives it a new generation and keeps its
+// creation id: runs refuse its old etcd, and a replacement joins empty while the old one runs.
+func TestARolledBackControlPlane(t *testing.T) {
+	t.Parallel()
+
+	w, s := upOne(t, 3, 0)
+	before := w.vm("one-cp-2")
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, before.Host, before.ID, datacentre.Config{"vmgenid": "1"}))
+
+	const refusal = "and the cluster can lose data when it votes: replace it, so that it leaves and joins empty: " +
+		"`pulumi up --replace '**::one-cp-2-vm'`"
+
+	_, err := w.preview(s.yaml(t))
+	require.Error(t, err)
+	assert.Contains(t, w.output(), refusal)
+	assert.Contains(t, w.failedUp(s.yaml(t)), refusal)
+	assert.Contains(t, w.failedUp(s.yaml(t)), refusal, "the refusal is not forgotten")
+
+	done := w.up(s.yaml(t), optup.Replace([]string{"**::one-cp-2-vm"}))
+	assert.Equal(t, "create-replacement", done["VirtualMachine one-cp-2-vm"])
+	assert.NotEqual(t, before.Config["smbios1"], w.vm("one-cp-2").Config["smbios1"])
+	w.requireMembers(3)
+	w.up(s.yaml(t), optup.ExpectNoChanges())
 }

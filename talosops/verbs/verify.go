@@ -18,7 +18,7 @@ import (
 )
 
 const verifyHelp = `Verifies that the machines of a stack are the ones that it created, before they are deleted: Proxmox and
-the provider know a machine by its VMID, which another machine may have taken: docs/machines.md#another-machine-has-the-vmid.
+the provider know a machine by its VMID, which another machine may have taken: docs/troubleshooting.md#another-machine-has-the-vmid.
 
 A machine that no longer exists is fine. The verb fails if another machine has a VMID, or if Proxmox does not say; with
 TALOS_PROXMOX_REGARDLESS=1, the latter is ignored. It changes nothing.`
@@ -40,7 +40,13 @@ func (r *verifyRequest) Problems() (problems problem.List) {
 		}
 	}
 
-	return problems
+	for key := range r.Proxmox {
+		if !proxmoxapi.IsSetting(key) {
+			problems.Add("proxmox."+key, nil, "is no setting of the provider: use endpoint, apiToken and the like")
+		}
+	}
+
+	return problems.Sorted()
 }
 
 func runVerify(cmd *cobra.Command, _ *json.Decoder, req *verifyRequest) (any, error) {
