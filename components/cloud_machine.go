@@ -65,6 +65,9 @@ type CloudMachine struct {
 	// The machine's generation (vmgenid), which identifies recreated and restored machines; set only by the program that
 	// reads stack files.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
+	// The machine's creation id, by which the stack recognizes it: the UUID of its SMBIOS, which every creation renews and
+	// rollbacks keep; set only by the program that reads stack files.
+	CreationID pulumi.StringPtrOutput `pulumi:"creationId"`
 	// How many runs updated the VM.
 	Updates pulumi.IntOutput `pulumi:"updates"`
 	// How many runs found a recreated machine.
@@ -111,9 +114,8 @@ func (c *CloudMachine) registerVM(ctx *pulumi.Context, name string, args CloudMa
 	c.VMID, c.VMName, c.Host = machine.VmId, machine.Name, machine.NodeName
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
 	c.Address = args.addressOutput(machine)
-	c.Generation, c.Updates, c.Recreations = lookupOutputs(lookUpVM(ctx, machine, vmlookup.VM{
-		Name: args.Name, VMID: args.Machine.VMID,
-	}))
+	seen := newLookupOutputs(lookUpVM(ctx, machine, vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID}))
+	c.Generation, c.CreationID, c.Updates, c.Recreations = seen.generation, seen.creationID, seen.updates, seen.remade
 
 	return nil
 }

@@ -265,6 +265,9 @@ func (c *TalosCluster) talosconfigOf(
 	return pulumi.ToSecret(talosconfig.TalosConfig()).(pulumi.StringOutput)
 }
 
+// Nodes returns the cluster's nodes, control planes first.
+func (c *TalosCluster) Nodes() []*TalosNode { return c.nodes }
+
 func (c *TalosCluster) setOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	addresses, vmids, macs, hosts := pulumi.StringMap{}, pulumi.IntMap{}, pulumi.StringMap{}, pulumi.StringMap{}
 	for i, n := range args.nodes() {

@@ -110,6 +110,9 @@ type TalosNode struct {
 	// The machine's generation (vmgenid), which identifies recreated and restored machines; set only by the program that
 	// reads stack files.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
+	// The machine's creation id, by which the stack recognizes it: the UUID of its SMBIOS, which every creation renews and
+	// rollbacks keep; set only by the program that reads stack files.
+	CreationID pulumi.StringPtrOutput `pulumi:"creationId"`
 	// How many runs updated the VM; an update runs the health gate again.
 	Updates pulumi.IntOutput `pulumi:"updates"`
 	// How many runs found a recreated machine; for control planes, that runs the bootstrap again.
@@ -181,7 +184,8 @@ func (c *TalosNode) registerVM(
 	}
 
 	c.lookup = lookUpVM(ctx, c.vm, query)
-	c.Generation, c.Updates, c.Recreations = lookupOutputs(c.lookup)
+	seen := newLookupOutputs(c.lookup)
+	c.Generation, c.CreationID, c.Updates, c.Recreations = seen.generation, seen.creationID, seen.updates, seen.remade
 	c.VMID, c.VMName, c.Host = c.vm.VmId, c.vm.Name, c.vm.NodeName
 	// From the plan: the provider would query the guest agent, which Talos may not have.
 	c.Address = args.address()

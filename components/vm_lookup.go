@@ -20,19 +20,32 @@ func lookUpVM(ctx *pulumi.Context, machine *vm.VirtualMachine, query vmlookup.VM
 	})
 }
 
-// lookupOutputs splits the result of [lookUpVM] into outputs.
-func lookupOutputs(result pulumi.Output) (generation pulumi.StringPtrOutput, updates, remade pulumi.IntOutput) {
-	generation = result.ApplyT(func(s any) *string {
-		if text := s.(vmlookup.State).Generation; text != "" {
-			return &text
-		}
+// lookupOutputs are the result of [lookUpVM] as outputs.
+type lookupOutputs struct {
+	generation, creationID pulumi.StringPtrOutput
+	updates, remade        pulumi.IntOutput
+}
 
-		return nil
-	}).(pulumi.StringPtrOutput)
-	updates = result.ApplyT(func(s any) int { return s.(vmlookup.State).Updates }).(pulumi.IntOutput)
-	remade = result.ApplyT(func(s any) int { return s.(vmlookup.State).Recreated }).(pulumi.IntOutput)
+func newLookupOutputs(result pulumi.Output) lookupOutputs {
+	text := func(field func(vmlookup.State) string) pulumi.StringPtrOutput {
+		return result.ApplyT(func(s any) *string {
+			if value := field(s.(vmlookup.State)); value != "" {
+				return &value
+			}
 
-	return generation, updates, remade
+			return nil
+		}).(pulumi.StringPtrOutput)
+	}
+	number := func(field func(vmlookup.State) int) pulumi.IntOutput {
+		return result.ApplyT(func(s any) int { return field(s.(vmlookup.State)) }).(pulumi.IntOutput)
+	}
+
+	return lookupOutputs{
+		generation: text(func(s vmlookup.State) string { return s.Generation }),
+		creationID: text(func(s vmlookup.State) string { return s.CreationID }),
+		updates:    number(func(s vmlookup.State) int { return s.Updates }),
+		remade:     number(func(s vmlookup.State) int { return s.Recreated }),
+	}
 }
 
 // generations returns the generations of the nodes' machines after the health gate has passed.

@@ -41,16 +41,15 @@ func (d *deployment) registerErrorAdvice(ctx *pulumi.Context) error {
 		return fmt.Errorf("unable to register the advice on failures: %w", err)
 	}
 
-	updateHook, err := d.lookup.registerUpdateHook(ctx)
+	hooks, err := d.lookup.registerHooks(ctx)
 	if err != nil {
 		return err
 	}
 
 	onError := []*pulumi.ErrorHook{hook}
 	option := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: onError})
-	machine := pulumi.ResourceHooks(
-		&pulumi.ResourceHookBinding{OnError: onError, AfterUpdate: []*pulumi.ResourceHook{updateHook}},
-	)
+	hooks.OnError = onError
+	machine := pulumi.ResourceHooks(hooks)
 
 	return ctx.RegisterStackTransformation(
 		func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {

@@ -105,6 +105,10 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		return errors.Join(err, d.lastRun.recordRefusal(ctx))
 	}
 
+	if err := d.verifyMachines(ctx); err != nil {
+		return errors.Join(err, d.lastRun.recordRefusal(ctx))
+	}
+
 	checked, err := d.checkClusters()
 	if err != nil {
 		return errors.Join(err, d.lastRun.recordRefusal(ctx))
@@ -139,6 +143,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		func() error { return d.registerMappings(ctx) },
 		func() error { return d.registerClusters(d.lookupContext(ctx), checked) },
 		func() error { return d.registerMachines(d.lookupContext(ctx)) },
+		func() error { return d.registerMachineGuard(ctx) },
 		func() error { return d.export(ctx) },
 	} {
 		if err := step(); err != nil {

@@ -172,7 +172,7 @@ func (i *importer) addMachines(ctx context.Context) error {
 			return fmt.Errorf("unable to read VM %d of Proxmox: %w", vm.VMID, err)
 		}
 
-		i.addMachine(m, vm.Host, string(machine.Config["description"]))
+		i.addMachine(m, vm.Host, machine)
 	}
 
 	if err := i.addMappings(ctx); err != nil {
@@ -302,9 +302,9 @@ func (i *importer) addProxmox(kind, name, parent, id string) {
 	})
 }
 
-// addMachine adds a machine and its components.
-func (i *importer) addMachine(m spec.Member, host, description string) {
-	owner, marked := ownership.OwnerOf(description)
+// addMachine adds a machine and its components, with its creation id: the next run gives it the stack's marker.
+func (i *importer) addMachine(m spec.Member, host string, machine proxmoxapi.Machine) {
+	owner, marked := ownership.OwnerOf(string(machine.Config["description"]))
 	if marked && !owner.IsNamesake(i.owner()) {
 		i.problems.Add(m.Path, nil, "%s, VM %d, belongs to the stack %s: leave it, and choose another VMID", m.Name, m.VMID,
 			owner)
@@ -327,7 +327,10 @@ func (i *importer) addMachine(m spec.Member, host, description string) {
 		parent = components.GPUWorkerType + m.Name
 	}
 
-	i.add(importResource{Type: kind, Logical: m.Name, Parent: parent, Component: true})
+	i.add(importResource{
+		Type: kind, Logical: m.Name, Parent: parent, Component: true,
+		Outputs: object{"vmid": m.VMID, "creationId": machine.CreationID()},
+	})
 	i.addProxmox(tokens.VirtualMachine, m.Name+tokens.OfVM, kind+m.Name, fmt.Sprintf("%s/%d", host, m.VMID))
 }
 

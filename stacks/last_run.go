@@ -30,7 +30,9 @@ const (
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
 	machines          []vmdiff.Machine
+	vms               map[int]string              // names of the VMs' nodes and machines, by VMID
 	lookups           map[int]vmlookup.State      // by VMID
+	identities        map[int]ownership.Machine   // of machines and templates, by VMID: see [lastRun.created]
 	making            map[string]string           // how it created machines: [vmdiff.Making]
 	mappings          []string                    // names of PCI mappings
 	resources         map[string]bool             // by type and name: see has
@@ -47,7 +49,9 @@ type lastRun struct {
 // newLastRun returns the last run of a stack without a state.
 func newLastRun() lastRun {
 	return lastRun{
-		lookups: map[int]vmlookup.State{}, resources: map[string]bool{}, calls: map[string]vmlookup.Command{},
+		vms:     map[int]string{},
+		lookups: map[int]vmlookup.State{}, identities: map[int]ownership.Machine{}, resources: map[string]bool{},
+		calls: map[string]vmlookup.Command{},
 		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
 		kubernetes: map[string][]string{}, authorities: map[string]talos.Authority{},
 	}
@@ -119,11 +123,17 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 
 	switch kind {
 	case components.TalosNodeType, components.CloudMachineType:
-		vmid, _ := outputs["vmid"].(float64)
-		generation, _ := outputs["generation"].(string)
+		known := ownership.MachineOf(resource, outputs)
 		updates, _ := outputs["updates"].(float64)
 		remade, _ := outputs["remade"].(float64)
-		l.lookups[int(vmid)] = vmlookup.State{Generation: generation, Updates: int(updates), Recreated: int(remade)}
+		l.identities[known.VMID] = known
+		l.lookups[known.VMID] = vmlookup.State{
+			Generation: known.Generation, CreationID: known.CreationID, Updates: int(updates), Recreated: int(remade),
+		}
+	case components.GoldenTemplateType:
+		known := ownership.MachineOf(resource, outputs)
+		known.Template = true
+		l.identities[known.VMID] = known
 	case tokens.Record:
 		if id, _ := outputs["id"].(string); id != "" {
 			l.stackID = id
@@ -168,6 +178,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		}
 
 		l.machines = append(l.machines, machine)
+		l.vms[machine.VMID] = strings.TrimSuffix(resource, tokens.OfVM)
 	}
 
 	return nil

@@ -20,10 +20,13 @@ import (
 // machineLookup reads machines from Proxmox and compares them with the plan.
 type machineLookup struct {
 	proxmox            *proxmoxapi.Machines
-	last               map[int]vmlookup.State // the results of the last run, by VMID
-	healthyGenerations map[string]string      // when clusters were healthy, by machine name
-	planned            map[int]vmdiff.Machine // by VMID
-	updated            sync.Map               // VMIDs of VMs that this run has updated
+	last               map[int]vmlookup.State    // the results of the last run, by VMID
+	known              map[int]ownership.Machine // the machines of the state, by VMID
+	verified           proxmoxapi.Verified       // what Proxmox had of them when the run began
+	healthyGenerations map[string]string         // when clusters were healthy, by machine name
+	planned            map[int]vmdiff.Machine    // by VMID
+	updated            sync.Map                  // VMIDs of VMs that this run has updated
+	changed            sync.Map                  // VMIDs of VMs that this run has created or updated
 	warn               func(text string, args *pulumi.LogArgs) error
 	warned             sync.Once
 	failures           failures
@@ -40,15 +43,24 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 		seen.Updates++
 	}
 
-	machine, err := m.proxmox.Find(ctx, vm.Host, vm.VMID)
+	machine, err := m.find(ctx, vm)
+
+	var foreign *proxmoxapi.Foreign
+
 	switch {
 	case err == nil:
+		seen.CreationID = machine.CreationID()
+
 		if before := seen.Generation; before != "" && before != machine.Generation() {
 			seen.Recreated++
 		}
 
 		seen.Generation = machine.Generation()
 		seen.Configured = seen.Generation != "" && seen.Generation == m.healthyGenerations[vm.Name]
+
+		if err := m.checkRollback(vm, machine); err != nil {
+			return seen, m.failures.add(err)
+		}
 
 		planned, checked := m.planned[vm.VMID]
 		if !checked {
@@ -69,6 +81,8 @@ func (m *machineLookup) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlook
 		}
 
 		_ = m.warn(gone.Error(), nil)
+	case errors.As(err, &foreign):
+		return seen, m.failures.add(errors.New(foreign.Explain(m.owner.Stack())))
 	default:
 		m.warned.Do(func() {
 			_ = m.warn(
@@ -85,6 +99,20 @@ func (m *machineLookup) isStopped(ctx context.Context, host string, vmid int) bo
 	machine, err := m.proxmox.Find(ctx, host, vmid)
 
 	return err == nil && machine.Stopped
+}
+
+// find returns a machine as it was when the run began; one that the run has created or changed is read again.
+func (m *machineLookup) find(ctx context.Context, vm vmlookup.VM) (proxmoxapi.Machine, error) {
+	_, changed := m.changed.Load(vm.VMID)
+	if machine, verified := m.verified.Own[vm.VMID]; verified && !changed {
+		return machine, nil
+	}
+
+	if known, existed := m.known[vm.VMID]; existed {
+		return m.proxmox.FindOwn(ctx, vm.Host, known, m.owner)
+	}
+
+	return m.proxmox.Find(ctx, vm.Host, vm.VMID)
 }
 
 // failures collects the errors of machines in an up. A run ends with the first error of an output, so each of them is
@@ -115,14 +143,21 @@ func (f *failures) Error() string {
 	return strings.Join(slices.Sorted(slices.Values(f.found)), "\n")
 }
 
-// updateHook is the hook's name in the state; it must not change.
-const updateHook = "talos-proxmox-updated"
+// Names of hooks in the state; they must not change.
+const (
+	updateHook = "talos-proxmox-updated"
+	createHook = "talos-proxmox-created"
+)
 
-// registerUpdateHook registers the hook that records which VMs the engine has updated, or in a preview would update,
-// before it continues with what depends on them.
-func (m *machineLookup) registerUpdateHook(ctx *pulumi.Context) (*pulumi.ResourceHook, error) {
-	hook, err := ctx.RegisterResourceHook(updateHook, func(args *pulumi.ResourceHookArgs) error {
+// registerHooks registers the hooks that record which VMs the engine has created or updated, or in a preview would
+// update, before it continues with what depends on them.
+func (m *machineLookup) registerHooks(ctx *pulumi.Context) (*pulumi.ResourceHookBinding, error) {
+	updated, err := ctx.RegisterResourceHook(updateHook, func(args *pulumi.ResourceHookArgs) error {
 		m.updated.Store(numberAt(args.NewInputs, "vmId"), true)
+
+		if !m.preview {
+			m.changed.Store(numberAt(args.NewInputs, "vmId"), true)
+		}
 
 		return nil
 	}, &pulumi.ResourceHookOptions{OnDryRun: true})
@@ -130,7 +165,18 @@ func (m *machineLookup) registerUpdateHook(ctx *pulumi.Context) (*pulumi.Resourc
 		return nil, fmt.Errorf("unable to register the hook for updates of VMs: %w", err)
 	}
 
-	return hook, nil
+	created, err := ctx.RegisterResourceHook(createHook, func(args *pulumi.ResourceHookArgs) error {
+		m.changed.Store(numberAt(args.NewInputs, "vmId"), true)
+
+		return nil
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("unable to register the hook for new VMs: %w", err)
+	}
+
+	return &pulumi.ResourceHookBinding{
+		AfterCreate: []*pulumi.ResourceHook{created}, AfterUpdate: []*pulumi.ResourceHook{updated},
+	}, nil
 }
 
 // vmidHolder returns the machine that has a VMID; nil = Proxmox does not answer.

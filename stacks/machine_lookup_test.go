@@ -16,6 +16,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
@@ -97,7 +98,8 @@ func (p *fakeProxmox) RoundTrip(request *http.Request) (*http.Response, error) {
 		return answer(http.StatusOK, "OK", fmt.Sprintf(`{"data": {"status": %q}}`, cmp.Or(p.power, "running")))
 	}
 
-	config := fmt.Sprintf(`"vmgenid": "generation of %s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1"`, parts[6])
+	config := fmt.Sprintf(`"vmgenid": "generation of %[1]s", "smbios1": "uuid=creation of %[1]s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1", "description": %[2]q`,
+		parts[6], ownership.Node(ownership.Of("organization", "talos-proxmox", "test", ""), "Talos one-cp-1 or one-gpu-1 or one-gpu-2"))
 	for i := range 16 {
 		if fmt.Sprintf("scsi%d", i) == p.missingDisk {
 			continue

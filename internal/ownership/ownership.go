@@ -48,6 +48,9 @@ func (o Owner) IsLost(stack Owner, blank bool) bool {
 	return o.IsNamesake(stack) && (!o.Matches(stack) || blank && o.ID == "")
 }
 
+// Stack returns the name of the stack.
+func (o Owner) Stack() string { return o.Name[strings.LastIndex(o.Name, "/")+1:] }
+
 // projectAndStack returns project/stack.
 func (o Owner) projectAndStack() string {
 	words := strings.Split(o.Name, "/")

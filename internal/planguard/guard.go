@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -114,6 +115,10 @@ func (g *guard) machineReasons(s Step) []string {
 		}
 	}
 
+	if loses {
+		reasons = append(reasons, g.localVolumeReasons(strings.TrimSuffix(s.Name(), tokens.OfVM))...)
+	}
+
 	for _, change := range changed.Changes {
 		if change.Effect == vmdiff.Impossible {
 			reasons = append(reasons, "`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))
@@ -121,6 +126,40 @@ func (g *guard) machineReasons(s Step) []string {
 	}
 
 	return reasons
+}
+
+// localVolumeReasons returns what a deletion of a machine takes beside its data disks: directory volumes on its system
+// disk, from its machine configuration, and volumes of its VMID that the program found on Proxmox. Which volumes pods
+// have claimed there, no preview shows.
+func (g *guard) localVolumeReasons(name string) (reasons []string) {
+	for _, s := range g.preview.Steps {
+		if s.URN.Type() == tokens.ConfigurationApply && s.Name() == name+tokens.OfConfiguration && s.Old != nil {
+			for _, volume := range talos.DirectoryVolumes(texts(s.Old.Inputs["configPatches"])) {
+				reasons = append(reasons, fmt.Sprintf("directory volume %s on its system disk is deleted with the local volumes of pods",
+					volume))
+			}
+		}
+	}
+
+	for _, w := range g.preview.Warnings {
+		if volumes, found := strings.CutPrefix(w.Text, name+vmdiff.LostVolumesText); found {
+			reasons = append(reasons, "volumes that the stack file does not name are deleted with it: "+volumes)
+		}
+	}
+
+	return reasons
+}
+
+// texts returns the texts of a list, without secrets.
+func texts(list any) (all []string) {
+	items, _ := list.([]any)
+	for _, item := range items {
+		if text, ok := item.(string); ok {
+			all = append(all, text)
+		}
+	}
+
+	return all
 }
 
 // goneReasons returns the reasons against recreating a machine that a refresh did not find. A single one may be lost;

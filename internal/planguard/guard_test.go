@@ -313,6 +313,23 @@ func TestJudge(t *testing.T) {
 			},
 			findings: []string{"delete one-general-1-vm: " + erased, "replace one-general-2-vm: " + erased},
 		},
+		"a machine goes with local volumes": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-2-vm", planguard.Same), operation("one-general-1-vm", planguard.Delete),
+				input("one-general-1-configuration", "configPatches", []any{
+					"kind: UserVolumeConfig\nname: local-path\nvolumeType: directory\n", map[string]any{"secret": true},
+				}),
+				func(p *planguard.Preview) {
+					p.Warnings = append(p.Warnings,
+						planguard.Message{Text: "one-general-1 is deleted with volumes that the stack file does not name: local-lvm:vm-3000-disk-9"},
+						planguard.Message{Text: "one-general-11 is deleted with volumes that the stack file does not name: local-lvm:vm-3010-disk-9"})
+				},
+			},
+			findings: []string{"delete one-general-1-vm: " + erased +
+				"; directory volume local-path on its system disk is deleted with the local volumes of pods" +
+				"; volumes that the stack file does not name are deleted with it: local-lvm:vm-3000-disk-9"},
+		},
 		"a machine of no cluster goes": {
 			preview: "without-data-disks",
 			edits: []edit{

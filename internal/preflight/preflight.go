@@ -42,6 +42,8 @@ type Site struct {
 	Roles  map[string][]string
 	// ForeignVolumes are the VMIDs of other machines with volumes on datastores of storage classes, by datastore.
 	ForeignVolumes map[string][]int
+	// LostVolumes are the volumes that the deletion of a machine takes beyond its own disks, by the machine's name.
+	LostVolumes map[string][]string
 	// Releases are the Image Factory's Talos versions, Extensions those of each planned version.
 	Factory    string
 	Releases   []string
@@ -102,7 +104,7 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
 		c.checkCores, c.checkVMIDs, c.checkNames, c.checkMappings, c.checkPools, c.checkAccounts, c.checkStorageClasses,
-		c.checkForeignVolumes, c.checkReleases,
+		c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases,
 	} {
 		rule()
 	}

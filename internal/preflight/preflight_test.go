@@ -529,6 +529,21 @@ func TestJudge(t *testing.T) {
 			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" holds volumes of machines that are not this ` +
 				"stack's (101 300), which the CSI plugin's token may delete: give the class a datastore of its own"},
 		},
+		"a machine with the number of the CSI plugin's volumes": {
+			change: func(s *fixture) {
+				addAccounts("fast")(s)
+				s.site.Machines = append(s.site.Machines, proxmoxapi.Listed{VMID: 9999, Name: "scratch", Host: "pve9"})
+			},
+			warnings: []string{"clusters[0].proxmox.csi: is used, and Proxmox has a VM 9999 (scratch on pve9), for whose disks it takes " +
+				"the volumes of the CSI plugin"},
+		},
+		"volumes that go with a machine": {
+			change: func(s *fixture) {
+				s.site.LostVolumes = map[string][]string{"one-old-1": {"disks:vm-300-disk-1", "disks:vm-300-disk-7"}}
+			},
+			warnings: []string{"one-old-1 is deleted with volumes that the stack file does not name: disks:vm-300-disk-1, " +
+				"disks:vm-300-disk-7. Proxmox counts them to its VMID"},
+		},
 		"accounts without the group": {
 			change: func(s *fixture) { addAccounts("fast")(s); s.site.Groups = []string{"others"} },
 			problems: []string{"clusters[0].proxmox: needs the group talos-kubernetes on Proxmox, which its accounts are in: as root " +

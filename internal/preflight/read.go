@@ -39,6 +39,7 @@ func Read(ctx context.Context, q Sources) *Site {
 		Sources: q, planned: newPlanned(q.Plan, q.Stack),
 		site: &Site{
 			Endpoint: q.Endpoint, Identity: q.Proxmox.Identity(), ReadAt: time.Now(), ForeignVolumes: map[string][]int{},
+			LostVolumes: map[string][]string{},
 		},
 	}
 
@@ -91,7 +92,7 @@ func (r *reader) readProxmox(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, question := range []func(context.Context){
 		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readMappings, r.readPools, r.readAccounts, r.readVolumes,
-		r.readToken,
+		r.readLostVolumes, r.readToken,
 	} {
 		wg.Go(func() { question(ctx) })
 	}

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-)
 
-// csiVMID is the VMID in the names of the CSI plugin's volumes.
-const csiVMID = 9999
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
+)
 
 // readVolumes reads which other machines have volumes on the datastores of storage classes. Whoever may allocate there
 // sees all volumes.
 func (r *reader) readVolumes(ctx context.Context) {
-	ownVMIDs := map[int]bool{csiVMID: true}
+	ownVMIDs := map[int]bool{spec.CSIVMID: true}
 	for _, t := range r.Plan.Templates {
 		ownVMIDs[t.VMID] = true
 	}
@@ -61,6 +61,20 @@ func (r *reader) readVolumes(ctx context.Context) {
 	}
 
 	wg.Wait()
+}
+
+// checkCSIVMID warns of a VM that Proxmox takes for the owner of the CSI plugin's volumes.
+func (c *checker) checkCSIVMID() {
+	at := slices.IndexFunc(c.site.Machines, func(m proxmoxapi.Listed) bool { return m.VMID == spec.CSIVMID })
+
+	for _, a := range c.planned.accounts {
+		if at >= 0 && a.Proxmox.CSI != nil {
+			vm := c.site.Machines[at]
+			c.warn("", a.path+".proxmox.csi", nil, "is used, and Proxmox has a VM %d (%s on %s), for whose disks it takes the volumes "+
+				"of the CSI plugin: who deletes that VM with unreferenced disks, as Pulumi's provider does, deletes the volumes of all "+
+				"pods; give that machine another VMID (restore its backup with another number)", vm.VMID, vm.Name, vm.Host)
+		}
+	}
 }
 
 // checkForeignVolumes warns of storage classes whose datastore has volumes of other machines. Those of the stack's own

@@ -39,6 +39,23 @@ func Settings(configured, environment func(string) string) Setting {
 	return func(key string) string { return cmp.Or(configured(key), environment(environmentVariables[key])) }
 }
 
+// IsSetting reports whether the client reads a setting with this key.
+func IsSetting(key string) bool { return environmentVariables[key] != "" }
+
+// Configured returns the settings that a stack's configuration has, without those of the environment. They include
+// secrets.
+func Configured(configured func(string) string) map[string]string {
+	settings := map[string]string{}
+
+	for key := range environmentVariables {
+		if value := configured(key); value != "" {
+			settings[key] = value
+		}
+	}
+
+	return settings
+}
+
 // Connect creates a client; a nil transport is HTTP's default. It sends a request only to log in with a password.
 func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*proxmox.Client, error) {
 	endpoint, err := url.Parse(value("endpoint"))

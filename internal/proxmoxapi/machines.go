@@ -147,6 +147,13 @@ func (m Machine) Generation() string {
 	return string(m.Config["smbios1"])
 }
 
+// CreationID returns the UUID that Proxmox generated when the VM was created or cloned; empty if it has none.
+func (m Machine) CreationID() string {
+	id, _ := m.Option("smbios1", "uuid")
+
+	return id
+}
+
 // Number returns a number of the configuration; 0 if it is none.
 func (m Machine) Number(key string) int {
 	number, _ := strconv.Atoi(string(m.Config[key])) // 0 with an error

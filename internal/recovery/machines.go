@@ -267,7 +267,7 @@ func (r *recovery) remove(ctx context.Context, c creation, m machine) (note stri
 		return "", fmt.Errorf("unable to remove %s: %w", m, err)
 	}
 
-	volumes, err := r.api.volumes(ctx, m.Host, m.VMID)
+	volumes, err := proxmoxapi.Volumes(ctx, r.api.Get, m.Host, m.VMID)
 
 	switch {
 	case err != nil:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,14 +24,30 @@ type api struct{ *proxmox.Client }
 
 // readConfig reads the stack's configuration, in plain text, if a later step needs it.
 func (r *recovery) readConfig(ctx context.Context) error {
-	if len(r.creations)+len(r.entries)+len(r.files) == 0 && len(r.VMIDs) == 0 {
+	if !r.needsProxmox() && len(r.machines) == 0 {
 		return nil
 	}
 
 	config, err := ReadConfig(ctx, r.Pulumi, r.Stack)
+	if err != nil && !r.needsProxmox() {
+		r.printf("Whether the machines of the state are still those on Proxmox was not verified: %v", err)
+
+		r.machines, err = nil, nil
+	}
+
 	r.config = config
 
 	return err
+}
+
+// needsProxmox reports whether there is something to remove from Proxmox, or to wait for.
+func (r *recovery) needsProxmox() bool {
+	return len(r.creations)+len(r.entries)+len(r.files)+len(r.VMIDs) > 0
+}
+
+// setting returns the settings of the stack's provider.
+func (r *recovery) setting() proxmoxapi.Setting {
+	return proxmoxapi.Settings(func(key string) string { return r.config["proxmoxve:"+key] }, r.Environment)
 }
 
 // ReadConfig returns a stack's configuration by full key, secrets in plain text.
@@ -64,15 +79,12 @@ func (r *recovery) connect(ctx context.Context) error {
 		return nil // nothing to remove or wait for
 	}
 
-	config := func(key string) string { return r.config["proxmoxve:"+key] }
-	settings := proxmoxapi.Settings(config, r.Environment)
-
-	client, err := proxmoxapi.Connect(ctx, settings, r.Transport)
+	client, err := proxmoxapi.Connect(ctx, r.setting(), r.Transport)
 	if err != nil {
 		return fmt.Errorf("stack %q: %w", r.Stack, err)
 	}
 
-	r.api, r.identity = &api{client}, proxmoxapi.Identity(settings)
+	r.api, r.identity = &api{client}, proxmoxapi.Identity(r.setting())
 
 	return nil
 }
@@ -107,7 +119,7 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	m.Name, m.lock = string(config["name"]), string(config["lock"])
 	m.description = strings.TrimSpace(string(config["description"]))
 	m.Template, m.protected = vm.Number("template"), vm.Number("protection") == 1
-	m.disks = diskVolumes(vm)
+	m.disks = vm.DiskVolumes()
 	settings := slices.DeleteFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
 		return key == "lock" || key == "digest"
 	})
@@ -120,30 +132,6 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	}
 
 	return nil
-}
-
-var diskKey = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
-
-// diskVolumes returns a VM's disks with their sizes, sorted, without CD-ROM media, which stay.
-func diskVolumes(m proxmoxapi.Machine) []string {
-	var disks []string
-
-	for key, value := range m.Config {
-		volume, _, _ := strings.Cut(string(value), ",")
-		if media, _ := m.Option(key, "media"); !diskKey.MatchString(key) || volume == "none" || media == "cdrom" {
-			continue
-		}
-
-		if size, _ := m.Option(key, "size"); size != "" {
-			volume += " (" + size + ")"
-		}
-
-		disks = append(disks, volume)
-	}
-
-	slices.Sort(disks)
-
-	return disks
 }
 
 // unnamedCloneDescription is the description of a clone until its first drive is copied; only then does Proxmox write
@@ -246,35 +234,4 @@ func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error 
 	}
 
 	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
-}
-
-// volumes lists the volumes of a VMID on a host's storages.
-func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, error) {
-	node := "/nodes/" + url.PathEscape(host) + "/storage"
-
-	var storages []struct {
-		Name string `json:"storage"`
-	}
-	if err := a.Get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
-		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.Cause(err))
-	}
-
-	var volumes []string
-
-	for _, storage := range storages {
-		var content []struct {
-			ID string `json:"volid"`
-		}
-		if err := a.Get(
-			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
-		); err != nil {
-			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.Cause(err))
-		}
-
-		for _, volume := range content {
-			volumes = append(volumes, volume.ID)
-		}
-	}
-
-	return volumes, nil
 }

@@ -71,12 +71,14 @@ type recovery struct {
 	name                string // of the project
 	config              map[string]string
 	pending             []operation
-	knownVMIDs          map[string]bool // of the machines and templates in the state
-	clustersWithSecrets map[string]bool // clusters whose machine secrets are in the state
-	owner               ownership.Owner // the stack
-	runStart            time.Time       // the interrupted run began after it; zero = unknown
-	creations           []creation      // pending creations of machines and templates, and Options.VMIDs
-	entries             []entry         // pending creations of Proxmox' configuration
+	knownVMIDs          map[string]bool      // of the machines and templates in the state
+	machines            []stateMachine       // in the state
+	foreign             []proxmoxapi.Foreign // machines of the state whose VMIDs other machines have
+	clustersWithSecrets map[string]bool      // clusters whose machine secrets are in the state
+	owner               ownership.Owner      // the stack
+	runStart            time.Time            // the interrupted run began after it; zero = unknown
+	creations           []creation           // pending creations of machines and templates, and Options.VMIDs
+	entries             []entry              // pending creations of Proxmox' configuration
 	files               []download
 	identity            string // of the credentials: a user, or a token with its user
 	api                 *api
@@ -101,8 +103,8 @@ func Run(ctx context.Context, o Options) error {
 
 	for _, step := range []func(context.Context) error{
 		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addFromPlan, r.connect,
-		r.readLastRunStart, r.confirm, r.endPlugins, r.unlock, r.waitForTasks, r.removeMachines, r.removeEntries,
-		r.removeTemplates, r.clearPendingOperations,
+		r.findForeign, r.readLastRunStart, r.confirm, r.endPlugins, r.unlock, r.waitForTasks, r.removeMachines,
+		r.removeEntries, r.removeTemplates, r.cleanState,
 	} {
 		if err := step(ctx); err != nil || r.stateRemoved {
 			return err
@@ -142,6 +144,11 @@ func (r *recovery) confirm(ctx context.Context) error {
 
 	for _, c := range r.entries {
 		r.printf("  creating %s: %s", c.resource, r.describeEntryOutcome(c, entries))
+	}
+
+	for _, f := range r.foreign {
+		r.printf("  VM %d %s on %s is left alone, and not %s any more: %s. %[4]s is removed from the state, as if it had been deleted",
+			f.VMID, f.Found.Name, f.Found.Host, f.Name, f.Reason)
 	}
 
 	for _, p := range r.orphanedPlugins() {

@@ -149,9 +149,7 @@ func (r *recovery) readState(ctx context.Context) error {
 			r.clustersWithSecrets[cluster] = true
 		}
 
-		if string(resource.Type) == tokens.VirtualMachine {
-			r.knownVMIDs[resource.ID.String()] = true
-		}
+		r.addMachine(resource)
 
 		if known, ok := parseEntry(resource); ok {
 			entries[known.String()] = true
@@ -322,22 +320,34 @@ func reveal(value any) any {
 	}
 }
 
-// clearPendingOperations removes the pending operations from the state.
-func (r *recovery) clearPendingOperations(ctx context.Context) error {
+// cleanState removes the pending operations, and the machines whose VMIDs other machines have, from the state.
+func (r *recovery) cleanState(ctx context.Context) error {
 	state, _, err := r.export(ctx)
 	if err != nil {
 		return err
 	}
 
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(state.Deployment, &fields); err != nil || fields["pending_operations"] == nil {
+	if err := json.Unmarshal(state.Deployment, &fields); err != nil ||
+		fields["pending_operations"] == nil && len(r.foreign) == 0 {
 		return nil //nolint:nilerr // export has parsed it
 	}
 
 	delete(fields, "pending_operations")
 
+	if len(r.foreign) > 0 {
+		if fields["resources"], err = r.withoutForeign(fields["resources"]); err != nil {
+			return err
+		}
+	}
+
 	if err := WriteState(ctx, r.Pulumi, r.Stack, state, fields); err != nil {
 		return err
+	}
+
+	for _, f := range r.foreign {
+		r.printf("%s is no longer in the state. To have it again, choose another VMID for it (nodes.<n>.vmid), or have VM %d %s "+
+			"moved to another VMID.", f.Name, f.VMID, f.Found.Name)
 	}
 
 	r.printf(

@@ -36,6 +36,20 @@ type Proxmox struct {
 	RolesSet bool `json:"-"`
 }
 
+// CSIVMID is the VMID in the names of the Proxmox CSI plugin's volumes (its default, pkg/config of v0.9.0): Proxmox
+// takes them for disks of that VM, and deletes them with it.
+const CSIVMID = 9999
+
+// reserveCSIVMID keeps machines and templates off the VMID of the CSI plugin's volumes.
+func (p *planner) reserveCSIVMID() {
+	for i, c := range p.config.Clusters {
+		if c.Proxmox != nil && c.Proxmox.CSI != nil {
+			path := fmt.Sprintf("clusters[%d].proxmox.csi", i)
+			p.vmids.take(CSIVMID, claim{owner: "the volumes of the Proxmox CSI plugin", group: path, path: path, shared: true})
+		}
+	}
+}
+
 // Datastores returns the datastores of a cluster's storage classes, sorted.
 func (x *Proxmox) Datastores() []string {
 	var names []string

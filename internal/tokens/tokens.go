@@ -53,6 +53,9 @@ const (
 	GoldenTemplate = "talos-proxmox:template:GoldenTemplate"
 )
 
+// MachineGuard is the name of the command that verifies the stack's machines before they are destroyed.
+const MachineGuard = "verify-machines"
+
 // OfMapping is the suffix of the name of a PCI mapping.
 const OfMapping = "-mapping"
 

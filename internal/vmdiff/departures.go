@@ -2,6 +2,7 @@ package vmdiff
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"talos-proxmox/internal/spec"
@@ -98,4 +99,24 @@ const (
 	HasDeparted = " has left cluster "
 	// OnlyCopy is followed by the name of a cluster whose etcd data no other machine has.
 	OnlyCopy = " has the only copy of the etcd data of cluster "
+	// LostVolumesText is followed by the volumes that the machine's deletion takes beyond its own disks.
+	LostVolumesText = " is deleted with volumes that the stack file does not name: "
 )
+
+// Removed returns the machines that a plan deletes or replaces.
+func Removed(plan *spec.Plan, machines []Machine) []Machine {
+	planned := map[string]bool{}
+	for _, m := range plan.Members() {
+		planned[m.Name] = true
+	}
+
+	removed := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return planned[m.Name] })
+
+	for _, changed := range Changes(plan, machines) {
+		if changed.Effect() == Replace {
+			removed = append(removed, changed.Machine)
+		}
+	}
+
+	return removed
+}

@@ -24,6 +24,8 @@ type State struct {
 	// Generation identifies the machine: it changes when the VM is recreated, restored or rolled back, and the
 	// configuration is then applied again; empty = unknown.
 	Generation string
+	// CreationID identifies the machine from its creation to its deletion, rollbacks included; empty = unknown.
+	CreationID string
 	// Updates counts the runs that updated the VM, Remade those that found another generation.
 	Updates, Recreated int
 	// Configured reports whether it is still the machine with which its cluster was last healthy, so it has a

@@ -20,6 +20,7 @@ func Commands() []*cobra.Command {
 		newStatus(),
 		verb.NewForCluster("members", "Report where etcd's data is, and which nodes belong to a cluster", membersHelp, runMembers),
 		verb.NewForCluster("leave", "Take a node out of its cluster", leaveHelp, runLeave),
+		verb.New("verify", "Verify that machines are the stack's own", verifyHelp, runVerify),
 		verb.NewForCluster("upgrade", "Upgrade every node to its version of Talos and its schematic, one at a time",
 			upgradeHelp, runUpgrade),
 		verb.NewForCluster("kubernetes", "Upgrade a cluster to its version of Kubernetes", kubernetesHelp, runKubernetes),

@@ -1,0 +1,77 @@
+package proxmoxapi
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var diskKey = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
+
+// Disks returns the volumes of a VM's disks by their keys, without CD-ROM media.
+func (m Machine) Disks() map[string]string {
+	disks := map[string]string{}
+
+	for key, value := range m.Config {
+		volume, _, _ := strings.Cut(string(value), ",")
+		if media, _ := m.Option(key, "media"); diskKey.MatchString(key) && volume != "none" && media != "cdrom" {
+			disks[key] = volume
+		}
+	}
+
+	return disks
+}
+
+// DiskVolumes returns the volumes of a VM's disks with their sizes, sorted: local-lvm:vm-3000-disk-0 (20G).
+func (m Machine) DiskVolumes() []string {
+	var disks []string
+
+	for key, volume := range m.Disks() {
+		if size, _ := m.Option(key, "size"); size != "" {
+			volume += " (" + size + ")"
+		}
+
+		disks = append(disks, volume)
+	}
+
+	slices.Sort(disks)
+
+	return disks
+}
+
+// Get sends a GET request and decodes the answer.
+type Get func(ctx context.Context, path string, into any) error
+
+// Volumes lists the volumes of a VMID on a host's storages, whether the VM has them or not.
+func Volumes(ctx context.Context, get Get, host string, vmid int) ([]string, error) {
+	node := "/nodes/" + url.PathEscape(host) + "/storage"
+
+	var storages []struct {
+		Name string `json:"storage"`
+	}
+	if err := get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
+		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, Cause(err))
+	}
+
+	var volumes []string
+
+	for _, storage := range storages {
+		var content []struct {
+			ID string `json:"volid"`
+		}
+		if err := get(
+			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
+		); err != nil {
+			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, Cause(err))
+		}
+
+		for _, volume := range content {
+			volumes = append(volumes, volume.ID)
+		}
+	}
+
+	return volumes, nil
+}
