@@ -6,28 +6,19 @@ import (
 	"time"
 
 	"talos-proxmox/talosops/checks"
-	"talos-proxmox/talosops/talosapi"
 )
 
 // RunHolder returns who holds the lease of a run, if they renew it; empty if nobody does. Clocks may differ, so that a
 // holder is alive if the lease changes within its duration, and this takes as long at most.
-func (c *Cluster) RunHolder(ctx context.Context, talos talosapi.API) (string, error) {
-	viaTalos := *c
-	viaTalos.Talos = talos
-
-	connected, err := viaTalos.Connect(ctx, c.ControlPlanes)
-	if err != nil {
-		return "", err
-	}
-
-	h := connected.newLeaseHolder(runLeaseName, "")
+func (c *Cluster) RunHolder(ctx context.Context) (string, error) {
+	h := c.newLeaseHolder(runLeaseName, "")
 
 	first, _, err := h.readLease(ctx)
 	if err != nil || first.HolderIdentity == "" {
 		return "", err
 	}
 
-	for end := time.Now().Add(leaseDuration); time.Now().Before(end); {
+	for began := time.Now(); time.Since(began) < leaseDuration; {
 		if err := checks.Pause(ctx, h.Interval); err != nil {
 			return "", err
 		}

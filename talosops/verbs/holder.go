@@ -22,7 +22,12 @@ func (r *holderRequest) Problems() problem.List {
 }
 
 func runHolder(ctx context.Context, s *verb.Session, _ *holderRequest) (any, error) {
-	holder, err := s.RunHolder(ctx, s.Talos)
+	connected, err := s.Connect(ctx, s.ControlPlanes)
+	if err != nil {
+		return nil, err
+	}
+
+	holder, err := connected.RunHolder(ctx)
 
 	return request.RunHolder{Holder: holder}, err
 }
