@@ -172,7 +172,7 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 			return lines, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 
-		folder := backup.Folder{Path: b.directory(), Name: b.fileName(c)}
+		folder := backup.Folder{Path: b.directory(), Name: b.fileName(c), ID: state.backupID(c)}
 
 		file, err := folder.Write(backup.Secrets, now, b.Plan.Backup.SecretsRecipients, 0, func(to io.Writer) error {
 			_, err := to.Write(bundle)
@@ -189,19 +189,31 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 	return lines, nil
 }
 
+// backupID returns a cluster's id in the names of its backups; empty if the state has no configuration of a control
+// plane.
+func (l lastState) backupID(c spec.Cluster) string {
+	for _, n := range c.ControlPlanes {
+		if authority := talos.EtcdAuthority(l.configurations[n.Address.Addr().String()]); authority != nil {
+			return backup.ClusterID(authority)
+		}
+	}
+
+	return ""
+}
+
 // newestOffSite returns the newest off-site copy, or why it is not known; nil = there is no off-site storage.
-func (b Backups) newestOffSite(ctx context.Context, c spec.Cluster) *request.OffSite {
+func (b Backups) newestOffSite(ctx context.Context, c spec.Cluster, id string) *request.OffSite {
 	if b.OffSite == nil {
 		return nil
 	}
 
 	var newest request.OffSite
 
-	address, made, err := b.OffSite.Newest(ctx, b.fileName(c))
+	found, err := b.OffSite.Newest(ctx, b.fileName(c), id, time.Now())
 	if err != nil {
 		newest.Problem = err.Error()
 	} else {
-		newest.Snapshot, newest.Taken = address, made
+		newest.Snapshot, newest.Taken, newest.Future = found.Newest, found.Created, found.Future
 	}
 
 	return &newest

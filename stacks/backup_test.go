@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/scripttest"
 )
@@ -188,8 +189,8 @@ func (e *fakeOffSite) Fetch(_ context.Context, _, folder string) (string, error)
 	return filepath.Join(folder, "fetched.age"), e.err
 }
 
-func (e *fakeOffSite) Newest(_ context.Context, name string) (string, time.Time, error) {
-	return "s3://bucket/" + name + ".age", time.Unix(0, 0).UTC(), e.err
+func (e *fakeOffSite) Newest(_ context.Context, name, _ string, _ time.Time) (backup.Found, error) {
+	return backup.Found{Newest: "s3://bucket/" + name + ".age", Created: time.Unix(0, 0).UTC()}, e.err
 }
 
 // TestOffSiteCopyIsIndependentOfTheFolder expects that a copy is made in one place if the other fails.

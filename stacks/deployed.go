@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
@@ -42,8 +43,8 @@ func (d Deployed) Proxmox() *proxmoxapi.Machines {
 type OffSite interface {
 	Put(ctx context.Context, file string, now time.Time) (address string, err error)
 	Fetch(ctx context.Context, address, folder string) (file string, err error)
-	// Newest returns the newest copy with this name prefix; an empty address if there is none.
-	Newest(ctx context.Context, name string) (address string, created time.Time, err error)
+	// Newest returns the copies of the cluster with this name and id in file names.
+	Newest(ctx context.Context, name, id string, now time.Time) (backup.Found, error)
 }
 
 // ReadDeployed reads a stack's configuration with the Pulumi CLI. It takes no lock and changes nothing.

@@ -45,15 +45,20 @@ func preflightAnswer(path string) string {
 	case parts[1] == "access":
 		all := map[string]map[string]int{"/pool": {"Pool.Audit": 1}}
 
+		everywhere := []string{"local", "local-lvm", "local-zfs", "fast", "ceph"}
+		places := permissions.Places{Images: everywhere, Disks: everywhere, Volumes: everywhere, Mappings: []string{"rtx4000", "a2000"}}
+
 		for _, role := range permissions.Roles() {
 			for _, n := range role.Needs {
-				if all[n.Path] == nil {
-					all[n.Path] = map[string]int{}
-				}
+				for _, path := range places.Paths(n.Path) {
+					if all[path] == nil {
+						all[path] = map[string]int{}
+					}
 
-				all[n.Path][n.Privilege] = 0
-				if permissions.Propagates(n.Path) {
-					all[n.Path][n.Privilege] = 1
+					all[path][n.Privilege] = 0
+					if permissions.Propagates(path) {
+						all[path][n.Privilege] = 1
+					}
 				}
 			}
 		}

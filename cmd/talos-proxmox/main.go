@@ -36,7 +36,7 @@ change anything.`,
 	root.AddCommand(group("inspect", newCheck(a), newFacts(a), newPermissions(a), newReport(a))...)
 	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a))...)
 	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
-	root.AddCommand(group("deploy", newDeployments(a))...)
+	root.AddCommand(group("deploy", newDeployments(a), newPreviewable(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a), newImport(a))...)
 
 	return root

@@ -11,15 +11,20 @@ import (
 )
 
 func newPermissions(a *app) *cobra.Command {
-	var release int
+	var (
+		release int
+		narrow  bool
+	)
 
 	cmd := &cobra.Command{
 		Use:   "permissions STACK",
 		Short: "Print the commands that create a stack's API token and its roles on Proxmox",
 		Long: `Prints shell commands for root on a Proxmox host, which create the user ` + permissions.User + ` with a
-token, and only the roles that the stack file needs. pveum prints the token once. docs/permissions.md explains the
-roles. The command itself queries and changes nothing.`,
-		Example: "  talos-proxmox permissions prod\n" +
+token, and only the roles that the stack file needs, on its own datastores and PCI mappings. pveum prints the token
+once. docs/permissions.md explains the roles. With --narrow, the commands bring the rules of an existing account up to
+date, for example after the stack file names another datastore, and remove rules for all datastores and mappings as in
+earlier versions. The command itself queries and changes nothing.`,
+		Example: "  talos-proxmox permissions prod\n  talos-proxmox permissions prod --narrow\n" +
 			"  ssh root@10.0.0.2 \"set -e; $(talos-proxmox permissions prod)\"",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -34,13 +39,21 @@ roles. The command itself queries and changes nothing.`,
 				return err
 			}
 
-			for _, role := range preflight.Roles(plan) {
-				printLines(cmd, role.Commands(release))
+			roles, places := preflight.Roles(plan), preflight.PlacesOf(plan)
+			if narrow {
+				printLines(cmd, permissions.Narrow(roles, release, places))
+
+				return nil
+			}
+
+			for _, role := range roles {
+				printLines(cmd, role.Commands(release, places))
 			}
 
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&narrow, "narrow", false, "the account exists: only roles and rules, and remove broader ones")
 	cmd.Flags().IntVar(&release, "proxmox", permissions.NewestPVE, "the major version of Proxmox VE")
 
 	return cmd

@@ -55,7 +55,8 @@ func TestPermissions(t *testing.T) {
 			}
 
 			// The host of gitOpsStack has a GPU.
-			assert.ElementsMatch(t, append(test.roles, "TalosProxmoxGPU"), roles)
+			assert.ElementsMatch(t, append(test.roles, "TalosProxmoxDisks", "TalosProxmoxGPU", "TalosProxmoxMappings"), roles)
+			assert.NotContains(t, out, " /storage --", "only the stack's own datastores")
 
 			if test.not != "" {
 				assert.NotContains(t, out, test.not)

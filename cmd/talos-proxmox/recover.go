@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ func newRecover(a *app) *cobra.Command {
 		yes       bool
 		vmids     []int
 		confirmed []string
+		locks     []string
 	)
 
 	cmd := &cobra.Command{
@@ -42,9 +44,14 @@ applies to a machine of a pending creation that answers with a Talos configurati
 to any machine older than the last successful run. Volumes of its VMID that are not in its configuration are listed and
 kept.
 
+It refuses while a run holds a cluster of the stack and renews its lease in Kubernetes, and while a process of this
+computer holds the stack's lock. Whether a run on another computer has ended is not visible from here: recover asks, and
+with --yes it refuses that lock unless it is named with --lock, as USER@HOST. Backends other than a folder do not say who
+holds the lock: name it --lock ` + recovery.UnknownLock + `.
+
 It uses the stack's own endpoint and credentials for Proxmox, and the hosts' shells for templates. Afterwards
 ` + "`pulumi up --refresh`" + ` resumes.`,
-		Example: "  talos-proxmox recover prod\n  talos-proxmox recover prod --yes\n" +
+		Example: "  talos-proxmox recover prod\n  talos-proxmox recover prod --yes --lock ann@laptop\n" +
 			"  talos-proxmox recover prod --vmid 3000 --confirm prod-general-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -68,6 +75,15 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 				Out:         cmd.OutOrStdout(),
 				VMIDs:       vmids,
 				Confirmed:   confirmed,
+				Locks:       locks,
+				Runs: func(ctx context.Context) (live, unknown []string, err error) {
+					deployed, err := stacks.ReadDeployed(ctx, pulumiOf(s), args[0], s.Folder, talosOps, cmd.ErrOrStderr())
+					if err != nil {
+						return nil, nil, err
+					}
+
+					return deployed.RunHolders(ctx)
+				},
 				Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
 			}
 			if a.OnLab(args[0]) {
@@ -88,6 +104,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		&vmids, "vmid", nil, "also remove this machine of the stack, although its creation is not pending",
 	)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().StringSliceVar(&locks, "lock", nil, "with --yes: remove this lock of another computer, USER@HOST; its run has ended")
 	cmd.Flags().StringSliceVar(&confirmed, "confirm", nil, "remove the machine of this name, although it may be in use")
 
 	return cmd

@@ -138,6 +138,91 @@ func TestWriteRemovesOldBackups(t *testing.T) {
 		names(t, folder.Path))
 }
 
+// TestAClockThatWasSetBack: the file just written stays, however many files of the future there are; they are neither
+// counted nor removed, and do not hide that the newest is old.
+func TestAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	public, _ := newKeyPair(t)
+	folder := backup.Folder{Path: t.TempDir(), Name: "home-prod", Origin: &backup.Origin{ID: "0123"}}
+
+	var future []string
+
+	for _, hours := range []int{1, 2, 3} {
+		file, err := folder.Write(backup.Etcd, noon.Add(time.Duration(hours)*time.Hour), []string{public}, 0, writeText("x"))
+		require.NoError(t, err)
+
+		future = append(future, filepath.Base(file.Path))
+	}
+
+	var last backup.File
+
+	for _, minutes := range []int{-2, -1, 0} {
+		var err error
+
+		last, err = folder.Write(backup.Etcd, noon.Add(time.Duration(minutes)*time.Minute), []string{public}, 2, writeText("x"))
+		require.NoError(t, err)
+		assert.FileExists(t, last.Path)
+	}
+
+	assert.Equal(t, []string{filepath.Join(folder.Path, "home-prod-etcd-20261122T115800Z-0123.age")}, last.Removed)
+	assert.ElementsMatch(t, append(future, "home-prod-etcd-20261122T115900Z-0123.age", "home-prod-etcd-20261122T120000Z-0123.age"),
+		names(t, folder.Path))
+
+	found, err := folder.Newest(backup.Etcd, noon)
+	require.NoError(t, err)
+	assert.Equal(t, backup.Found{Newest: last.Path, Created: noon, Future: filepath.Join(folder.Path, future[2])}, found)
+
+	// One file of the future is all that there is.
+	found, err = backup.Folder{Path: folder.Path, Name: "home-prod"}.Newest(backup.Etcd, noon.Add(-time.Hour))
+	require.NoError(t, err)
+	assert.Empty(t, found.Newest)
+	assert.NotEmpty(t, found.Future)
+}
+
+// TestClustersOfTheSameName: stack a with cluster b-c and stack a-b with cluster c have the same file names but for the
+// id; files of earlier versions have it in their header alone.
+func TestClustersOfTheSameName(t *testing.T) {
+	t.Parallel()
+	public, _ := newKeyPair(t)
+	path := t.TempDir()
+	folder := func(id string) backup.Folder {
+		return backup.Folder{Path: path, Name: "a-b-c", Origin: &backup.Origin{ID: id, Talos: "v1.14.4", Kubernetes: "v1.37.2"}}
+	}
+	write := func(id string, hours int) string {
+		file, err := folder(id).Write(backup.Etcd, noon.Add(time.Duration(hours)*time.Hour), []string{public}, 2, writeText("x"))
+		require.NoError(t, err)
+
+		return file.Path
+	}
+	old := func(file string) string {
+		name := file[:len(file)-len("-0123.age")] + ".age"
+		require.NoError(t, os.Rename(file, name))
+
+		return name
+	}
+
+	mine, others := old(write("0123", 1)), old(write("4567", 2))
+	unsealed := filepath.Join(path, "a-b-c-etcd-20200101T000000Z.age")
+	require.NoError(t, os.WriteFile(unsealed, nil, 0o600))
+
+	now := noon.Add(20 * time.Hour)
+	found, err := folder("0123").Newest(backup.Etcd, now)
+	require.NoError(t, err)
+	assert.Equal(t, mine, found.Newest)
+
+	newest := write("4567", 3)
+	found, err = folder("0123").Newest(backup.Etcd, now)
+	require.NoError(t, err)
+	assert.Equal(t, mine, found.Newest, "of the cluster itself")
+
+	write("0123", 4)
+	write("0123", 5)
+	assert.NoFileExists(t, mine, "beyond keep, by its header")
+	assert.FileExists(t, others)
+	assert.FileExists(t, newest)
+	assert.FileExists(t, unsealed, "nothing says whose it is")
+}
+
 func TestCheckRecipient(t *testing.T) {
 	t.Parallel()
 	public, identities := newKeyPair(t)

@@ -39,7 +39,8 @@ const (
 // Folder stores the backups of one cluster; other clusters may use the same folder.
 type Folder struct {
 	Path string // created with mode 0700 if missing; ~/ is the user's home
-	Name string // of the cluster in file names: stack and cluster
+	Name string // of the cluster in file names: stack and cluster, which is also that of other stacks' clusters
+	ID   string // of the cluster in file names, see [ClusterID]; empty = that of Origin, or of any cluster
 	// Origin identifies the cluster in its backups; nil = backups without origin.
 	Origin *Origin
 }
@@ -76,7 +77,7 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 		return File{}, fmt.Errorf("unable to create the folder of backups: %w", err)
 	}
 
-	path := filepath.Join(folder, f.prefix(kind)+now.UTC().Format(timestamp)+extension)
+	path := filepath.Join(folder, f.prefix(kind)+now.UTC().Format(timestamp)+f.suffix()+extension)
 	if _, err := os.Lstat(path); err == nil {
 		return File{}, fmt.Errorf("%s exists: another backup was written in this second: wait, then repeat", path)
 	}
@@ -86,12 +87,29 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 		return File{}, err
 	}
 
-	removed, err := f.prune(folder, kind, keep, now)
+	removed, err := f.prune(filepath.Base(path), kind, keep, now)
 
 	return File{Path: path, Bytes: size, Removed: removed}, err
 }
 
 func (f Folder) prefix(kind Kind) string { return f.Name + "-" + string(kind) + "-" }
+
+// suffix follows the time in the names of new files.
+func (f Folder) suffix() string {
+	if id := f.id(); id != "" {
+		return "-" + id
+	}
+
+	return ""
+}
+
+func (f Folder) id() string {
+	if f.ID == "" && f.Origin != nil {
+		return f.Origin.ID
+	}
+
+	return f.ID
+}
 
 // writeFile writes the file atomically.
 func writeFile(path string, to []age.Recipient, content func(io.Writer) error) (size int64, err error) {
@@ -141,30 +159,39 @@ func syncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// prune removes the oldest backups of a kind beyond keep, and partial files of killed runs.
-func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (removed []string, err error) {
+// prune removes the oldest backups of a kind beyond keep, and partial files of killed runs. It keeps the file that was
+// just written, whatever its time, and neither counts nor removes files with a later time: a clock was wrong then, or is
+// now.
+func (f Folder) prune(written string, kind Kind, keep int, now time.Time) (removed []string, err error) {
+	folder, err := expand(f.Path)
+	if err != nil {
+		return nil, err
+	}
+
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("unable to look for older backups: %w", err)
 	}
 
-	var finished, surplus []string
+	var earlier, surplus []string
 
 	for _, e := range entries {
 		created, isOwn := f.TimeOf(kind, e.Name())
 		switch {
-		case !isOwn:
-		case !strings.HasSuffix(e.Name(), partialSuffix):
-			finished = append(finished, e.Name())
-		case now.Sub(created) > partialMaxAge:
-			surplus = append(surplus, e.Name())
+		case !isOwn || e.Name() == written:
+		case strings.HasSuffix(e.Name(), partialSuffix):
+			if now.Sub(created) > partialMaxAge {
+				surplus = append(surplus, e.Name())
+			}
+		case !created.After(now) && f.isProvenOwn(filepath.Join(folder, e.Name())):
+			earlier = append(earlier, e.Name())
 		}
 	}
 
-	slices.Sort(finished) // by their times
+	slices.Sort(earlier) // by their times, which follow the same prefix
 
-	if keep > 0 && len(finished) > keep {
-		surplus = append(surplus, finished[:len(finished)-keep]...)
+	if keep > 0 && len(earlier) > keep-1 {
+		surplus = append(surplus, earlier[:len(earlier)-(keep-1)]...)
 	}
 
 	for _, name := range surplus {
@@ -179,35 +206,73 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 	return removed, nil
 }
 
-// Newest returns the newest backup of a kind and its time; an empty path if there is none.
-func (f Folder) Newest(kind Kind) (path string, created time.Time, err error) {
+// Found are the backups of a cluster and kind.
+type Found struct {
+	Newest  string // path, or address; empty = none
+	Created time.Time
+	// Future is one with a time that has not come yet; empty = none. Its time is wrong, or this computer's.
+	Future string
+}
+
+// clockSkew is how much later than now the time of a backup may be: clocks of computers differ.
+const clockSkew = 10 * time.Minute
+
+// Add counts a backup by its time.
+func (f *Found) Add(backup string, created, now time.Time) {
+	switch {
+	case created.After(now.Add(clockSkew)):
+		f.Future = backup
+	case !created.Before(f.Created):
+		f.Newest, f.Created = backup, created
+	}
+}
+
+// Newest returns the newest backup of a kind.
+func (f Folder) Newest(kind Kind, now time.Time) (found Found, err error) {
 	folder, err := expand(f.Path)
 	if err != nil {
-		return "", created, err
+		return found, err
 	}
 
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", created, fmt.Errorf("unable to look for backups: %w", err)
+		return found, fmt.Errorf("unable to look for backups: %w", err)
 	}
 
 	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+
 		at, isOwn := f.TimeOf(kind, e.Name())
-		if isOwn && !strings.HasSuffix(e.Name(), partialSuffix) && !at.Before(created) {
-			path, created = filepath.Join(folder, e.Name()), at
+		if isOwn && !strings.HasSuffix(e.Name(), partialSuffix) && f.isPerhapsOwn(path) {
+			found.Add(path, at, now)
 		}
 	}
 
-	return path, created, nil
+	return found, nil
 }
 
-// TimeOf parses the time in the name of a backup of this cluster and kind; false for other names.
+// TimeOf parses the time in the name of a backup of this cluster and kind; false for other names. Names of earlier
+// versions have no id.
 func (f Folder) TimeOf(kind Kind, name string) (time.Time, bool) {
 	text, isOwn := strings.CutPrefix(strings.TrimSuffix(name, partialSuffix), f.prefix(kind))
 	text, hasExtension := strings.CutSuffix(text, extension)
+	text, id, named := strings.Cut(text, "-")
 	created, err := time.Parse(timestamp, text)
 
-	return created, isOwn && hasExtension && err == nil
+	return created, isOwn && hasExtension && err == nil && (!named || f.id() == "" || id == f.id())
+}
+
+// isPerhapsOwn reports whether the origin in a file does not say that it is another cluster's.
+func (f Folder) isPerhapsOwn(path string) bool {
+	id := fileID(path)
+
+	return id == "" || f.id() == "" || id == f.id()
+}
+
+// isProvenOwn reports whether a file with this cluster's name is not another cluster's of the same name: by its origin,
+// or if no other stack and cluster can have the name.
+func (f Folder) isProvenOwn(path string) bool {
+	return f.isPerhapsOwn(path) && (fileID(path) != "" || strings.Count(f.Name, "-") <= 1)
 }
 
 // expand replaces a leading ~/ with the user's home.

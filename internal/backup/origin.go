@@ -3,9 +3,13 @@ package backup
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -15,7 +19,7 @@ import (
 // the encrypted file, where age's own commands ignore it: they decrypt only the snapshot.
 type Origin struct {
 	Cluster    string    `json:"cluster"` // stack and cluster, as in file names
-	ID         string    `json:"id"`      // a digest of the cluster's certificate authority of etcd
+	ID         string    `json:"id"`      // see [ClusterID]
 	Time       time.Time `json:"time"`    // of the backup
 	Talos      string    `json:"talos"`   // version of the node
 	Kubernetes string    `json:"kubernetes"`
@@ -26,6 +30,53 @@ type Origin struct {
 
 // stanza is the type of the header's stanza with the origin.
 const stanza = "talos-proxmox-origin"
+
+// ClusterID identifies a cluster by a digest of its certificate authority of etcd, which never changes.
+func ClusterID(authority []byte) string {
+	id := sha256.Sum256(authority)
+
+	return hex.EncodeToString(id[:8])
+}
+
+// fileID returns the cluster's id in the header of an encrypted backup, which needs no key; empty if it has none.
+func fileID(path string) string {
+	file, err := os.Open(path) //nolint:gosec // in the folder of backups
+	if err != nil {
+		return ""
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+
+	header, err := age.ExtractHeader(file)
+	if err != nil {
+		return ""
+	}
+
+	var origin Origin
+
+	// A stanza is a line "-> TYPE" and its body in lines of 64 characters, of which the last is shorter (age's C2SP).
+	_, text, _ := strings.Cut(string(header), "\n-> "+stanza+"\n")
+
+	var body strings.Builder
+
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		body.WriteString(line)
+
+		if len(line) < stanzaColumns {
+			break
+		}
+	}
+
+	decoded, err := base64.RawStdEncoding.DecodeString(body.String())
+	if err != nil || json.Unmarshal(decoded, &origin) != nil {
+		return ""
+	}
+
+	return origin.ID
+}
+
+// stanzaColumns is the length of the lines of a stanza's body.
+const stanzaColumns = 64
 
 // WithSealKey returns the origin with a seal key derived from a cluster's secret.
 func (o Origin) WithSealKey(secret string) Origin {

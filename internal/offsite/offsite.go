@@ -111,28 +111,27 @@ func (b *Bucket) MayDelete(ctx context.Context) Deletion {
 	}
 }
 
-// Newest returns the address and time of a cluster's newest snapshot of etcd, by the name of its backups; an empty
-// address if there is none.
-func (b *Bucket) Newest(ctx context.Context, name string) (address string, created time.Time, err error) {
+// Newest returns the addresses of a cluster's snapshots of etcd, by the name and the id of its backups.
+func (b *Bucket) Newest(ctx context.Context, name, id string, now time.Time) (found backup.Found, err error) {
 	if b.configErr != nil {
-		return "", created, b.configErr
+		return found, b.configErr
 	}
 
-	folder := backup.Folder{Name: name}
+	folder := backup.Folder{Name: name, ID: id}
 
 	for object := range b.client.ListObjectsIter(ctx, b.cfg.Bucket, minio.ListObjectsOptions{
 		Prefix: b.key(name + "-"), Recursive: true,
 	}) {
 		if object.Err != nil {
-			return "", created, b.wrap("list copies", "s3:ListBucket", object.Err)
+			return backup.Found{}, b.wrap("list copies", "s3:ListBucket", object.Err)
 		}
 
-		if at, isOwn := folder.TimeOf(backup.Etcd, strings.TrimPrefix(object.Key, b.key(""))); isOwn && !at.Before(created) {
-			address, created = b.address(object.Key, ""), at
+		if at, isOwn := folder.TimeOf(backup.Etcd, strings.TrimPrefix(object.Key, b.key(""))); isOwn {
+			found.Add(b.address(object.Key, ""), at, now)
 		}
 	}
 
-	return address, created, nil
+	return found, nil
 }
 
 // key returns the object key of a file.

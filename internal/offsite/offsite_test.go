@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/offsite"
 	"talos-proxmox/internal/spec"
 )
@@ -169,7 +170,7 @@ func TestPutAndFetch(t *testing.T) {
 	s := &server{}
 	b := newBucket(t, s)
 
-	none, _, err := b.Newest(t.Context(), "prod-home")
+	none, err := b.Newest(t.Context(), "prod-home", "0123", noon)
 	require.NoError(t, err)
 	assert.Empty(t, none)
 
@@ -184,12 +185,17 @@ func TestPutAndFetch(t *testing.T) {
 
 	s.objects["talos/prod/prod-home-etcd-20261124T120000Z.age"] = nil
 	s.objects["talos/prod/prod-home-2-etcd-20261126T120000Z.age"] = nil // of another cluster
-	newest, made, err := b.Newest(t.Context(), "prod-home")
+	s.objects["talos/prod/prod-home-etcd-20261125T110000Z-0123.age"] = nil
+	s.objects["talos/prod/prod-home-etcd-20261125T115000Z-4567.age"] = nil // of a cluster of the same name
+	s.objects["talos/prod/prod-home-etcd-20270101T000000Z-0123.age"] = nil // by a wrong clock
+	found, err := b.Newest(t.Context(), "prod-home", "0123", noon)
 	require.NoError(t, err)
-	assert.Equal(t, "s3://prod-backups/talos/prod/prod-home-etcd-20261125T120000Z.age", newest)
-	assert.Equal(t, noon, made)
+	assert.Equal(t, backup.Found{
+		Newest: "s3://prod-backups/talos/prod/prod-home-etcd-20261125T120000Z.age", Created: noon,
+		Future: "s3://prod-backups/talos/prod/prod-home-etcd-20270101T000000Z-0123.age",
+	}, found)
 
-	for _, from := range []string{address, newest} {
+	for _, from := range []string{address, found.Newest} {
 		file, err := b.Fetch(t.Context(), from, t.TempDir())
 		require.NoError(t, err)
 
@@ -295,12 +301,12 @@ func TestCredentialsMayComeFromTheEnvironment(t *testing.T) {
 		t.Setenv(name, "")
 	}
 
-	_, _, err := offsite.Connect(at, https.Client().Transport).Newest(t.Context(), "prod-home")
+	_, err := offsite.Connect(at, https.Client().Transport).Newest(t.Context(), "prod-home", "", noon)
 	require.ErrorContains(t, err, "there are no credentials: set backup.s3.accessKey and backup.s3.secretKey, or AWS_ACCESS_KEY_ID")
 
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIA")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
 
-	_, _, err = offsite.Connect(at, https.Client().Transport).Newest(t.Context(), "prod-home")
+	_, err = offsite.Connect(at, https.Client().Transport).Newest(t.Context(), "prod-home", "", noon)
 	require.NoError(t, err)
 }

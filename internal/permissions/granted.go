@@ -36,28 +36,46 @@ func (g Granted) Has(path string, privileges ...string) bool {
 	return false
 }
 
-// escalations are privileges with which their holder can become Administrator, if granted on the path, below it, or
-// inherited by it: by granting privileges, changing accounts or groups, or opening shells on hosts.
-var escalations = []struct{ privilege, path string }{ //nolint:gochecknoglobals // a table
-	{"Permissions.Modify", "/"},
-	{"Permissions.Modify", "/access"},
-	{"Realm.Allocate", "/access"},
-	{"User.Modify", "/access/groups"},
-	{"Sys.Modify", "/access"},
-	{"Sys.Console", "/nodes"},
+// escalation is a privilege with which its holder can become Administrator, or root on hosts, if it is granted on the
+// path or inherited by it.
+type escalation struct {
+	privilege, path string
+	below           bool // also if it is granted on a path below
 }
 
-// Excess lists such privileges that none of the [Roles] has there, each with the first path where it is granted.
+// escalations grant privileges, change accounts or groups, or reach what hosts do as root: shells, storages with any
+// path (source: pve-storage, API2/Storage/Config.pm), mappings of any device or folder (pve-manager,
+// API2/Cluster/Mapping), and with Sys.Modify on / disks, privileged containers (pve-storage, API2/Disks;
+// pve-container, API2/LXC.pm).
+func escalations() []escalation {
+	return []escalation{
+		{"Permissions.Modify", "/", false},
+		{"Permissions.Modify", "/access", true},
+		{"Permissions.Modify", "/nodes", true},
+		{"Permissions.Modify", "/storage", false},
+		{"Permissions.Modify", "/mapping", true},
+		{"Realm.Allocate", "/access", true},
+		{"User.Modify", "/access/groups", true},
+		{"Sys.Modify", "/", false},
+		{"Sys.Modify", "/access", true},
+		{"Sys.Modify", "/nodes", true},
+		{"Sys.Console", "/nodes", true},
+		{"Datastore.Allocate", "/storage", false},
+		{modifyMapping, "/mapping", true},
+	}
+}
+
+// Excess lists such privileges, each with the first path where it is granted, unless one of the [Roles] has it there.
 func (g Granted) Excess() []string {
 	var excess []string
 
-	for _, e := range escalations {
+	for _, e := range escalations() {
 		for _, path := range slices.Sorted(maps.Keys(g)) {
 			propagates, granted := g[path][e.privilege]
-			applies := path == e.path || e.path != "/" && strings.HasPrefix(path, e.path+"/")
+			applies := path == e.path || e.below && strings.HasPrefix(path, e.path+"/")
 			inherited := propagates && (path == "/" || strings.HasPrefix(e.path, path+"/"))
 
-			if granted && (inherited || applies && !isNeeded(e.privilege, path)) {
+			if granted && (applies || inherited) && documentedAt(e.privilege, path, propagates) == nil {
 				excess = append(excess, e.privilege+" on "+path)
 
 				break
@@ -66,6 +84,22 @@ func (g Granted) Excess() []string {
 	}
 
 	return slices.Compact(excess)
+}
+
+// Escalating lists the privileges of the [Roles] with which their holder can become root or Administrator, where they
+// are granted.
+func (g Granted) Escalating() []string {
+	var list []string
+
+	for _, path := range slices.Sorted(maps.Keys(g)) {
+		for _, privilege := range slices.Sorted(maps.Keys(g[path])) {
+			if n := documentedAt(privilege, path, g[path][privilege]); n != nil && n.Escalates {
+				list = append(list, privilege+" on "+path)
+			}
+		}
+	}
+
+	return list
 }
 
 // Unused lists privileges that no role has anywhere, each with the first path where it is granted. Audit privileges are
@@ -91,11 +125,25 @@ func (g Granted) Unused() []string {
 	return unused
 }
 
-// isNeeded reports whether a role has the privilege on exactly this path.
-func isNeeded(privilege, path string) bool {
-	return slices.ContainsFunc(Roles(), func(r Role) bool {
-		return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Privilege == privilege && n.Path == path })
-	})
+// documentedAt returns the need of a role for a privilege on this path that propagates as far; nil = none.
+func documentedAt(privilege, path string, propagates bool) *Need {
+	for _, r := range Roles() {
+		for _, n := range r.Needs {
+			if n.Privilege == privilege && isAt(n.Path, path) && (!propagates || Propagates(path)) {
+				return &n
+			}
+		}
+	}
+
+	return nil
+}
+
+// isAt reports whether a path of a [Need] stands for a path.
+func isAt(pattern, path string) bool {
+	above, _, named := strings.Cut(pattern, "<")
+	name, below := strings.CutPrefix(path, above)
+
+	return pattern == path || named && below && name != "" && !strings.Contains(name, "/")
 }
 
 // parentPath returns the path above; empty for the root.

@@ -51,25 +51,29 @@ func TestGranted(t *testing.T) {
 	assert.False(t, permissions.Granted(nil).Has("/vms", "VM.Audit"))
 }
 
-// TestExcess: the documented roles allow nobody to become Administrator, unless one propagates from the root.
-func TestExcess(t *testing.T) {
-	t.Parallel()
+// documented returns the rights of an account with all documented roles.
+func documented() permissions.Granted {
+	g := permissions.Granted{}
 
-	documented := func() permissions.Granted {
-		g := permissions.Granted{}
-
-		for _, role := range permissions.Roles() {
-			for _, n := range role.Needs {
-				if g[n.Path] == nil {
-					g[n.Path] = map[string]bool{}
+	for _, role := range permissions.Roles() {
+		for _, n := range role.Needs {
+			for _, path := range permissions.Example().Paths(n.Path) {
+				if g[path] == nil {
+					g[path] = map[string]bool{}
 				}
 
-				g[n.Path][n.Privilege] = permissions.Propagates(n.Path)
+				g[path][n.Privilege] = permissions.Propagates(path)
 			}
 		}
-
-		return g
 	}
+
+	return g
+}
+
+// TestExcess: the documented roles on their paths reach nothing that Excess reports; the same privileges on paths above
+// do, as the roles of earlier versions had them.
+func TestExcess(t *testing.T) {
+	t.Parallel()
 
 	for name, test := range map[string]struct {
 		path, privilege string
@@ -80,11 +84,20 @@ func TestExcess(t *testing.T) {
 		"startupOrder's, propagated":        {"/", "Sys.Modify", true, []string{"Sys.Modify on /"}},
 		"the privilege to grant privileges": {"/", "Permissions.Modify", false, []string{"Permissions.Modify on /"}},
 		"the same, of one machine":          {"/vms/100", "Permissions.Modify", true, nil},
+		"the same, of one storage":          {"/storage/local", "Permissions.Modify", true, nil},
+		"the same, of all storages":         {"/storage", "Permissions.Modify", false, []string{"Permissions.Modify on /storage"}},
 		"the same, of accounts":             {"/access/groups", "Permissions.Modify", true, []string{"Permissions.Modify on /access/groups"}},
 		"shells of a host":                  {"/nodes/pve1", "Sys.Console", true, []string{"Sys.Console on /nodes/pve1"}},
+		"a host's network and packages":     {"/nodes", "Sys.Modify", true, []string{"Sys.Modify on /nodes"}},
 		"another group's users":             {"/access/groups/admins", "User.Modify", true, []string{"User.Modify on /access/groups/admins"}},
 		"all users, propagated":             {"/access", "User.Modify", true, []string{"User.Modify on /access"}},
 		"all users, that no group is in":    {"/access", "User.Modify", false, nil},
+		"storages with any path":            {"/storage", "Datastore.Allocate", false, []string{"Datastore.Allocate on /storage"}},
+		"storages, by the root's":           {"/", "Datastore.Allocate", true, []string{"Datastore.Allocate on /"}},
+		"another storage alone":             {"/storage/backup", "Datastore.Allocate", true, nil},
+		"mappings below":                    {"/mapping/pci", "Mapping.Modify", true, []string{"Mapping.Modify on /mapping/pci"}},
+		"mappings of folders":               {"/mapping/dir", "Mapping.Modify", true, []string{"Mapping.Modify on /mapping/dir"}},
+		"the use of all mappings":           {"/mapping/pci", "Mapping.Use", true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +113,23 @@ func TestExcess(t *testing.T) {
 	}
 
 	assert.Empty(t, permissions.Granted(nil).Excess())
+}
+
+// TestEscalating lists the documented privileges whose holder becomes root, and what it can do.
+func TestEscalating(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, []string{
+		"Sys.Modify on /", "Sys.Modify on /access", "Mapping.Modify on /mapping/pci", "Mapping.Modify on /mapping/pci/rtx4000",
+	}, documented().Escalating())
+
+	for _, role := range permissions.Roles() {
+		if role.For == "" {
+			for _, n := range role.Needs {
+				assert.False(t, n.Escalates, "every stack's account has %s on %s", n.Privilege, n.Path)
+			}
+		}
+	}
 }
 
 func TestUnused(t *testing.T) {

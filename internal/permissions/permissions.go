@@ -3,7 +3,6 @@
 package permissions
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -22,14 +21,20 @@ const (
 // Need is a privilege that the program needs.
 type Need struct {
 	Privilege string
-	// Path is where it is needed; see Propagates.
+	// Path is where it is needed; see Propagates. A part in angle brackets stands for the names in Places.
 	Path string
 	// Call is the API call that needs it.
 	Call string
 	// Why is what the program does with the call.
 	Why string
+	// Beyond is what else its holder can do; empty if it reaches no further than the stack. Escalates: so becomes root on
+	// the hosts, or Administrator.
+	Beyond    string
+	Escalates bool
 	// Lesser are privileges that would be enough for everything but Call.
 	Lesser []string
+	// Instead are privileges that are enough as well.
+	Instead []string
 	// Refusal is Proxmox' error without it, for VM 2000, template 900, host pve1, datastores local and local-lvm, bridge
 	// vmbr0.
 	Refusal string
@@ -38,9 +43,49 @@ type Need struct {
 // Role is a role with the reasons for its privileges.
 type Role struct {
 	ID string
-	// For is the setting that needs the role; empty for the role that every stack needs.
+	// For is the setting that needs the role; empty for the roles that every stack needs.
 	For   string
 	Needs []Need
+}
+
+// The paths of the objects of a stack.
+const (
+	OnImages   = "/storage/<images>"
+	OnDisks    = "/storage/<disks>"
+	OnVolumes  = "/storage/<volumes>"
+	OnMappings = "/mapping/pci/<gpu>"
+)
+
+// Places are the names of the objects of a stack that roles are granted on: the datastores of downloaded images, of the
+// disks of machines and of the volumes of storage classes, and the PCI mappings.
+type Places struct{ Images, Disks, Volumes, Mappings []string }
+
+// Example has the places of the documents.
+func Example() Places {
+	return Places{
+		Images: []string{"local"}, Disks: []string{"local-lvm"}, Volumes: []string{"csi"}, Mappings: []string{"rtx4000"},
+	}
+}
+
+// Paths returns the paths that a path of a [Need] stands for, sorted.
+func (p Places) Paths(path string) []string {
+	names, listed := map[string][]string{
+		OnImages: p.Images, OnDisks: p.Disks, OnVolumes: p.Volumes, OnMappings: p.Mappings,
+	}[path]
+	if !listed {
+		return []string{path}
+	}
+
+	above, _, _ := strings.Cut(path, "<")
+
+	list := make([]string, 0, len(names))
+	for _, name := range names {
+		list = append(list, above+name)
+	}
+
+	slices.Sort(list)
+
+	return slices.Compact(list)
 }
 
 // The supported major versions of Proxmox VE.
@@ -57,6 +102,8 @@ const (
 )
 
 const (
+	modifyMapping = "Mapping.Modify"
+
 	configure = "PUT /nodes/{node}/qemu/{vmid}/config"
 	clone     = "POST /nodes/{node}/qemu/{vmid}/clone"
 	postUser  = "POST /access/users"
@@ -71,10 +118,24 @@ func Roles() []Role {
 	agent := needOn("/vms", guestAgentAudit, "GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
 		"read the addresses of nodes with the extension `qemu-guest-agent`; otherwise every read waits for the agent's timeout",
 		" (/vms/2000, VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted)")
-	remove := needOn("/storage", "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
+	remove := needOn(OnImages, "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
 		"delete images, after an upgrade and at destroy; Proxmox has no lesser privilege for that",
 		" (/storage/local, Datastore.Allocate)")
 	remove.Lesser = []string{"Datastore.Audit"}
+
+	grant := func(privilege string) Need {
+		n := needOn(OnVolumes, privilege, putACL, "grant it to the CSI plugin: a token can only grant privileges that it has",
+			" (/storage/local-lvm, Permissions.Modify|Datastore.Allocate)")
+		if privilege != "Datastore.Allocate" {
+			n.Refusal = "ACL update failed: 400 Parameter verification failed."
+		}
+
+		return n
+	}
+
+	see := needOn(OnDisks, "Datastore.Audit", "GET /nodes/{node}/storage/{storage}/content/{volume}", "read the disks of VMs",
+		" (/storage/local-lvm, Datastore.Audit)")
+	see.Instead = []string{"Datastore.Allocate"}
 
 	return []Role{
 		{ID: "TalosProxmox", Needs: []Need{
@@ -92,10 +153,9 @@ func Roles() []Role {
 			agent,
 			vm("VM.PowerMgmt", "POST /nodes/{node}/qemu/{vmid}/status/start", "start, stop and reboot VMs"),
 			remove,
-			needOn("/storage", "Datastore.AllocateSpace", "GET /nodes/{node}/storage/{storage}/content",
-				"list volumes; the disks of VMs",
+			needOn(OnImages, "Datastore.AllocateSpace", "GET /nodes/{node}/storage/{storage}/content", "list images",
 				" (/storage/local, Datastore.Audit|Datastore.AllocateSpace)"),
-			needOn("/storage", "Datastore.AllocateTemplate", "POST /nodes/{node}/storage/{storage}/download-url", "download images",
+			needOn(OnImages, "Datastore.AllocateTemplate", "POST /nodes/{node}/storage/{storage}/download-url", "download images",
 				" (/storage/local, Datastore.AllocateTemplate)"),
 			needOn("/sdn/zones/localnetwork", "SDN.Use", clone, "use the bridge", " (/sdn/zones/localnetwork/vmbr0, SDN.Use)"),
 			needOn(
@@ -103,12 +163,18 @@ func Roles() []Role {
 				"",
 			),
 		}},
+		{ID: "TalosProxmoxDisks", Needs: []Need{
+			needOn(OnDisks, "Datastore.AllocateSpace", clone, "create the disks of VMs",
+				" (/storage/local-lvm, Datastore.AllocateSpace)"),
+			see,
+		}},
 		{ID: "TalosProxmoxGPU", For: "GPU workers", Needs: []Need{
-			needOn(
-				"/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "create, change and delete PCI mappings of GPUs",
-				" (/mapping/pci, Mapping.Modify)",
-			),
-			needOn("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
+			needOn(OnMappings, "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/rtx4000, Mapping.Use)"),
+		}},
+		{ID: "TalosProxmoxMappings", For: "runs that create, change or delete the mapping of a GPU", Needs: []Need{
+			needOn("/mapping/pci", modifyMapping, "POST /cluster/mapping/pci", "create and delete PCI mappings of GPUs",
+				" (/mapping/pci, Mapping.Modify)"),
+			needOn(OnMappings, modifyMapping, "PUT /cluster/mapping/pci/{id}", "change them", " (/mapping/pci/rtx4000, Mapping.Modify)"),
 		}},
 		{ID: "TalosProxmoxMove", For: "moving a running machine (`nodes.<n>.host`)", Needs: []Need{
 			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to its configured host"),
@@ -123,11 +189,7 @@ func Roles() []Role {
 				" (/access/realm/pve, Realm.AllocateUser)"),
 			needOn("/access/groups/"+Group, "User.Modify", postUser, "create and delete the group's users and their tokens",
 				" (/access/groups/"+Group+", User.Modify)"),
-			{
-				Privilege: "Datastore.Audit", Path: "/storage", Call: putACL,
-				Why:     "grant it to the CSI plugin: a token can only grant privileges that it has",
-				Refusal: "ACL update failed: 400 Parameter verification failed.",
-			},
+			grant("Datastore.Allocate"), grant("Datastore.AllocateSpace"), grant("Datastore.Audit"),
 		}},
 		{ID: "TalosProxmoxRoles", For: "these accounts with `proxmox.roles: make`, and in stacks from before 2026-11-25", Needs: []Need{
 			needOn("/access", "Sys.Modify", "POST /access/roles", "create and delete roles, including its own, so that the token could give "+
@@ -143,7 +205,10 @@ func Roles() []Role {
 
 // needOn returns a need on a path; detail follows the common text of Proxmox' error.
 func needOn(path, privilege, call, why, detail string) Need {
-	return Need{Privilege: privilege, Path: path, Call: call, Why: why, Refusal: "Permission check failed" + detail}
+	return Need{
+		Privilege: privilege, Path: path, Call: call, Why: why, Refusal: "Permission check failed" + detail,
+		Beyond: beyond[privilege+" "+path], Escalates: slices.Contains(escalating, privilege+" "+path),
+	}
 }
 
 // Privileges returns the role's privileges on the newest Proxmox VE, sorted.
@@ -158,7 +223,7 @@ func (r Role) PrivilegesOn(major int) []string {
 
 	slices.Sort(list)
 
-	return list
+	return slices.Compact(list)
 }
 
 // Privileges returns the privileges of all roles of the program and of clusters' software, sorted.
@@ -183,10 +248,10 @@ func NameOn(major int, privilege string) string {
 }
 
 // Paths returns the paths where the role is granted, sorted.
-func (r Role) Paths() []string {
+func (r Role) Paths(places Places) []string {
 	list := make([]string, 0, len(r.Needs))
 	for _, n := range r.Needs {
-		list = append(list, n.Path)
+		list = append(list, places.Paths(n.Path)...)
 	}
 
 	slices.Sort(list)
@@ -194,53 +259,8 @@ func (r Role) Paths() []string {
 	return slices.Compact(list)
 }
 
-// Propagates reports whether rules on the path apply below it. Those for the whole data centre or all accounts do not:
-// Sys.Modify on /access would let its holder change the privileges of its own role.
-func Propagates(path string) bool { return path != "/" && path != "/access" }
-
-// Grant returns the shell command that grants the role to a user on a path, and to a token of the user unless empty.
-func (r Role) Grant(path, user, token string) string {
-	line := "pveum acl modify " + path + " --users " + user
-	if token != "" {
-		line += " --tokens '" + token + "'"
-	}
-
-	line += " --roles " + r.ID
-	if !Propagates(path) {
-		line += " --propagate 0"
-	}
-
-	return line
-}
-
-// Command returns the shell command that creates the role on a major version of Proxmox VE.
-func (r Role) Command(major int) string {
-	return fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.PrivilegesOn(major), " "))
-}
-
-// Commands returns the shell commands that create the role on a major version of Proxmox VE and grant it to the
-// program's user and token. The program itself grants roles of clusters' software.
-func (r Role) Commands(major int) string {
-	lines := []string{r.Command(major)}
-	if slices.ContainsFunc(KubernetesRoles(), func(kubernetesRole Role) bool { return kubernetesRole.ID == r.ID }) {
-		return lines[0]
-	}
-
-	_, token, _ := strings.Cut(Token, "!")
-
-	if r.For == "" {
-		lines = append(lines,
-			"pveum user add "+User+" --comment talos-proxmox",
-			"pveum user token add "+User+" "+token+" --privsep 1 --expire $(date -d '+1 year' +%s)   # prints the secret, once")
-	}
-
-	for _, path := range r.Paths() {
-		if group, found := strings.CutPrefix(path, "/access/groups/"); found {
-			lines = append(lines, "pveum group add "+group)
-		}
-
-		lines = append(lines, r.Grant(path, User, Token))
-	}
-
-	return strings.Join(lines, "\n")
+// Propagates reports whether rules on the path apply below it. Those for the whole data centre, all accounts or all
+// mappings do not: Sys.Modify on /access would let its holder change the privileges of its own role.
+func Propagates(path string) bool {
+	return !slices.Contains([]string{"/", "/access", "/mapping/pci"}, path)
 }

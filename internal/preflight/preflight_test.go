@@ -62,7 +62,7 @@ func newFixture() *fixture {
 			Talos: spec.Talos{
 				Version: "v1.12.6", Platform: "nocloud", Extensions: []string{"siderolabs/qemu-guest-agent"},
 			},
-			Datastore: "disks", ImageDatastore: "local", DiskGiB: 5,
+			Datastore: "disks", ImageDatastore: "local", DiskGiB: 5, Bridge: "vmbr0",
 		}
 	}
 	gpu := template("pve2", 952)
@@ -119,13 +119,20 @@ func newFixture() *fixture {
 		},
 	}
 
+	places := permissions.Places{
+		Images: []string{"local"}, Disks: []string{"disks", "fast", "x", "slow", "fats"}, Volumes: []string{"fast", "slow"},
+		Mappings: []string{"rtx"},
+	}
+
 	for _, role := range permissions.Roles() {
 		for _, n := range role.Needs {
-			if s.site.Rights[n.Path] == nil {
-				s.site.Rights[n.Path] = map[string]bool{}
-			}
+			for _, path := range places.Paths(n.Path) {
+				if s.site.Rights[path] == nil {
+					s.site.Rights[path] = map[string]bool{}
+				}
 
-			s.site.Rights[n.Path][n.Privilege] = permissions.Propagates(n.Path)
+				s.site.Rights[path][n.Privilege] = permissions.Propagates(path)
+			}
 		}
 	}
 
@@ -229,13 +236,32 @@ func TestJudge(t *testing.T) {
 		}},
 		"a user without a privilege": {change: func(s *fixture) {
 			s.site.Identity = "pulumi@pve"
-			delete(
-				s.site.Rights, "/storage",
-			)
+			delete(s.site.Rights, "/storage/local")
 		}, problems: []string{
-			"proxmoxve:username: pulumi@pve may not Datastore.AllocateSpace, Datastore.AllocateTemplate on /storage/disks, /storage/fast, /storage/local: as root on a host, " +
-				"`pveum acl modify /storage --users pulumi@pve --roles TalosProxmox` gives it the role TalosProxmox; docs/permissions.md",
+			"proxmoxve:username: pulumi@pve may not Datastore.AllocateSpace, Datastore.AllocateTemplate on /storage/local: as root on a host, " +
+				"`pveum acl modify /storage/local --users pulumi@pve --roles TalosProxmox` gives it the role TalosProxmox; docs/permissions.md",
 		}},
+		"the rules of earlier versions": {
+			change: func(s *fixture) {
+				addAccounts("fast")(s)
+
+				for path := range s.site.Rights {
+					if strings.HasPrefix(path, "/storage/") || strings.HasPrefix(path, "/mapping/") {
+						delete(s.site.Rights, path)
+					}
+				}
+
+				s.site.Rights["/storage"] = map[string]bool{
+					"Datastore.Allocate": true, "Datastore.AllocateSpace": true, "Datastore.AllocateTemplate": true, "Datastore.Audit": true,
+				}
+				s.site.Rights["/mapping/pci"] = map[string]bool{"Mapping.Modify": true, "Mapping.Use": true}
+			},
+			warnings: []string{
+				"pulumi@pve!talos may make itself Administrator, or root on the hosts, by Datastore.Allocate on /storage, Mapping.Modify on " +
+					"/mapping/pci: give it only the roles of docs/permissions.md, on their paths, with `--propagate 0` where stated. " +
+					"`talos-proxmox permissions prod --narrow` prints the commands for pulumi@pve!talos",
+			},
+		},
 		"rights that only new machines need": {change: func(s *fixture) {
 			s.created = true
 			s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
@@ -246,12 +272,12 @@ func TestJudge(t *testing.T) {
 				delete(s.site.Rights["/vms"], p)
 			}
 
-			delete(s.site.Rights["/storage"], "Datastore.AllocateTemplate")
+			delete(s.site.Rights["/storage/local"], "Datastore.AllocateTemplate")
 			delete(s.site.Rights, "/nodes")
 		}},
 		"rights that make their holder Administrator": {change: func(s *fixture) {
 			s.site.Rights["/"]["Sys.Modify"] = true
-		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it only the roles of docs/permissions.md"}},
+		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator, or root on the hosts, by Sys.Modify on /: give it only the roles of docs/permissions.md"}},
 		"rights that nothing needs": {change: func(s *fixture) {
 			s.site.Rights["/vms"]["VM.Console"], s.site.Rights["/"]["Sys.Audit"] = true, true
 		}, warnings: []string{
@@ -264,9 +290,44 @@ func TestJudge(t *testing.T) {
 		"rights to VLANs": {change: func(s *fixture) {
 			s.plan.Clusters[0].Network.VLAN = 42
 			s.site.Rights["/sdn/zones/localnetwork"] = map[string]bool{}
+			s.site.Rights["/sdn/zones/localnetwork/vmbr0"] = map[string]bool{"SDN.Use": false}
 			s.site.Rights["/sdn/zones/localnetwork/vmbr0/42"] = map[string]bool{"SDN.Use": true}
 		}},
-		"no right to a mapping": {change: func(s *fixture) { delete(s.site.Rights, "/mapping/pci") }, problems: []string{"may not Mapping.Modify, Mapping.Use on /mapping/pci, /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci "}},
+		"rights to a VLAN alone": {change: func(s *fixture) {
+			s.plan.Clusters[0].Network.VLAN = 42
+			s.site.Rights["/sdn/zones/localnetwork"] = map[string]bool{}
+			s.site.Rights["/sdn/zones/localnetwork/vmbr0/42"] = map[string]bool{"SDN.Use": true}
+		}, problems: []string{"may not SDN.Use on /sdn/zones/localnetwork/vmbr0: as root on a host, `pveum acl modify /sdn/zones/localnetwork "}},
+		"rights to a VLAN alone, of machines that exist": {change: func(s *fixture) {
+			s.created = true
+			s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
+			s.addMachine(*s.worker())
+
+			s.stack.Mappings = []string{"rtx"}
+			s.plan.Clusters[0].Network.VLAN = 42
+			s.site.Rights["/sdn/zones/localnetwork"] = map[string]bool{}
+			s.site.Rights["/sdn/zones/localnetwork/vmbr0/42"] = map[string]bool{"SDN.Use": true}
+		}},
+		"no right to make a mapping": {
+			change: func(s *fixture) { delete(s.site.Rights, "/mapping/pci") },
+			problems: []string{"may not Mapping.Modify on /mapping/pci: as root on a host, `pveum acl modify /mapping/pci --users pulumi@pve " +
+				"--tokens 'pulumi@pve!talos' --roles TalosProxmoxMappings --propagate 0`"},
+		},
+		"no right to make a mapping, which exists": {change: func(s *fixture) {
+			delete(s.site.Rights, "/mapping/pci")
+			s.stack.Mappings = []string{"rtx"}
+		}},
+		"no right to delete a mapping": {
+			change: func(s *fixture) {
+				delete(s.site.Rights, "/mapping/pci")
+				s.stack.Mappings = []string{"rtx", "old"}
+			},
+			problems: []string{"may not Mapping.Modify on /mapping/pci: as root"},
+		},
+		"no right to use a mapping": {
+			change:   func(s *fixture) { delete(s.site.Rights, "/mapping/pci/rtx") },
+			problems: []string{"may not Mapping.Use on /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci/rtx "},
+		},
 		"no right to move": {change: func(s *fixture) {
 			s.created = true
 			s.stack.Machines[4000] = vmdiff.Machine{Name: "one-gpu-1", VMID: 4000, Host: "pve1"}
@@ -361,13 +422,14 @@ func TestJudge(t *testing.T) {
 		"a datastore no one may see": {
 			change: func(s *fixture) {
 				s.worker().Datastore = "slow"
-				delete(s.site.Rights, "/storage")
-
-				for _, n := range []string{"disks", "local"} {
-					s.site.Rights["/storage/"+n] = map[string]bool{"Datastore.AllocateSpace": true, "Datastore.AllocateTemplate": true}
-				}
+				delete(s.site.Rights, "/storage/slow")
 			},
-			problems: []string{"may not Datastore.AllocateSpace on /storage/slow"},
+			problems: []string{
+				"may not Datastore.AllocateSpace, Datastore.Audit on /storage/slow: as root on a host, `pveum acl modify /storage/slow --users " +
+					"pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxDisks`",
+				`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 that pulumi@pve!talos may see (for images there are disks, ` +
+					"fast): correct the name, or add it with `pvesm add`, or give pulumi@pve!talos its roles on it",
+			},
 		},
 		"a full datastore": {change: func(s *fixture) { s.storage("pve2", "fast").Free = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 0.0 GiB free, and 40.0 GiB are new there (one-gpu-1 is to be created there); make room`}},
 		"a thin one that is small": {
@@ -568,12 +630,14 @@ func TestJudge(t *testing.T) {
 				delete(s.site.Rights, "/access")
 				delete(s.site.Rights["/"], "Sys.Modify")
 				delete(s.site.Rights, "/access/groups/talos-kubernetes")
-				delete(s.site.Rights["/storage"], "Datastore.Audit")
+				delete(s.site.Rights["/storage/fast"], "Datastore.Audit")
+				s.site.Rights["/storage/fast"]["Datastore.Allocate"] = true
 			},
 			problems: []string{
 				"pulumi@pve!talos may not User.Modify on /access/groups/talos-kubernetes: as root on a host, `pveum acl modify " +
 					"/access/groups/talos-kubernetes --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxAccounts` gives it",
-				"pulumi@pve!talos may not Datastore.Audit on /storage/fast",
+				"pulumi@pve!talos may not Datastore.Audit on /storage/fast: as root on a host, `pveum acl modify /storage/fast --users pulumi@pve " +
+					"--tokens 'pulumi@pve!talos' --roles TalosProxmoxAccounts,TalosProxmoxDisks`",
 				"pulumi@pve!talos may not Sys.Modify on /access: as root on a host",
 			},
 		},
@@ -624,6 +688,7 @@ func TestReport(t *testing.T) {
 	assert.Equal(t, `  warning  hosts: 1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum and nothing can be made or changed: `+"`pvecm status`"+` on a host shows it
   ok       Proxmox VE 9.1 answers at https://10.0.0.1:8006/
   ok       pulumi@pve!talos may do what the plan needs
+  ok       pulumi@pve!talos can become root by Sys.Modify on /, Sys.Modify on /access, Mapping.Modify on /mapping/pci, Mapping.Modify on /mapping/pci/rtx (docs/permissions.md#what-the-holder-can-do): remove the rules that no setting and no new mapping needs
 
 pve1
   ok       is online

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/permissions"
-	"talos-proxmox/internal/spec"
 )
 
 func (c *checker) reportLoginError() {
@@ -79,12 +79,24 @@ func (c *checker) checkRights() {
 		c.fine("", "%s may do what the plan needs", c.site.Identity)
 	}
 
+	c.checkEscalations()
+}
+
+// checkEscalations reports privileges that reach further than the documented roles on the stack's own paths, and
+// documented ones with which the account can become root.
+func (c *checker) checkEscalations() {
 	if excess, unused := c.site.Rights.Excess(), c.site.Rights.Unused(); len(excess) > 0 {
-		c.warn("", c.credentialsKey(), nil, "%s may make itself Administrator by %s: give it only the roles of docs/permissions.md, on their "+
-			"paths, with `--propagate 0` where stated", c.site.Identity, strings.Join(excess, ", "))
+		c.warn("", c.credentialsKey(), nil, "%s may make itself Administrator, or root on the hosts, by %s: give it only the roles of "+
+			"docs/permissions.md, on their paths, with `--propagate 0` where stated. `talos-proxmox permissions %s --narrow` prints the commands "+
+			"for %s", c.site.Identity, strings.Join(excess, ", "), cmp.Or(c.stack.Name, "STACK"), permissions.Token)
 	} else if len(unused) > 0 {
 		c.warn("", c.credentialsKey(), nil, "%s has privileges that the program does not need: %s; give it only the roles of "+
 			"docs/permissions.md", c.site.Identity, strings.Join(unused, ", "))
+	}
+
+	if escalating := c.site.Rights.Escalating(); len(escalating) > 0 {
+		c.fine("", "%s can become root by %s (docs/permissions.md#what-the-holder-can-do): remove the rules that no setting and no new mapping "+
+			"needs", c.site.Identity, strings.Join(escalating, ", "))
 	}
 }
 
@@ -95,17 +107,23 @@ func (c *checker) allowed(n need) bool {
 // lack is what is missing of a role.
 type lack struct{ privileges, paths []string }
 
-// lacks returns what is missing of a role, by the path in the documentation.
+// lacks returns what is missing of a role, by the path to grant it on.
 func (c *checker) lacks(role permissions.Role) map[string]lack {
 	all := map[string]lack{}
 
 	for _, n := range role.Needs {
 		for _, wanted := range c.needs(n) {
+			wanted.privileges = append(wanted.privileges, n.Instead...)
 			if c.allowed(wanted) {
 				continue
 			}
 
-			l := all[n.Path]
+			path := n.Path
+			if strings.Contains(path, "<") { // a path of the stack's own
+				path = wanted.path
+			}
+
+			l := all[path]
 			if !slices.Contains(l.privileges, wanted.privileges[0]) {
 				l.privileges = append(l.privileges, wanted.privileges[0])
 			}
@@ -114,7 +132,7 @@ func (c *checker) lacks(role permissions.Role) map[string]lack {
 				l.paths = append(l.paths, wanted.path)
 			}
 
-			all[n.Path] = l
+			all[path] = l
 		}
 	}
 
@@ -131,13 +149,24 @@ func (l lack) pathList() string {
 	return fmt.Sprintf("%s and %d more paths", strings.Join(l.paths[:limit], ", "), len(l.paths)-limit)
 }
 
+// grantCommand returns the command that grants a role on a path, with the plan's other roles there: a rule hides those
+// of the paths above.
 func (c *checker) grantCommand(path string, role permissions.Role) string {
-	user, _, separated := strings.Cut(c.site.Identity, "!")
-	if !separated {
-		return role.Grant(path, user, "")
+	holder := permissions.Holder{User: c.site.Identity}
+	if user, _, separated := strings.Cut(c.site.Identity, "!"); separated {
+		holder = permissions.Holder{User: user, Token: c.site.Identity}
 	}
 
-	return role.Grant(path, user, c.site.Identity)
+	roles := []string{role.ID}
+
+	for _, other := range rolesOf(c.plan) {
+		if !slices.Contains(roles, other.ID) && slices.Contains(other.Paths(PlacesOf(c.plan)), path) &&
+			strings.HasPrefix(path, "/storage/") {
+			roles = append(roles, other.ID)
+		}
+	}
+
+	return holder.Grant(path, roles...)
 }
 
 // separatedTokenNote explains why a rule for the token alone is not enough.
@@ -166,18 +195,14 @@ func (c *checker) needs(n permissions.Need) []need {
 
 			return exists && m.HostPinned && running.Host != m.Host
 		}, privilege)
-	case "Datastore.AllocateTemplate":
-		return c.needsOnImages(privilege)
-	case "Datastore.AllocateSpace":
-		return slices.Concat(c.needsOnDatastores(privilege), c.needsOnImages(privilege), c.needsOnStorageClasses(privilege))
+	case "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit":
+		return c.needsOnStorage(n)
 	case "SDN.Use":
 		return c.needsOnBridges(privilege)
 	case "Sys.AccessNetwork":
 		return c.needsOnHosts(privilege)
 	case "Realm.AllocateUser", "User.Modify":
 		return c.needsForAccounts(n.Path, privilege, anyAccount)
-	case "Datastore.Audit":
-		return c.needsOnStorageClasses(privilege)
 	case "Sys.Modify":
 		if n.Path != "/" {
 			return c.needsForAccounts(n.Path, privilege, createsRoles)
@@ -188,143 +213,13 @@ func (c *checker) needs(n permissions.Need) []need {
 		}
 
 		return nil
-	case "Mapping.Modify", "Mapping.Use":
-		return c.needsOnMappings(privilege)
-	case "Datastore.Allocate": // elsewhere only a later run may need it
-		return c.needsOnStorageClasses(privilege)
+	case "Mapping.Use":
+		return needsAt(mappingsOf(c.plan), func(name string) string { return "/mapping/pci/" + name }, privilege)
+	case "Mapping.Modify":
+		return c.needsToMakeMappings(n)
 	case "Pool.Allocate": // only a later run may need it
 		return nil
 	default:
 		return c.needsOnMachines(func(machine) bool { return true }, privilege)
 	}
-}
-
-// needsOnMachines returns needs on the VMs that match, or on their resource pools.
-func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string) []need {
-	var needs []need
-
-	for _, m := range c.planned.machines {
-		if match(m) {
-			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
-			if m.ResourcePool != "" {
-				n.or = "/pool/" + m.ResourcePool
-			}
-
-			needs = append(needs, n)
-		}
-	}
-
-	return needs
-}
-
-// needsAt returns needs on the path of each item; items with an empty path need nothing.
-func needsAt[T any](list []T, path func(T) string, privileges ...string) []need {
-	var needs []need
-
-	for _, one := range list {
-		if p := path(one); p != "" {
-			needs = append(needs, need{privileges: privileges, path: p})
-		}
-	}
-
-	return needs
-}
-
-// templatePath returns the path of the template that a new machine is cloned from; empty if there is none.
-func templatePath(m machine) string {
-	if !m.new || m.Template.VMID == 0 {
-		return ""
-	}
-
-	return fmt.Sprintf("/vms/%d", m.Template.VMID)
-}
-
-func (c *checker) needsOnImages(privilege string) []need {
-	return needsAt(c.planned.images, func(i image) string { return "/storage/" + i.ImageDatastore }, privilege)
-}
-
-// needsOnDatastores returns needs on the datastores of machines' disks.
-func (c *checker) needsOnDatastores(privilege string) (needs []need) {
-	for _, m := range c.planned.machines {
-		needs = append(needs, needsAt(m.Disks(), func(d spec.Disk) string { return "/storage/" + d.Datastore }, privilege)...)
-	}
-
-	return needs
-}
-
-// needsOnStorageClasses returns needs on the datastores of storage classes.
-func (c *checker) needsOnStorageClasses(privilege string) (needs []need) {
-	for _, a := range c.planned.accounts {
-		for _, datastore := range a.Proxmox.Datastores() {
-			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + datastore})
-		}
-	}
-
-	return needs
-}
-
-// needsOnHosts returns needs on hosts that download images. Sys.Audit with Sys.Modify on / allows downloads as well.
-func (c *checker) needsOnHosts(privilege string) []need {
-	if c.site.Rights.Has("/", "Sys.Audit") && c.site.Rights.Has("/", "Sys.Modify") {
-		return nil
-	}
-
-	return needsAt(c.planned.images, func(i image) string { return "/nodes/" + i.Host }, privilege)
-}
-
-// needsOnBridges returns needs on bridges. It skips VNets: whoever sees one may use it, and the path of one that is not
-// visible is unknown.
-func (c *checker) needsOnBridges(privilege string) []need {
-	var needs []need
-
-	for _, m := range c.planned.machines {
-		for _, nic := range m.cards() {
-			if bridge, found := c.site.host(m.Host).bridge(nic.bridge); found && bridge.Type == typeVNet {
-				continue
-			}
-
-			path := "/sdn/zones/localnetwork/" + nic.bridge
-			if nic.vlan > 0 {
-				path = fmt.Sprintf("%s/%d", path, nic.vlan)
-			}
-
-			needs = append(needs, need{privileges: []string{privilege}, path: path})
-		}
-	}
-
-	return needs
-}
-
-func (c *checker) needsOnMappings(privilege string) (needs []need) {
-	for _, h := range c.plan.Hosts {
-		needs = append(needs, needsAt(h.GPUs, func(gpu spec.GPU) string {
-			switch {
-			case gpu.Raw:
-				return ""
-			case privilege == "Mapping.Modify" && !slices.Contains(c.stack.Mappings, gpu.Name):
-				return "/mapping/pci" // to create it
-			default:
-				return "/mapping/pci/" + gpu.Name
-			}
-		}, privilege)...)
-	}
-
-	return needs
-}
-
-// Roles returns the roles that a new stack with this plan needs: the program's own, and the roles of clusters' software
-// that an administrator has to create.
-func Roles(plan *spec.Plan) []permissions.Role {
-	nothing := func(spec.Template) bool { return false }
-	stack := Stack{
-		Image: func(t spec.Template) string { return t.Key }, Downloaded: nothing, Built: nothing,
-	}
-	c := &checker{plan: plan, stack: stack, site: &Site{Rights: permissions.Granted{}}, planned: newPlanned(plan, stack)}
-
-	roles := slices.DeleteFunc(permissions.Roles(), func(r permissions.Role) bool { return len(c.lacks(r)) == 0 })
-	if slices.ContainsFunc(c.planned.accounts, usesExistingRoles) {
-		roles = append(roles, permissions.KubernetesRoles()...)
-	}
-
-	return roles
 }

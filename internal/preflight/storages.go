@@ -113,18 +113,18 @@ func (c *checker) checkStorages() {
 // reportMissingStorage reports a datastore that the host does not list, unless the credentials may not see it:
 // checkRights reports that.
 func (c *checker) reportMissingStorage(u datastoreUse, h *Host) {
-	if c.site.Rights != nil && !c.site.Rights.Has("/storage/"+u.datastore, "Datastore.Audit",
-		"Datastore.AllocateSpace") {
-		return
-	}
-
 	advice := "correct the name, or"
 	if similar := spec.Nearest(u.datastore, h.storagesFor(u.content)); similar != "" {
 		advice = "did you mean " + similar + "? Otherwise"
 	}
 
-	c.problem(u.host, u.path, u.datastore, "is not a storage of %s (for %s there are %s): %s add it with `pvesm add`",
-		u.host, u.content, h.storageList(u.content), advice)
+	visible, grant := "", ""
+	if c.site.Rights != nil && !c.site.Rights.Has("/storage/"+u.datastore, "Datastore.Audit", "Datastore.AllocateSpace") {
+		visible, grant = " that "+c.site.Identity+" may see", ", or give "+c.site.Identity+" its roles on it"
+	}
+
+	c.problem(u.host, u.path, u.datastore, "is not a storage of %s%s (for %s there are %s): %s add it with `pvesm add`%s",
+		u.host, visible, u.content, h.storageList(u.content), advice, grant)
 }
 
 // storageList lists storagesFor a type of content, for messages.

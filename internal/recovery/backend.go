@@ -9,15 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // metaFolder is where a file backend keeps states and locks, relative to its URL.
 const metaFolder = ".pulumi"
 
-// repairBackend repairs a file backend: a state that was half-written when the run was killed is restored from its
-// backup. Other backends write objects atomically.
-func (r *recovery) repairBackend(ctx context.Context) error {
+// readBackend finds out where the state is stored, and reads the stack's locks if that is a folder.
+func (r *recovery) readBackend(ctx context.Context) error {
 	out, err := r.Pulumi(ctx, nil, "whoami", "--json")
 	if err != nil {
 		return fmt.Errorf("unable to determine where the state is stored: %w", err)
@@ -30,16 +28,22 @@ func (r *recovery) repairBackend(ctx context.Context) error {
 		return fmt.Errorf("unable to determine where the state is stored: %w", err)
 	}
 
-	folder, ok := fileBackend(login.URL, r.Project)
-	if !ok {
+	if folder, ok := fileBackend(login.URL, r.Project); ok {
+		r.backend = folder
+		r.readLocks()
+	}
+
+	return nil
+}
+
+// repairBackend repairs a file backend: a state that was half-written when the run was killed is restored from its
+// backup. Other backends write objects atomically.
+func (r *recovery) repairBackend(_ context.Context) error {
+	if r.backend == "" {
 		return nil
 	}
 
-	for _, lock := range r.locks(folder) {
-		r.printf("Stack %s is locked by %s.", r.Stack, lock)
-	}
-
-	return r.repairState(filepath.Join(folder, metaFolder, "stacks", r.name, r.stackName()+".json"))
+	return r.repairState(filepath.Join(r.backend, metaFolder, "stacks", r.name, r.stackName()+".json"))
 }
 
 // fileBackend returns the folder of a file backend's URL; false for any other backend.
@@ -59,33 +63,6 @@ func fileBackend(url, project string) (string, bool) {
 	}
 
 	return path, true
-}
-
-// locks describes the stack's locks: who took each, where and when.
-func (r *recovery) locks(folder string) []string {
-	//nolint:errcheck // the pattern is valid
-	files, _ := filepath.Glob(filepath.Join(folder, metaFolder, "locks", "organization", r.name, r.stackName(), "*.json"))
-
-	var locks []string
-
-	for _, file := range files {
-		var lock struct {
-			PID       int       `json:"pid"`
-			Username  string    `json:"username"`
-			Hostname  string    `json:"hostname"`
-			Timestamp time.Time `json:"timestamp"`
-		}
-		if b, err := os.ReadFile(file); err == nil && json.Unmarshal(b, &lock) == nil { //nolint:gosec // the backend's own
-			locks = append(
-				locks,
-				fmt.Sprintf(
-					"%s on %s (process %d) since %s", lock.Username, lock.Hostname, lock.PID, lock.Timestamp.Format(time.DateTime),
-				),
-			)
-		}
-	}
-
-	return locks
 }
 
 // repairState replaces a half-written state by its backup. A first state has no backup; it is deleted, and nothing is

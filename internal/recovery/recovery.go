@@ -41,8 +41,12 @@ type Options struct {
 	// Confirmed names machines that are removed although they may be in use. TypeName asks for the name of one; nil =
 	// such machines are refused.
 	Confirmed []string
-	TypeName  func(question string) (string, error)
-	Out       io.Writer
+	// Locks names locks of other computers that are removed without Confirm: USER@HOST, or [UnknownLock].
+	Locks []string
+	// Runs returns the runs that hold the stack's clusters in Kubernetes, and where that is unknown; nil = not asked.
+	Runs     func(ctx context.Context) (live, unknown []string, err error)
+	TypeName func(question string) (string, error)
+	Out      io.Writer
 	// VMIDs are machines to remove that no pending creation proves: a creation that failed half-way leaves none. Plan
 	// returns the stack's plan for its configuration.
 	VMIDs []int
@@ -82,7 +86,10 @@ type recovery struct {
 	files               []download
 	identity            string // of the credentials: a user, or a token with its user
 	api                 *api
-	stateRemoved        bool // a half-written first state was deleted
+	stateRemoved        bool   // a half-written first state was deleted
+	backend             string // the folder of a file backend, which says who holds the stack's lock
+	locks               []lock
+	foreignLocks        []string // of other computers, which Options.Locks does not name
 }
 
 // Run recovers the stack: it repairs a half-written state of a file backend, ends plugins that the killed run left on
@@ -102,9 +109,9 @@ func Run(ctx context.Context, o Options) error {
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addFromPlan, r.connect,
-		r.findForeign, r.readLastRunStart, r.confirm, r.endPlugins, r.unlock, r.waitForTasks, r.removeMachines,
-		r.removeEntries, r.removeTemplates, r.cleanState,
+		r.readProject, r.refuseLiveRuns, r.readBackend, r.refuseLiveLocks, r.refuseHeldClusters, r.repairBackend,
+		r.readState, r.readConfig, r.addFromPlan, r.connect, r.findForeign, r.readLastRunStart, r.confirm, r.endPlugins,
+		r.unlock, r.waitForTasks, r.removeMachines, r.removeEntries, r.removeTemplates, r.cleanState,
 	} {
 		if err := step(ctx); err != nil || r.stateRemoved {
 			return err
@@ -159,9 +166,17 @@ func (r *recovery) confirm(ctx context.Context) error {
 		return err
 	}
 
-	yes, err := r.Confirm(
-		fmt.Sprintf("Unlock stack %s and do this? Only while no run of it is under way anywhere", r.Stack),
-	)
+	question := fmt.Sprintf("Unlock stack %s and do this? Only while no run of it is under way anywhere", r.Stack)
+	if r.backend == "" && len(r.foreignLocks) > 0 {
+		question += ": " + r.describeForeignLocks()
+	}
+
+	return r.ask(question)
+}
+
+// ask returns ErrDeclined unless the answer is yes.
+func (r *recovery) ask(question string) error {
+	yes, err := r.Confirm(question)
 	if err != nil {
 		return fmt.Errorf("unable to ask: %w", err)
 	}

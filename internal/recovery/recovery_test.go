@@ -58,6 +58,7 @@ type fixture struct {
 	fails                string   // path of a call that Proxmox refuses
 	history              string   // of the stack, as the CLI prints it
 	volumes              []string // of VMID 3000, after its machine is gone
+	stateFile            string   // in a file backend
 	out                  bytes.Buffer
 }
 
@@ -295,6 +296,7 @@ func (w *fixture) run(change func(*recovery.Options)) error {
 		Transport:   transport,
 		Out:         &w.out,
 		Poll:        time.Millisecond,
+		Locks:       []string{recovery.UnknownLock}, // the backend is a bucket
 		Shell: func(_ context.Context, c recovery.Connection, command, script string) (string, error) {
 			w.record("shell %s@%s: %s < %s", c.User, c.Host, command, strings.SplitN(script, "\n", 2)[0])
 			assert.Equal(w.t, "the-key", c.PrivateKey)

@@ -28,6 +28,18 @@ type Hold struct {
 	Talosconfig string `json:"talosconfig"` // secret
 }
 
+// Holder is the request of `talosops holder`, RunHolder its result.
+type Holder struct {
+	Common
+
+	Talosconfig string `json:"talosconfig"` // secret
+}
+
+// RunHolder is the run that holds a cluster's Lease and renews it; empty = none.
+type RunHolder struct {
+	Holder string `json:"holder"`
+}
+
 // Ready is printed by `talosops change` once the machine may be changed, and by `talosops hold` once the run may
 // continue.
 type Ready struct {

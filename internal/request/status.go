@@ -39,6 +39,7 @@ type Clients struct {
 type BackupStatus struct {
 	Directory string `json:"directory"`
 	Name      string `json:"name"`             // prefix of file names
+	ID        string `json:"id,omitempty"`     // of the cluster in file names; empty = unknown
 	MaxAge    string `json:"maxAge,omitempty"` // 48h; empty = any
 	// OffSite is the newest off-site copy; nil = none is configured.
 	OffSite *OffSite `json:"offSite,omitempty"`
@@ -149,4 +150,6 @@ type Certificate struct {
 type NewestBackup struct {
 	Snapshot string    `json:"snapshot"` // path, or URL
 	Taken    time.Time `json:"taken"`
+	// Future is a snapshot whose time has not come yet; it does not count. Empty = none.
+	Future string `json:"future,omitempty"`
 }

@@ -115,6 +115,16 @@ func ChangesRequiringRestart(running, next string) ([]string, error) {
 	}), nil
 }
 
+// EtcdAuthority returns the certificate of etcd's authority in a control plane's configuration; nil in any other.
+func EtcdAuthority(configuration string) []byte {
+	loaded, err := configloader.NewFromBytes([]byte(configuration))
+	if err != nil || loaded.Cluster() == nil || loaded.Cluster().Etcd().CA() == nil {
+		return nil
+	}
+
+	return loaded.Cluster().Etcd().CA().Crt
+}
+
 // isWorker reports whether a configuration is a worker's, which runs no etcd.
 func isWorker(_, next string) bool {
 	loaded, err := configloader.NewFromBytes([]byte(next))

@@ -74,6 +74,8 @@ func (d *Datacentre) hostView(h *HostOptions) Host {
 		Problem:     s.Problem,
 		Disk:        s.Disk,
 	}
+	v.Storages = slices.Concat(v.Storages, d.state.Storages)
+
 	if v.Boot = bootWithoutSystem(v.HostOptions); s.Boot != nil {
 		v.Boot = *s.Boot
 	}

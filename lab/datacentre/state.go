@@ -27,6 +27,7 @@ type state struct {
 	// Records are by kind and id.
 	Records      map[Kind]map[string]Config `json:"records"`
 	ACL          []ACL                      `json:"acl"`
+	Storages     []StorageOptions           `json:"storages,omitempty"` // in addition to those of the hosts
 	Hosts        map[string]*hostState      `json:"hosts"`
 	Leases       map[string]netip.Addr      `json:"leases"`
 	Reservations map[string]netip.Addr      `json:"reservations"`

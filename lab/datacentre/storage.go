@@ -96,10 +96,40 @@ func (d *Datacentre) findStorage(hostName, name string) (*Storage, error) {
 	return nil, Refuse("storage '%s' does not exist", name)
 }
 
+// AddStorage adds a directory storage to all hosts; RemoveStorage removes it. Hosts use its folder as root, wherever it
+// is.
+func (d *Datacentre) AddStorage(o StorageOptions) error {
+	defer d.lockWrite()()
+
+	for _, h := range d.hosts {
+		if _, err := d.findStorage(h.Name, o.Name); err == nil {
+			return Refuse("create storage failed: storage ID '%s' already defined", o.Name)
+		}
+	}
+
+	d.state.Storages = append(d.state.Storages, o)
+
+	return nil
+}
+
+// RemoveStorage removes a storage of AddStorage, but no file.
+func (d *Datacentre) RemoveStorage(name string) error {
+	defer d.lockWrite()()
+
+	isNamed := func(s StorageOptions) bool { return s.Name == name }
+	if !slices.ContainsFunc(d.state.Storages, isNamed) {
+		return Refuse("delete storage failed: storage '%s' does not exist", name)
+	}
+
+	d.state.Storages = slices.DeleteFunc(d.state.Storages, isNamed)
+
+	return nil
+}
+
 // storages returns a host's storages without their usage.
 func (d *Datacentre) storages(h *HostOptions) []*Storage {
 	var list []*Storage
-	for _, s := range h.Storages {
+	for _, s := range slices.Concat(h.Storages, d.state.Storages) {
 		list = append(list, &Storage{StorageOptions: s, Host: h.Name, root: h.Root})
 	}
 

@@ -12,7 +12,10 @@ import (
 )
 
 var storageCalls = map[string]handler{
+	"GET /storage":                                            listDefinitions,
+	"POST /storage":                                           postDefinition,
 	"GET /storage/{storage}":                                  getDefinition,
+	"DELETE /storage/{storage}":                               deleteDefinition,
 	"GET /nodes/{node}/storage":                               listStorages,
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
 	"GET /nodes/{node}/storage/{storage}/content":             withSubject((*request).storage, listContent),
@@ -156,11 +159,52 @@ func getDefinition(r *request) (any, error) {
 		return nil, datacentre.Refuse("storage '%s' does not exist", r.vars["storage"])
 	}
 
+	return definition(s), nil
+}
+
+func definition(s datacentre.StorageOptions) object {
 	o := object{"storage": s.Name, "type": s.Type, "content": contentTypes(s), "digest": "0"}
 	setNonEmpty(o, "path", s.Path)
 
-	return o, nil
+	return o
 }
+
+func listDefinitions(r *request) (any, error) {
+	all := storageDefinitions(r.dc)
+
+	return rows(slices.Sorted(maps.Keys(all)), func(name string) object {
+		if !r.canSeeStorage(name) {
+			return nil
+		}
+
+		return definition(all[name])
+	}), nil
+}
+
+// postDefinition adds a storage to the data centre. Proxmox' daemon, which runs as root, uses any path.
+func postDefinition(r *request) (any, error) {
+	name, kind := r.params["storage"], r.params["type"]
+	if kind != "dir" {
+		return nil, datacentre.Refuse("the lab adds only storages of type dir, not '%s'", kind)
+	}
+
+	if !r.params.Has("path") {
+		return nil, datacentre.Refuse("missing value for required option 'path'")
+	}
+
+	content := r.params.List("content")
+	if len(content) == 0 {
+		content = []string{"images", "rootdir"}
+	}
+
+	const size = 100 * datacentre.GiB
+
+	return object{"storage": name, "type": kind}, r.dc.AddStorage(datacentre.StorageOptions{
+		Name: name, Type: kind, Path: r.params["path"], Content: content, SizeBytes: size,
+	})
+}
+
+func deleteDefinition(r *request) (any, error) { return nil, r.dc.RemoveStorage(r.vars["storage"]) }
 
 func listContent(r *request, s datacentre.Storage) (any, error) {
 	return rows(r.dc.Volumes(r.node(), s.Name, r.params["content"]), func(v datacentre.Volume) object {

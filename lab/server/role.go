@@ -8,6 +8,26 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
+// places returns what the program's roles are granted on: the data centre's storages by their content, and the mapping
+// of the documents.
+func places(data *datacentre.Datacentre) permissions.Places {
+	p := permissions.Places{Mappings: permissions.Example().Mappings}
+
+	for _, host := range data.Hosts() {
+		for _, s := range host.Storages {
+			if slices.Contains(s.Content, "iso") {
+				p.Images = append(p.Images, s.Name)
+			}
+
+			if slices.Contains(s.Content, "images") {
+				p.Disks, p.Volumes = append(p.Disks, s.Name), append(p.Volumes, s.Name)
+			}
+		}
+	}
+
+	return p
+}
+
 // GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes.
 func GrantProgram(data *datacentre.Datacentre, secret string) error {
 	data.Put(datacentre.Users, permissions.User, datacentre.Config{"comment": "talos-proxmox"})
@@ -26,7 +46,15 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 			continue // the program assigns it to accounts of its clusters
 		}
 
-		for _, path := range role.Paths() {
+		for _, rule := range data.ACLs() { // of an earlier version
+			if rule.Role == role.ID {
+				if err := data.DeleteACL(rule); err != nil {
+					return fmt.Errorf("unable to remove a rule of %s: %w", role.ID, err)
+				}
+			}
+		}
+
+		for _, path := range role.Paths(places(data)) {
 			for kind, id := range map[string]string{"user": permissions.User, "token": permissions.Token} {
 				rule := datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role.ID, Propagate: permissions.Propagates(path)}
 				if err := data.SetACL(rule); err != nil {

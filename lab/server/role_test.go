@@ -18,9 +18,9 @@ func TestPermissionsDocument(t *testing.T) {
 		"Roles": permissions.Roles(), "KubernetesRoles": permissions.KubernetesRoles(),
 		"Newest": permissions.NewestPVE, "Before": datacentre.PVE8,
 		"User": permissions.User, "Token": permissions.Token, "OwnGroup": permissions.OwnGroup,
-		"Own": permissions.Role{ID: "TalosProxmoxSelf"}.Grant(
-			"/access/groups/"+permissions.OwnGroup, permissions.User, permissions.Token,
-		),
+		"Own":     permissions.Program().Grant("/access/groups/"+permissions.OwnGroup, "TalosProxmoxSelf"),
+		"Example": permissions.Example(),
+		"Remove":  permissions.Program().Revoke("/mapping/pci", "TalosProxmoxMappings"),
 	}, template.FuncMap{
 		"join":    strings.Join,
 		"escaped": func(text string) string { return strings.ReplaceAll(text, "|", `\|`) },

@@ -26,6 +26,7 @@ func (s *Server) pveum(ctx context.Context, c call) error {
 		"user token remove": {usage: "pveum user token remove <userid> <tokenid>", apiCall: "delete " + token},
 		"group add":         {usage: "pveum group add <groupid> [OPTIONS]", apiCall: "create /access/groups"},
 		"acl modify":        {usage: "pveum acl modify <path> [OPTIONS]", apiCall: "set /access/acl"},
+		"acl delete":        {usage: "pveum acl delete <path> [OPTIONS]", apiCall: "set /access/acl", fixed: "delete"},
 	})
 }
 

@@ -19,7 +19,7 @@ func TestPermissionCommands(t *testing.T) {
 
 	commands := "set -eu\n"
 	for _, role := range permissions.Roles() {
-		commands += role.Commands(permissions.NewestPVE) + "\n"
+		commands += role.Commands(permissions.NewestPVE, permissions.Example()) + "\n"
 	}
 
 	stdout, stderr, status := h.run(t, commands, "")
@@ -36,6 +36,26 @@ func TestPermissionCommands(t *testing.T) {
 	assert.True(t, h.dc.Allowed(permissions.Token, "/vms/2000", "VM.Clone"))
 	assert.True(t, h.dc.Allowed(permissions.Token, "/", "Sys.Modify"))
 	assert.False(t, h.dc.Allowed(permissions.Token, "/access/users", "Sys.Modify"), "not propagated")
+
+	assert.False(t, h.dc.Allowed(permissions.Token, "/storage", "Datastore.Allocate"), "no storage with a path of its own")
+	assert.True(t, h.dc.Allowed(permissions.Token, "/storage/local", "Datastore.Allocate"))
+
+	// An account of an earlier version has broader rules, which are replaced.
+	for path, role := range map[string]string{"/storage": "TalosProxmox", "/mapping/pci": "TalosProxmoxGPU"} {
+		_, stderr, status := h.run(t, permissions.Program().Grant(path, role), "")
+		require.Zero(t, status, stderr)
+	}
+
+	assert.True(t, h.dc.Allowed(permissions.Token, "/storage", "Datastore.Allocate"))
+
+	for range 2 {
+		_, stderr, status = h.run(t, "set -e\n"+permissions.Narrow(permissions.Roles(), permissions.NewestPVE, permissions.Example()), "")
+		require.Zero(t, status, stderr)
+		assert.Empty(t, stderr)
+		assert.False(t, h.dc.Allowed(permissions.Token, "/storage", "Datastore.Allocate"))
+		assert.True(t, h.dc.Allowed(permissions.Token, "/storage/local", "Datastore.Allocate"))
+		assert.False(t, h.dc.Allowed(permissions.Token, "/mapping/pci/other", "Mapping.Use"))
+	}
 
 	for command, want := range map[string]string{
 		"pveum role add TalosProxmox":                               "role 'TalosProxmox' already exists",

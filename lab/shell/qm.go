@@ -18,6 +18,7 @@ type subcommand struct {
 	usage      string
 	apiCall    string // "create /nodes/{node}/qemu"
 	ownOptions string
+	fixed      string // a Boolean parameter that is always sent
 	print      func(ctx context.Context, c call, a arguments, answer any) error
 }
 
@@ -74,6 +75,10 @@ func (s *Server) runSubcommand(ctx context.Context, c call, sub subcommand, word
 	values := a.parameters()
 	if err := s.mapParameters(c, values); err != nil {
 		return err
+	}
+
+	if sub.fixed != "" {
+		values[sub.fixed] = []string{"1"}
 	}
 
 	for name, value := range values {

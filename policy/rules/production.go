@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 
@@ -47,7 +48,38 @@ func productionPolicies() []policy {
 			Advisory: true,
 			Stack:    inProduction(talosFirewall),
 		},
+		{
+			Name:        "production-chart-digests",
+			Description: "In production, the chart of Flux' operator is the one whose digest the stack file states.",
+			Reason: "The operator is an administrator of the cluster, and a tag in a registry can be moved. Advisory, because the program knows no " +
+				"default: `clusters[].gitops.operator.digest` states it (docs/platform.md).",
+			Advisory: true,
+			Stack:    inProduction(chartDigests),
+		},
 	}
+}
+
+// gitOpsCommand matches the command that installs Flux.
+var gitOpsCommand = regexp.MustCompile(`talosops\S*(\s.*)?\sgitops(\s|$)`)
+
+func chartDigests(p plan) problem.List {
+	var found problem.List
+
+	for _, r := range p.ofType(tokens.LocalCommand) {
+		var request struct{ Chart, ChartVersion, ChartDigest string }
+
+		stdin := r.at("stdin").text()
+		if !gitOpsCommand.MatchString(r.at("create").text().Value) || !stdin.Known || json.Unmarshal([]byte(stdin.Value), &request) != nil ||
+			request.Chart == "" || request.ChartDigest != "" {
+			continue
+		}
+
+		found = append(found, violation(r.URN, r.Name,
+			"%s:%s is installed whatever its digest is: state it in gitops.operator.digest, as the run prints it or `crane digest` does",
+			request.Chart, request.ChartVersion))
+	}
+
+	return found
 }
 
 // inProduction limits a check to production stacks.

@@ -3,8 +3,6 @@ package talosapi
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -206,10 +204,10 @@ func (t *Client) Origin(ctx context.Context, address, configuration string) (bac
 		return backup.Origin{}, errors.New("its machine configuration has no key of etcd's Secrets to seal a backup with")
 	}
 
-	id := sha256.Sum256(loaded.Cluster().Etcd().CA().Crt)
+	id := backup.ClusterID(loaded.Cluster().Etcd().CA().Crt)
 	_, kubernetes, _ := strings.Cut(path.Base(loaded.K8sKubeletConfig().Image()), ":")
 
-	return backup.Origin{ID: hex.EncodeToString(id[:8]), Talos: version, Kubernetes: kubernetes}.WithSealKey(secret), nil
+	return backup.Origin{ID: id, Talos: version, Kubernetes: kubernetes}.WithSealKey(secret), nil
 }
 
 // EtcdWipe says what a wipe of a control plane's etcd data takes with it.

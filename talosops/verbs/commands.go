@@ -32,5 +32,6 @@ func Commands() []*cobra.Command {
 		verb.NewForCluster("rotate", "Replace the certificate authority of the Talos API or of Kubernetes",
 			rotateHelp, runRotate),
 		verb.NewForCluster("hold", "Hold a cluster's lease for a whole run", holdHelp, runHold),
+		verb.NewForCluster("holder", "Report which run holds a cluster", holderHelp, runHolder),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,11 +70,11 @@ func TestARestoreSavesSurvivors(t *testing.T) {
 			assert.Contains(t, progress.String(), test.says)
 
 			for node, size := range test.keeps {
-				path, _, err := backup.Folder{Path: target.Directory, Name: target.Name}.Newest(backup.Survivor(node))
+				saved, err := backup.Folder{Path: target.Directory, Name: target.Name}.Newest(backup.Survivor(node), time.Now())
 				require.NoError(t, err)
-				assert.Contains(t, progress.String(), node+": etcd: its data is saved in "+path)
+				assert.Contains(t, progress.String(), node+": etcd: its data is saved in "+saved.Newest)
 
-				file, err := backup.Open(path, r.req.Identities)
+				file, err := backup.Open(saved.Newest, r.req.Identities)
 				require.NoError(t, err)
 
 				content, err := io.ReadAll(file)

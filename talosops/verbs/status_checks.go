@@ -89,6 +89,11 @@ func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 	limit, err := time.ParseDuration(cfg.MaxAge)
 	limited := err == nil
 	judge := func(newest request.NewestBackup, where string) *request.NewestBackup {
+		if newest.Future != "" {
+			warn("the snapshot %s is dated later than now (%s), so that it does not count: the clock of the computer that took it was wrong, or "+
+				"this one's is: correct it, and rename or remove the file", newest.Future, q.now().UTC().Format(time.RFC3339))
+		}
+
 		switch {
 		case newest.Snapshot == "":
 			warn("there is no snapshot of etcd %s: talos-proxmox backup etcd takes one", where)
@@ -101,11 +106,12 @@ func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 		return &newest
 	}
 
-	path, taken, err := backup.Folder{Path: cfg.Directory, Name: cfg.Name}.Newest(backup.Etcd)
+	found, err := backup.Folder{Path: cfg.Directory, Name: cfg.Name, ID: cfg.ID}.Newest(backup.Etcd, q.now())
 	if err != nil {
 		warn("%v", err)
 	} else {
-		s.Backup = judge(request.NewestBackup{Snapshot: path, Taken: taken}, "in "+cfg.Directory)
+		newest := request.NewestBackup{Snapshot: found.Newest, Taken: found.Created, Future: found.Future}
+		s.Backup = judge(newest, "in "+cfg.Directory)
 	}
 
 	switch elsewhere := cfg.OffSite; {

@@ -213,6 +213,25 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 	assert.Contains(t, statusTable(s), "Newest snapshot off-site: s3://bucket/home-prod-etcd-20261122T030000Z.age, 9 hours ago\n")
 }
 
+// TestStatusOfASnapshotOfTheFuture: it does not hide that the newest is too old.
+func TestStatusOfASnapshotOfTheFuture(t *testing.T) {
+	t.Parallel()
+
+	q, _ := healthyCluster(t)
+	folder := t.TempDir()
+	old, future := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age"), filepath.Join(folder, "home-prod-etcd-20361120T030000Z-01.age")
+
+	for _, path := range []string{old, future} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+
+	q.req.Backup = &request.BackupStatus{Directory: folder, Name: "home-prod", ID: "01", MaxAge: "48h"}
+	s := q.query(t.Context())
+	require.Len(t, s.Care, 2)
+	assert.Contains(t, s.Care.Lines()[0], "backup: the snapshot "+future+" is dated later than now (")
+	assert.Equal(t, "backup: the newest snapshot of etcd is older than 48h: "+old, s.Care.Lines()[1])
+}
+
 func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 

@@ -130,6 +130,7 @@ type objectList struct{ path, idField string }
 var objectLists = []objectList{
 	{"/pools", "poolid"},
 	{"/cluster/mapping/pci", "id"},
+	{"/storage", "storage"},
 	{"/access/users", "userid"},
 	{"/access/groups", "groupid"},
 	{"/access/roles", "roleid"},

@@ -99,8 +99,8 @@ func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	missing := ""
 
 	for _, a := range recorded.Answers {
-		if _, privilege, found := strings.Cut(a.Call, "{privileges:TalosProxmox-"); found {
-			missing = strings.TrimSuffix(privilege, "}")
+		if _, role, found := strings.Cut(a.Call, "{privileges:"); found && strings.Contains(role, "-") {
+			missing = strings.TrimSuffix(role, "}")
 		} else if reasons[missing] == "" && strings.HasPrefix(a.Call, "@role ") {
 			reasons[missing] = a.Reason
 		}
@@ -109,12 +109,14 @@ func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	// The documentation uses VM 2000 and template 900.
 	names := strings.NewReplacer("/vms/2000", "/vms/9930", "/vms/900,", "/vms/9901,")
 
-	for _, need := range permissions.Roles()[0].Needs {
-		if need.Privilege == "VM.Config.Cloudinit" { // the recorded change needs no more than VM.Config.Network
-			continue
-		}
+	for _, role := range permissions.Roles()[:2] {
+		for _, need := range role.Needs {
+			if need.Privilege == "VM.Config.Cloudinit" { // the recorded change needs no more than VM.Config.Network
+				continue
+			}
 
-		assert.Equal(t, names.Replace(need.Refusal), reasons[need.Privilege], need.Privilege)
+			assert.Equal(t, names.Replace(need.Refusal), reasons[role.ID+"-"+need.Privilege], need.Privilege)
+		}
 	}
 }
 

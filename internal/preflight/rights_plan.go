@@ -1,0 +1,205 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/spec"
+)
+
+// needsOnMachines returns needs on the VMs that match, or on their resource pools.
+func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string) []need {
+	var needs []need
+
+	for _, m := range c.planned.machines {
+		if match(m) {
+			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
+			if m.ResourcePool != "" {
+				n.or = "/pool/" + m.ResourcePool
+			}
+
+			needs = append(needs, n)
+		}
+	}
+
+	return needs
+}
+
+// needsAt returns needs on the path of each item; items with an empty path need nothing.
+func needsAt[T any](list []T, path func(T) string, privileges ...string) []need {
+	var needs []need
+
+	for _, one := range list {
+		if p := path(one); p != "" {
+			needs = append(needs, need{privileges: privileges, path: p})
+		}
+	}
+
+	return needs
+}
+
+// templatePath returns the path of the template that a new machine is cloned from; empty if there is none.
+func templatePath(m machine) string {
+	if !m.new || m.Template.VMID == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("/vms/%d", m.Template.VMID)
+}
+
+// needsOnStorage returns the needs on the datastores that a path of the table stands for. Only a later run may need to
+// delete images.
+func (c *checker) needsOnStorage(n permissions.Need) []need {
+	switch {
+	case n.Path == permissions.OnDisks:
+		return c.needsOnDatastores(n.Privilege)
+	case n.Path == permissions.OnVolumes:
+		return c.needsOnStorageClasses(n.Privilege)
+	case n.Privilege == "Datastore.Allocate":
+		return nil
+	default:
+		return c.needsOnImages(n.Privilege)
+	}
+}
+
+func (c *checker) needsOnImages(privilege string) []need {
+	return needsAt(c.planned.images, func(i image) string { return "/storage/" + i.ImageDatastore }, privilege)
+}
+
+// needsOnDatastores returns needs on the datastores of machines' disks.
+func (c *checker) needsOnDatastores(privilege string) (needs []need) {
+	for _, m := range c.planned.machines {
+		needs = append(needs, needsAt(m.Disks(), func(d spec.Disk) string { return "/storage/" + d.Datastore }, privilege)...)
+	}
+
+	return needs
+}
+
+// needsOnStorageClasses returns needs on the datastores of storage classes.
+func (c *checker) needsOnStorageClasses(privilege string) (needs []need) {
+	for _, a := range c.planned.accounts {
+		for _, datastore := range a.Proxmox.Datastores() {
+			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + datastore})
+		}
+	}
+
+	return needs
+}
+
+// needsOnHosts returns needs on hosts that download images. Sys.Audit with Sys.Modify on / allows downloads as well.
+func (c *checker) needsOnHosts(privilege string) []need {
+	if c.site.Rights.Has("/", "Sys.Audit") && c.site.Rights.Has("/", "Sys.Modify") {
+		return nil
+	}
+
+	return needsAt(c.planned.images, func(i image) string { return "/nodes/" + i.Host }, privilege)
+}
+
+// needsOnBridges returns needs on bridges: those of network cards, and those that new machines inherit from their
+// template, whose card is not tagged. It skips VNets: whoever sees one may use it, and the path of one that is not
+// visible is unknown.
+func (c *checker) needsOnBridges(privilege string) []need {
+	var needs []need
+
+	for _, m := range c.planned.machines {
+		cards := m.cards()
+		if templatePath(m) != "" {
+			cards = append(cards, card{bridge: m.Template.Bridge})
+		}
+
+		for _, nic := range cards {
+			if bridge, found := c.site.host(m.Host).bridge(nic.bridge); found && bridge.Type == typeVNet {
+				continue
+			}
+
+			path := "/sdn/zones/localnetwork/" + nic.bridge
+			if nic.vlan > 0 {
+				path = fmt.Sprintf("%s/%d", path, nic.vlan)
+			}
+
+			needs = append(needs, need{privileges: []string{privilege}, path: path})
+		}
+	}
+
+	return needs
+}
+
+// needsToMakeMappings returns the needs for creating and deleting mappings. Changes of existing ones are not known here.
+func (c *checker) needsToMakeMappings(n permissions.Need) []need {
+	planned := mappingsOf(c.plan)
+	isNew := func(name string) bool { return !slices.Contains(c.stack.Mappings, name) }
+	isLeft := func(name string) bool { return !slices.Contains(planned, name) }
+
+	if n.Path == permissions.OnMappings || !slices.ContainsFunc(planned, isNew) && !slices.ContainsFunc(c.stack.Mappings, isLeft) {
+		return nil
+	}
+
+	return []need{{privileges: []string{n.Privilege}, path: n.Path}}
+}
+
+// mappingsOf returns the names of a plan's PCI mappings.
+func mappingsOf(plan *spec.Plan) (names []string) {
+	for _, h := range plan.Hosts {
+		for _, gpu := range h.GPUs {
+			if !gpu.Raw {
+				names = append(names, gpu.Name)
+			}
+		}
+	}
+
+	return names
+}
+
+// PlacesOf returns the places of a plan, whether they exist or not.
+func PlacesOf(plan *spec.Plan) permissions.Places {
+	p := permissions.Places{Mappings: mappingsOf(plan)}
+
+	for _, t := range plan.Templates {
+		if t.Downloaded() {
+			p.Images = append(p.Images, t.ImageDatastore)
+		}
+	}
+
+	for _, m := range plan.Members() {
+		for _, d := range m.Disks() {
+			p.Disks = append(p.Disks, d.Datastore)
+		}
+	}
+
+	for _, cluster := range plan.Clusters {
+		if cluster.Proxmox != nil {
+			p.Volumes = append(p.Volumes, cluster.Proxmox.Datastores()...)
+		}
+	}
+
+	return p
+}
+
+// rolesOf returns the program's own roles that a new stack with this plan needs.
+func rolesOf(plan *spec.Plan) []permissions.Role {
+	c := newChecker(plan)
+
+	return slices.DeleteFunc(permissions.Roles(), func(r permissions.Role) bool { return len(c.lacks(r)) == 0 })
+}
+
+// Roles returns the roles that a new stack with this plan needs: the program's own, and the roles of clusters' software
+// that an administrator has to create.
+func Roles(plan *spec.Plan) []permissions.Role {
+	roles := rolesOf(plan)
+	if slices.ContainsFunc(newChecker(plan).planned.accounts, usesExistingRoles) {
+		roles = append(roles, permissions.KubernetesRoles()...)
+	}
+
+	return roles
+}
+
+// newChecker returns the checker of a new stack whose account has no privileges.
+func newChecker(plan *spec.Plan) *checker {
+	nothing := func(spec.Template) bool { return false }
+	stack := Stack{
+		Image: func(t spec.Template) string { return t.Key }, Downloaded: nothing, Built: nothing,
+	}
+
+	return &checker{plan: plan, stack: stack, site: &Site{Rights: permissions.Granted{}}, planned: newPlanned(plan, stack)}
+}
