@@ -14,7 +14,7 @@ func (c *Cluster) RunHolder(ctx context.Context) (string, error) {
 	h := c.newLeaseHolder(runLeaseName, "")
 
 	first, _, err := h.readLease(ctx)
-	if err != nil || first.HolderIdentity == "" {
+	if err != nil || first.HolderIdentity == "" || isDead(first.HolderIdentity) {
 		return "", err
 	}
 
