@@ -187,6 +187,22 @@ func TestAPassphraseIsLost(t *testing.T) {
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "PRIVATE KEY")
 
+	// The outputs are lost, and without etcd the next up could not make them again: status and restore need none.
+	before, _ := w.clusterStatus()
+	assert.Subset(t, before.Care.Lines(), []string{
+		"kubeconfig: the stack's outputs have none, as after secrets reseal: pulumi up writes it",
+		"talosconfig: the stack's outputs have none, as after secrets reseal: pulumi up writes it",
+	})
+	require.Len(t, before.Members, 1)
+	assert.NotEmpty(t, before.Nodes[0].Ready, "the API of Kubernetes answers")
+
+	empty := filepath.Join(t.TempDir(), "snapshot")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+
+	out, err = w.runCommand("restore", w.options.Stack, empty, "--confirm", "one")
+	require.Error(t, err)
+	assert.Contains(t, out, "the snapshot is empty")
+
 	done := w.up(file)
 	assert.Empty(t, vms(slices.Concat(done.withOp("create"), done.withOp("update"), done.withOp("delete-replaced"))))
 	assert.Equal(t, "update", done["Command one-bootstrap"], "the cluster counts as bootstrapped, and is not bootstrapped empty")
