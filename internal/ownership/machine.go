@@ -48,12 +48,12 @@ func (m Machine) ForeignReason(found Found, stack Owner) string {
 	owner, marked := OwnerOf(found.Description)
 
 	switch {
+	case m.Template && marked && owner.IsNamesake(stack) && found.Template:
+		return "" // its build gives it this stack's id again, if it has the provenance
 	case marked && !owner.Matches(stack):
 		return fmt.Sprintf("it belongs to the stack %s", owner)
 	case m.Template && !found.Template:
 		return "it is no template"
-	case m.Template && marked:
-		return ""
 	case m.CreationID != "" && m.CreationID == found.CreationID,
 		m.CreationID == "" && m.Generation != "" && m.Generation == found.Generation:
 		return ""
