@@ -48,12 +48,12 @@ func (m Machine) ForeignReason(found Found, stack Owner) string {
 	owner, marked := OwnerOf(found.Description)
 
 	switch {
+	case m.Template && marked && owner.IsNamesake(stack) && found.Template:
+		return "" // its build gives it this stack's id again, if it has the provenance
 	case marked && !owner.Matches(stack):
 		return fmt.Sprintf("it belongs to the stack %s", owner)
 	case m.Template && !found.Template:
 		return "it is no template"
-	case m.Template && marked:
-		return ""
 	case m.CreationID != "" && m.CreationID == found.CreationID,
 		m.CreationID == "" && m.Generation != "" && m.Generation == found.Generation:
 		return ""
@@ -86,14 +86,13 @@ func (m Machine) hasCard(cards []string) bool {
 
 // Foreign describes a machine that has the VMID of one of the stack, and what to do.
 func (m Machine) Foreign(found Found, why, stackName string) string {
+	other := fmt.Sprintf("its VMID %d now belongs to VM %[1]d %s on host %s, and %s", m.VMID, found.Name, found.Host, why)
 	if m.Template {
-		return fmt.Sprintf("template %s: its VMID %d now belongs to VM %[2]d %s on host %s, and %s, so machines would be cloned "+
-			"from that. Choose another firstVmid for the class of the template, or have the other machine moved to another VMID",
-			m.Name, m.VMID, found.Name, found.Host, why)
+		return fmt.Sprintf("template %s: %s, so machines would be cloned from that. Choose another firstVmid for the class of the "+
+			"template, or have the other machine moved to another VMID", m.Name, other)
 	}
 
-	return fmt.Sprintf("%s: its VMID %d now belongs to VM %[2]d %s on host %s, and %s. Leave that machine alone: "+
-		"`talos-proxmox recover %s` removes %[1]s from the state, and nothing from Proxmox; then choose another VMID for %[1]s "+
-		"(nodes.<n>.vmid) if it is to exist, or have the other machine moved to another VMID first",
-		m.Name, m.VMID, found.Name, found.Host, why, stackName)
+	return fmt.Sprintf("%s: %s. Leave that machine alone: `talos-proxmox recover %s` removes %[1]s from the state, and nothing "+
+		"from Proxmox; then choose another VMID for %[1]s (nodes.<n>.vmid) if it is to exist, or have the other machine moved to "+
+		"another VMID first", m.Name, other, stackName)
 }

@@ -66,7 +66,12 @@ func TestMachinesThatAreNotTheStacks(t *testing.T) {
 		"first use, of a machine of nobody":       {earlier, ownership.Found{Name: "mail-server", Generation: "generation-2"}, "no stack made it"},
 		"first use, nothing known":                {ownership.Machine{Name: "prod-general-1"}, ours, ""},
 		"first use, nothing known, and no marker": {ownership.Machine{Name: "prod-general-1"}, ownership.Found{}, "no stack made it"},
-		"a template":                           {template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/prod state=ready id=9f86 (Talos)"}, ""},
+		"a template":                             {template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/prod state=ready id=9f86 (Talos)"}, ""},
+		"a template of a stack of the same name": {template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/prod state=ready id=0000 (Talos)"}, ""},
+		"a template of another stack": {
+			template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/test id=0000 (Talos)"},
+			"it belongs to the stack talos-proxmox/test (id=0000)",
+		},
 		"a machine in the place of a template": {template, ownership.Found{Name: "mail-server"}, "it is no template"},
 		"a template of nobody":                 {template, ownership.Found{Template: true}, "no stack made it"},
 	} {

@@ -36,7 +36,7 @@ type Proxmox struct {
 	RolesSet bool `json:"-"`
 }
 
-// CSIVMID is the VMID in the names of the Proxmox CSI plugin's volumes (its default, pkg/config of v0.9.0): Proxmox
+// CSIVMID is the VMID in the names of the Proxmox CSI plugin's volumes (its default, pkg/config of v0.19.1): Proxmox
 // takes them for disks of that VM, and deletes them with it.
 const CSIVMID = 9999
 

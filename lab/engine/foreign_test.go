@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
@@ -148,7 +149,12 @@ func TestARolledBackControlPlane(t *testing.T) {
 
 	w, s := upOne(t, 3, 0)
 	before := w.vm("one-cp-2")
+	w.stopVM(before.ID)
 	require.NoError(t, w.lab.Data.SetConfig(labRoot, before.Host, before.ID, datacentre.Config{"vmgenid": "1"}))
+	w.startVM(before.ID)
+	require.Eventually(t, func() bool {
+		return w.machineStatus("one-cp-2").Stage == "running"
+	}, within, 100*time.Millisecond)
 
 	const refusal = "and the cluster can lose data when it votes: replace it, so that it leaves and joins empty: " +
 		"`pulumi up --replace '**::one-cp-2-vm'`"

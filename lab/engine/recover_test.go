@@ -248,7 +248,7 @@ func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 			return err
 		}
 
-		return stacks.Deploy(ctx)
+		return stacks.Program{Transport: w.proxmoxClient().Transport}.Deploy(ctx)
 	}
 	w.up(s.yaml(t))
 	require.True(t, w.hasDescription("made by talos-proxmox"))
