@@ -107,8 +107,10 @@ func Run(ctx context.Context, o Options) error {
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.readBackend, r.refuseLiveLocks, r.refuseHeldClusters, r.repairBackend, r.readState,
-		r.readConfig, r.addFromPlan, r.connect, r.readLastRunStart, r.confirm, r.endPlugins, r.unlock, r.waitForTasks, r.removeMachines, r.removeEntries,
+		r.readProject, r.refuseLiveRuns, r.readBackend, r.refuseLiveLocks, r.refuseHeldClusters, r.repairBackend,
+		r.readState,
+		r.readConfig, r.addFromPlan, r.connect, r.readLastRunStart,
+		r.confirm, r.endPlugins, r.unlock, r.waitForTasks, r.removeMachines, r.removeEntries,
 		r.removeTemplates, r.clearPendingOperations,
 	} {
 		if err := step(ctx); err != nil || r.stateRemoved {
