@@ -46,7 +46,9 @@ func preflightAnswer(path string) string {
 		all := map[string]map[string]int{"/pool": {"Pool.Audit": 1}}
 
 		everywhere := []string{"local", "local-lvm", "local-zfs", "fast", "ceph"}
-		places := permissions.Places{Images: everywhere, Disks: everywhere, Volumes: everywhere, Mappings: []string{"rtx4000", "a2000"}}
+		places := permissions.Places{
+			Images: everywhere, Disks: everywhere, Volumes: everywhere, Mappings: []string{"rtx4000", "a2000"},
+		}
 
 		for _, role := range permissions.Roles() {
 			for _, n := range role.Needs {

@@ -46,8 +46,8 @@ kept.
 
 It refuses while a run holds a cluster of the stack and renews its lease in Kubernetes, and while a process of this
 computer holds the stack's lock. Whether a run on another computer has ended is not visible from here: recover asks, and
-with --yes it refuses that lock unless it is named with --lock, as USER@HOST. Backends other than a folder do not say who
-holds the lock: name it --lock ` + recovery.UnknownLock + `.
+with --yes it refuses that lock unless it is named with --lock, as USER@HOST. Backends other than a folder do not say
+who holds the lock: name it --lock ` + recovery.UnknownLock + `.
 
 It uses the stack's own endpoint and credentials for Proxmox, and the hosts' shells for templates. Afterwards
 ` + "`pulumi up --refresh`" + ` resumes.`,
@@ -84,7 +84,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 
 					return deployed.RunHolders(ctx)
 				},
-				Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
+				Plan: func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
 			}
 			if a.OnLab(args[0]) {
 				o.Resume = "`make up`"

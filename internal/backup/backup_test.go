@@ -159,14 +159,16 @@ func TestAClockThatWasSetBack(t *testing.T) {
 	for _, minutes := range []int{-2, -1, 0} {
 		var err error
 
-		last, err = folder.Write(backup.Etcd, noon.Add(time.Duration(minutes)*time.Minute), []string{public}, 2, writeText("x"))
+		at := noon.Add(time.Duration(minutes) * time.Minute)
+		last, err = folder.Write(backup.Etcd, at, []string{public}, 2, writeText("x"))
 		require.NoError(t, err)
 		assert.FileExists(t, last.Path)
 	}
 
 	assert.Equal(t, []string{filepath.Join(folder.Path, "home-prod-etcd-20261122T115800Z-0123.age")}, last.Removed)
-	assert.ElementsMatch(t, append(future, "home-prod-etcd-20261122T115900Z-0123.age", "home-prod-etcd-20261122T120000Z-0123.age"),
-		names(t, folder.Path))
+	assert.ElementsMatch(t, append(
+		future, "home-prod-etcd-20261122T115900Z-0123.age", "home-prod-etcd-20261122T120000Z-0123.age",
+	), names(t, folder.Path))
 
 	found, err := folder.Newest(backup.Etcd, noon)
 	require.NoError(t, err)
@@ -186,10 +188,13 @@ func TestClustersOfTheSameName(t *testing.T) {
 	public, _ := newKeyPair(t)
 	path := t.TempDir()
 	folder := func(id string) backup.Folder {
-		return backup.Folder{Path: path, Name: "a-b-c", Origin: &backup.Origin{ID: id, Talos: "v1.14.4", Kubernetes: "v1.37.2"}}
+		origin := backup.Origin{ID: id, Talos: "v1.14.4", Kubernetes: "v1.37.2"}
+
+		return backup.Folder{Path: path, Name: "a-b-c", Origin: &origin}
 	}
 	write := func(id string, hours int) string {
-		file, err := folder(id).Write(backup.Etcd, noon.Add(time.Duration(hours)*time.Hour), []string{public}, 2, writeText("x"))
+		at := noon.Add(time.Duration(hours) * time.Hour)
+		file, err := folder(id).Write(backup.Etcd, at, []string{public}, 2, writeText("x"))
 		require.NoError(t, err)
 
 		return file.Path

@@ -160,8 +160,8 @@ func syncFolder(path string) error {
 }
 
 // prune removes the oldest backups of a kind beyond keep, and partial files of killed runs. It keeps the file that was
-// just written, whatever its time, and neither counts nor removes files with a later time: a clock was wrong then, or is
-// now.
+// just written, whatever its time, and neither counts nor removes files with a later time: a clock was wrong then, or
+// is now.
 func (f Folder) prune(written string, kind Kind, keep int, now time.Time) (removed []string, err error) {
 	folder, err := expand(f.Path)
 	if err != nil {

@@ -85,19 +85,27 @@ func TestExcess(t *testing.T) {
 		"the privilege to grant privileges": {"/", "Permissions.Modify", false, []string{"Permissions.Modify on /"}},
 		"the same, of one machine":          {"/vms/100", "Permissions.Modify", true, nil},
 		"the same, of one storage":          {"/storage/local", "Permissions.Modify", true, nil},
-		"the same, of all storages":         {"/storage", "Permissions.Modify", false, []string{"Permissions.Modify on /storage"}},
-		"the same, of accounts":             {"/access/groups", "Permissions.Modify", true, []string{"Permissions.Modify on /access/groups"}},
-		"shells of a host":                  {"/nodes/pve1", "Sys.Console", true, []string{"Sys.Console on /nodes/pve1"}},
-		"a host's network and packages":     {"/nodes", "Sys.Modify", true, []string{"Sys.Modify on /nodes"}},
-		"another group's users":             {"/access/groups/admins", "User.Modify", true, []string{"User.Modify on /access/groups/admins"}},
-		"all users, propagated":             {"/access", "User.Modify", true, []string{"User.Modify on /access"}},
-		"all users, that no group is in":    {"/access", "User.Modify", false, nil},
-		"storages with any path":            {"/storage", "Datastore.Allocate", false, []string{"Datastore.Allocate on /storage"}},
-		"storages, by the root's":           {"/", "Datastore.Allocate", true, []string{"Datastore.Allocate on /"}},
-		"another storage alone":             {"/storage/backup", "Datastore.Allocate", true, nil},
-		"mappings below":                    {"/mapping/pci", "Mapping.Modify", true, []string{"Mapping.Modify on /mapping/pci"}},
-		"mappings of folders":               {"/mapping/dir", "Mapping.Modify", true, []string{"Mapping.Modify on /mapping/dir"}},
-		"the use of all mappings":           {"/mapping/pci", "Mapping.Use", true, nil},
+		"the same, of all storages": {
+			"/storage", "Permissions.Modify", false, []string{"Permissions.Modify on /storage"},
+		},
+		"the same, of accounts":          {"/access/groups", "Permissions.Modify", true, []string{"Permissions.Modify on /access/groups"}},
+		"shells of a host":               {"/nodes/pve1", "Sys.Console", true, []string{"Sys.Console on /nodes/pve1"}},
+		"a host's network and packages":  {"/nodes", "Sys.Modify", true, []string{"Sys.Modify on /nodes"}},
+		"another group's users":          {"/access/groups/admins", "User.Modify", true, []string{"User.Modify on /access/groups/admins"}},
+		"all users, propagated":          {"/access", "User.Modify", true, []string{"User.Modify on /access"}},
+		"all users, that no group is in": {"/access", "User.Modify", false, nil},
+		"storages with any path": {
+			"/storage", "Datastore.Allocate", false, []string{"Datastore.Allocate on /storage"},
+		},
+		"storages, by the root's": {"/", "Datastore.Allocate", true, []string{"Datastore.Allocate on /"}},
+		"another storage alone":   {"/storage/backup", "Datastore.Allocate", true, nil},
+		"mappings below": {
+			"/mapping/pci", "Mapping.Modify", true, []string{"Mapping.Modify on /mapping/pci"},
+		},
+		"mappings of folders": {
+			"/mapping/dir", "Mapping.Modify", true, []string{"Mapping.Modify on /mapping/dir"},
+		},
+		"the use of all mappings": {"/mapping/pci", "Mapping.Use", true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +128,8 @@ func TestEscalating(t *testing.T) {
 	t.Parallel()
 
 	assert.Equal(t, []string{
-		"Sys.Modify on /", "Sys.Modify on /access", "Mapping.Modify on /mapping/pci", "Mapping.Modify on /mapping/pci/rtx4000",
+		"Sys.Modify on /", "Sys.Modify on /access",
+		"Mapping.Modify on /mapping/pci", "Mapping.Modify on /mapping/pci/rtx4000",
 	}, documented().Escalating())
 
 	for _, role := range permissions.Roles() {

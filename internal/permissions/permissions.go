@@ -133,8 +133,8 @@ func Roles() []Role {
 		return n
 	}
 
-	see := needOn(OnDisks, "Datastore.Audit", "GET /nodes/{node}/storage/{storage}/content/{volume}", "read the disks of VMs",
-		" (/storage/local-lvm, Datastore.Audit)")
+	see := needOn(OnDisks, "Datastore.Audit", "GET /nodes/{node}/storage/{storage}/content/{volume}",
+		"read the disks of VMs", " (/storage/local-lvm, Datastore.Audit)")
 	see.Instead = []string{"Datastore.Allocate"}
 
 	return []Role{
@@ -155,8 +155,8 @@ func Roles() []Role {
 			remove,
 			needOn(OnImages, "Datastore.AllocateSpace", "GET /nodes/{node}/storage/{storage}/content", "list images",
 				" (/storage/local, Datastore.Audit|Datastore.AllocateSpace)"),
-			needOn(OnImages, "Datastore.AllocateTemplate", "POST /nodes/{node}/storage/{storage}/download-url", "download images",
-				" (/storage/local, Datastore.AllocateTemplate)"),
+			needOn(OnImages, "Datastore.AllocateTemplate", "POST /nodes/{node}/storage/{storage}/download-url",
+				"download images", " (/storage/local, Datastore.AllocateTemplate)"),
 			needOn("/sdn/zones/localnetwork", "SDN.Use", clone, "use the bridge", " (/sdn/zones/localnetwork/vmbr0, SDN.Use)"),
 			needOn(
 				"/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "let hosts download from the Image Factory",
@@ -174,7 +174,8 @@ func Roles() []Role {
 		{ID: "TalosProxmoxMappings", For: "runs that create, change or delete the mapping of a GPU", Needs: []Need{
 			needOn("/mapping/pci", modifyMapping, "POST /cluster/mapping/pci", "create and delete PCI mappings of GPUs",
 				" (/mapping/pci, Mapping.Modify)"),
-			needOn(OnMappings, modifyMapping, "PUT /cluster/mapping/pci/{id}", "change them", " (/mapping/pci/rtx4000, Mapping.Modify)"),
+			needOn(OnMappings, modifyMapping, "PUT /cluster/mapping/pci/{id}", "change them",
+				" (/mapping/pci/rtx4000, Mapping.Modify)"),
 		}},
 		{ID: "TalosProxmoxMove", For: "moving a running machine (`nodes.<n>.host`)", Needs: []Need{
 			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to its configured host"),

@@ -252,7 +252,8 @@ func TestJudge(t *testing.T) {
 				}
 
 				s.site.Rights["/storage"] = map[string]bool{
-					"Datastore.Allocate": true, "Datastore.AllocateSpace": true, "Datastore.AllocateTemplate": true, "Datastore.Audit": true,
+					"Datastore.Allocate": true, "Datastore.AllocateSpace": true, "Datastore.AllocateTemplate": true,
+					"Datastore.Audit": true,
 				}
 				s.site.Rights["/mapping/pci"] = map[string]bool{"Mapping.Modify": true, "Mapping.Use": true}
 			},

@@ -125,13 +125,15 @@ func (c *checker) needsOnBridges(privilege string) []need {
 	return needs
 }
 
-// needsToMakeMappings returns the needs for creating and deleting mappings. Changes of existing ones are not known here.
+// needsToMakeMappings returns the needs for creating and deleting mappings. Changes of existing ones are not known
+// here.
 func (c *checker) needsToMakeMappings(n permissions.Need) []need {
 	planned := mappingsOf(c.plan)
 	isNew := func(name string) bool { return !slices.Contains(c.stack.Mappings, name) }
 	isLeft := func(name string) bool { return !slices.Contains(planned, name) }
 
-	if n.Path == permissions.OnMappings || !slices.ContainsFunc(planned, isNew) && !slices.ContainsFunc(c.stack.Mappings, isLeft) {
+	changes := slices.ContainsFunc(planned, isNew) || slices.ContainsFunc(c.stack.Mappings, isLeft)
+	if n.Path == permissions.OnMappings || !changes {
 		return nil
 	}
 

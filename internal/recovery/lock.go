@@ -34,8 +34,9 @@ func (l lock) String() string {
 
 // readLocks reads the stack's locks in a file backend.
 func (r *recovery) readLocks() {
-	//nolint:errcheck // the pattern is valid
-	files, _ := filepath.Glob(filepath.Join(r.backend, metaFolder, "locks", "organization", r.name, r.stackName(), "*.json"))
+	files, _ := filepath.Glob( //nolint:errcheck // the pattern is valid
+		filepath.Join(r.backend, metaFolder, "locks", "organization", r.name, r.stackName(), "*.json"),
+	)
 
 	for _, file := range files {
 		var l lock
@@ -73,7 +74,8 @@ func (r *recovery) refuseLiveLocks(_ context.Context) error {
 	case len(r.foreignLocks) == 0 || r.Confirm != nil && r.backend == "": // confirm asks
 		return nil
 	case r.Confirm != nil:
-		return r.ask("Has the run of " + strings.Join(r.foreignLocks, ", ") + " ended, on that computer? recover deletes what it creates")
+		return r.ask(fmt.Sprintf("Has the run of %s ended, on that computer? recover deletes what it creates",
+			strings.Join(r.foreignLocks, ", ")))
 	}
 
 	return fmt.Errorf("%s, so that nothing was unlocked, ended or removed: a run there may be under way, and recover would delete "+

@@ -71,6 +71,10 @@ func TestALockOfAnotherComputer(t *testing.T) {
 		"under way, and recover would delete what it creates. Make sure that it has ended, then name the lock: talos-proxmox recover " +
 		"prod --yes --lock ann@laptop"
 
+	answer := func(yes bool) func(*recovery.Options) {
+		return func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return yes, nil } }
+	}
+
 	for name, test := range map[string]struct {
 		change   func(*recovery.Options)
 		declined bool
@@ -79,8 +83,8 @@ func TestALockOfAnotherComputer(t *testing.T) {
 		"--yes":               {refused: refusal},
 		"another lock named":  {change: func(o *recovery.Options) { o.Locks = []string{"bob@laptop"} }, refused: refusal},
 		"named":               {change: func(o *recovery.Options) { o.Locks = []string{"ann@laptop"} }},
-		"its run has ended":   {change: func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return true, nil } }},
-		"its run is not over": {change: func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return false, nil } }, declined: true},
+		"its run has ended":   {change: answer(true)},
+		"its run is not over": {change: answer(false), declined: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

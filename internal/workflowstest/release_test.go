@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOnlyTheDefaultBranchIsReleased: everything that a release builds and signs waits for a job that refuses tags beside
-// the default branch. Its script runs here in a repository with such a tag.
+// TestOnlyTheDefaultBranchIsReleased: everything that a release builds and signs waits for a job that refuses tags
+// beside the default branch. Its script runs here in a repository with such a tag.
 func TestOnlyTheDefaultBranchIsReleased(t *testing.T) {
 	t.Parallel()
 

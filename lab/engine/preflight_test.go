@@ -93,7 +93,7 @@ func TestPreviewReportsAllProblems(t *testing.T) {
 		`hosts[1].name: "pve2" is offline, and `,
 		`clusters[0].workers[0].datastore: "retired" is disabled on pve1, or kept to other hosts: `,
 		"or choose another of local-lvm, local-zfs",
-		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is not a storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
+		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is not a storage of pve1 that pulumi@pve!talos may see (for images there are local-lvm, local-zfs): correct the name`,
 		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: choose another of local-lvm, local-zfs, or ` +
 			"`pvesm set local --content backup,import,iso,snippets,vztmpl,images`",
 		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.14.99 is to be created there); make room`,

@@ -48,8 +48,10 @@ func TestPermissionCommands(t *testing.T) {
 
 	assert.True(t, h.dc.Allowed(permissions.Token, "/storage", "Datastore.Allocate"))
 
+	narrow := permissions.Narrow(permissions.Roles(), permissions.NewestPVE, permissions.Example())
+
 	for range 2 {
-		_, stderr, status = h.run(t, "set -e\n"+permissions.Narrow(permissions.Roles(), permissions.NewestPVE, permissions.Example()), "")
+		_, stderr, status = h.run(t, "set -e\n"+narrow, "")
 		require.Zero(t, status, stderr)
 		assert.Empty(t, stderr)
 		assert.False(t, h.dc.Allowed(permissions.Token, "/storage", "Datastore.Allocate"))

@@ -69,8 +69,12 @@ func chartDigests(p plan) problem.List {
 		var request struct{ Chart, ChartVersion, ChartDigest string }
 
 		stdin := r.at("stdin").text()
-		if !gitOpsCommand.MatchString(r.at("create").text().Value) || !stdin.Known || json.Unmarshal([]byte(stdin.Value), &request) != nil ||
-			request.Chart == "" || request.ChartDigest != "" {
+		if !gitOpsCommand.MatchString(r.at("create").text().Value) || !stdin.Known {
+			continue
+		}
+
+		err := json.Unmarshal([]byte(stdin.Value), &request)
+		if err != nil || request.Chart == "" || request.ChartDigest != "" {
 			continue
 		}
 

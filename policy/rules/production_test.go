@@ -230,13 +230,17 @@ func TestProductionChartDigests(t *testing.T) {
 	t.Parallel()
 
 	flux := func(stdin any) []resource {
-		return []resource{newResource(tokens.LocalCommand, "one-gitops", props{"create": "${TALOSOPS:-talosops} gitops", "stdin": stdin})}
+		return []resource{
+			newResource(tokens.LocalCommand, "one-gitops", props{"create": "${TALOSOPS:-talosops} gitops", "stdin": stdin}),
+		}
 	}
 
 	runProductionCases(t, "production-chart-digests", map[string]policyCase{
-		"a digest":   {plan: flux(secret{`{"chart": "oci://r/flux", "chartVersion": "0.59.0", "chartDigest": "sha256:00"}`})},
-		"unknown":    {plan: flux(unknown)},
-		"other verb": {plan: []resource{newResource(tokens.LocalCommand, "w", props{"create": "talosops wait", "stdin": `{"chart": "a"}`})}},
+		"a digest": {plan: flux(secret{`{"chart": "oci://r/flux", "chartVersion": "0.59.0", "chartDigest": "sha256:00"}`})},
+		"unknown":  {plan: flux(unknown)},
+		"other verb": {
+			plan: []resource{newResource(tokens.LocalCommand, "w", props{"create": "talosops wait", "stdin": `{"chart": "a"}`})},
+		},
 		"none": {
 			plan: flux(secret{`{"chart": "oci://r/flux", "chartVersion": "0.59.0"}`}),
 			want: []string{"one-gitops: oci://r/flux:0.59.0 is installed whatever its digest is: state it in gitops.operator.digest"},

@@ -219,7 +219,8 @@ func TestStatusOfASnapshotOfTheFuture(t *testing.T) {
 
 	q, _ := healthyCluster(t)
 	folder := t.TempDir()
-	old, future := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age"), filepath.Join(folder, "home-prod-etcd-20361120T030000Z-01.age")
+	old := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age")
+	future := filepath.Join(folder, "home-prod-etcd-20361120T030000Z-01.age")
 
 	for _, path := range []string{old, future} {
 		require.NoError(t, os.WriteFile(path, nil, 0o600))

@@ -15,7 +15,7 @@ import (
 	labserver "talos-proxmox/lab/server"
 )
 
-// escalations are calls with which a token becomes root on a host, or Administrator, and the answer to the account of
+// escalationCalls are calls with which a token becomes root on a host, or Administrator, and the answer to the account of
 // every stack.
 func escalationCalls() map[string]struct {
 	method, path, refusal string
@@ -57,7 +57,8 @@ func escalationCalls() map[string]struct {
 			form("path", "/storage", "roles", "TalosProxmox", "tokens", permissions.Token),
 		},
 		"a password of root": {
-			http.MethodPut, "/access/users/root@pam", "Permission check failed (/access/groups, User.Modify)", form("comment", "mine"),
+			http.MethodPut, "/access/users/root@pam", "Permission check failed (/access/groups, User.Modify)",
+			form("comment", "mine"),
 		},
 	}
 }

@@ -166,7 +166,9 @@ func extras() map[string]extra {
 
 	mapped := extra{
 		object{"hostpcis": []any{object{"device": "hostpci0", "mapping": gpuName, "pcie": true}}},
-		[]declaration{{typeMapping, object{"name": gpuName, "maps": gpu}, object{"name": gpuName, "maps": gpu, "comment": "changed"}}},
+		[]declaration{{
+			typeMapping, object{"name": gpuName, "maps": gpu}, object{"name": gpuName, "maps": gpu, "comment": "changed"},
+		}},
 	}
 
 	return map[string]extra{
