@@ -32,6 +32,7 @@ func TestDifferOnlyIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			clients := []string{"talosconfig", "kubeconfig"}
 			assert.Equal(t, test.same, differOnlyIn(clients, before, test.request))
 			assert.False(t, differOnlyIn(clients, "", test.request), "a command that did not exist")

@@ -21,8 +21,9 @@ func TestDeparturesThatTheClusterDecides(t *testing.T) {
 		reason       string
 	}{
 		"a member": {
-			bootstrapped: true, found: request.MembersResult{HasData: []string{"one-cp-1"}, Listed: true, Present: []string{"one-cp-3"}},
-			reason: "it is a member of etcd, or registered in Kubernetes",
+			bootstrapped: true,
+			found:        request.MembersResult{HasData: []string{"one-cp-1"}, Listed: true, Present: []string{"one-cp-3"}},
+			reason:       "it is a member of etcd, or registered in Kubernetes",
 		},
 		"a member of a cluster whose first run was killed before the state had its bootstrap": {
 			found:  request.MembersResult{HasData: []string{"one-cp-1"}, Listed: true, Present: []string{"one-cp-3"}},

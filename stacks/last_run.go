@@ -104,6 +104,7 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	for i := range last.machines {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
+
 		if last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) &&
 			!last.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
 			m.CannotLeave = noLeaveCommand

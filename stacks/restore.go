@@ -158,8 +158,8 @@ func (b Backups) otherMachines(
 	return running, nil
 }
 
-// isControlPlane reports whether a VM has the marker of a control plane of this stack's cluster. An unreadable VM, as on
-// a host that is away, is judged by its name.
+// isControlPlane reports whether a VM has the marker of a control plane of this stack's cluster. An unreadable VM, as
+// on a host that is away, is judged by its name.
 func (b Backups) isControlPlane(
 	ctx context.Context, proxmox *proxmoxapi.Machines, vm proxmoxapi.Listed, c spec.Cluster, id string,
 ) bool {

@@ -65,7 +65,9 @@ func TestARotationRenewsLeaveRequests(t *testing.T) {
 	common := request.Common{Timeout: "30m", ControlPlanes: []request.Node{{Name: "lab-cp-1", Address: "127.0.0.11"}}}
 	former := talos.Authority{Certificate: []byte("former"), Key: []byte("key")}
 	r.addLeave(request.Leave{Common: common, Node: request.Node{Name: "lab-general-1"}, Authority: &former})
-	r.addLeave(request.Leave{Common: common, Node: request.Node{Name: "lab-general-2"}, Talosconfig: "of an earlier version"})
+	r.addLeave(request.Leave{
+		Common: common, Node: request.Node{Name: "lab-general-2"}, Talosconfig: "of an earlier version",
+	})
 
 	imports := r.Pulumi
 	interrupted := r.state

@@ -69,7 +69,8 @@ func TestMachinesThatAreNotTheStacks(t *testing.T) {
 		"a template":                             {template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/prod state=ready id=9f86 (Talos)"}, ""},
 		"a template of a stack of the same name": {template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/prod state=ready id=0000 (Talos)"}, ""},
 		"a template of another stack": {
-			template, ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/test id=0000 (Talos)"},
+			template,
+			ownership.Found{Template: true, Description: "talos-proxmox-template owner=talos-proxmox/test id=0000 (Talos)"},
 			"it belongs to the stack talos-proxmox/test (id=0000)",
 		},
 		"a machine in the place of a template": {template, ownership.Found{Name: "mail-server"}, "it is no template"},

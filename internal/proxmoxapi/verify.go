@@ -30,7 +30,7 @@ type Foreign struct {
 }
 
 // Explain describes the other machine, and what to do in this stack.
-func (f *Foreign) Explain(stack string) string { return f.Machine.Foreign(f.Found, f.Reason, stack) }
+func (f *Foreign) Explain(stack string) string { return f.Foreign(f.Found, f.Reason, stack) }
 
 // Verify compares a stack's machines with what Proxmox has at their VMIDs, in parallel. The credentials may not see a
 // machine that is not listed, and cannot change it either.

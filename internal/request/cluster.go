@@ -15,8 +15,8 @@ type Common struct {
 	// Empty = none.
 	HealthCheck string `json:"healthCheck,omitempty"`
 	// Bootstrapped reports whether the cluster was bootstrapped before the run that wrote the request, or may have been:
-	// then control planes without etcd data have lost it. A request in the state keeps its value until something else of it
-	// changes.
+	// then control planes without etcd data have lost it. A request in the state keeps its value until something else of
+	// it changes.
 	Bootstrapped bool `json:"bootstrapped,omitempty"`
 	// ControlPlanes are those to query, in order.
 	ControlPlanes []Node `json:"controlPlanes"`

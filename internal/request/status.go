@@ -19,7 +19,8 @@ type Status struct {
 	// Reader is a talosconfig with the role os:reader, for all queries except of machine configurations; secret. Empty =
 	// Talosconfig is used for all.
 	Reader string `json:"reader,omitempty"`
-	// Users are the clients that users have, the stack's outputs, whose certificates are shown; nil = those of the request.
+	// Users are the clients that users have, the stack's outputs, whose certificates are shown; nil = those of the
+	// request.
 	Users *Clients `json:"users,omitempty"`
 	// Backup is where snapshots of etcd are stored; nil = not checked.
 	Backup *BackupStatus `json:"backup,omitempty"`

@@ -35,6 +35,7 @@ func TestOnlyTheDefaultBranchIsReleased(t *testing.T) {
 	run := func(in, script string) error {
 		cmd := exec.CommandContext(t.Context(), "bash", "-ec", script) //nolint:gosec // the workflow's
 		cmd.Dir = in
+
 		cmd.Env = append(os.Environ(), "BRANCH=main", "HOME="+folder, "GIT_CONFIG_NOSYSTEM=1",
 			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
 

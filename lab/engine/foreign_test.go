@@ -98,8 +98,11 @@ func TestAVMIDThatSomebodyElseTook(t *testing.T) {
 
 		return err
 	})
+
 	s.Clusters[0].Workers = 0 // both leave the plan
+
 	refused(up())
+
 	s.Clusters[0].Workers = 2
 
 	output := w.recover()

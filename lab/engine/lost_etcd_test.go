@@ -93,6 +93,7 @@ func TestNothingChangesWithoutEtcd(t *testing.T) {
 	const lost = "one-general-1 is not changed: its cluster was bootstrapped, and no control plane (one-cp-1) has etcd data"
 
 	s.Clusters[0].WorkerMemory = 5120
+
 	refused(lost)
 	refused(lost)
 }

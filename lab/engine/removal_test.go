@@ -112,6 +112,7 @@ func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
 	w.up(s.yaml(t))
 
 	s.Clusters[0].ControlPlanes, s.Clusters[0].Workers = 1, 1
+
 	w.when(t.Context(), func(w *world) bool { return strings.Contains(w.consoles(), "reset via API received") }, func() {
 		w.killProgram("pulumi-resource-talos")
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRestoreRefusesWhileOtherControlPlanesRun: two of three control planes were taken out of the stack file, as if they
-// could not be reached. With their etcd data they would remain a second cluster.
+// TestRestoreRefusesWhileOtherControlPlanesRun: two of three control planes were taken out of the stack file, as if
+// they could not be reached. With their etcd data they would remain a second cluster.
 func TestRestoreRefusesWhileOtherControlPlanesRun(t *testing.T) {
 	t.Parallel()
 

@@ -231,6 +231,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 		}},
 		"whose only control plane it is, without data": {third, func(f *clustertest.Fake, r *leaveRequest) {
 			r.ControlPlanes = []request.Node{third}
+
 			lose(f, "127.0.9.3")
 		}},
 		"with a certificate that has expired": {third, func(f *clustertest.Fake, _ *leaveRequest) {
@@ -238,6 +239,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 		}},
 		"after its authority was replaced": {worker, func(f *clustertest.Fake, r *leaveRequest) {
 			r.ControlPlanes = r.ControlPlanes[:2]
+
 			refuse(f, `"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by `+
 				`unknown authority"`)
 		}},

@@ -72,7 +72,9 @@ func pair(key string, value []byte) []byte {
 func stored(t *testing.T, object runtime.Object) []byte {
 	t.Helper()
 
-	encoder := scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion)
+	encoder := scheme.Codecs.EncoderForVersion(
+		protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion,
+	)
 	text, err := runtime.Encode(encoder, object)
 	require.NoError(t, err)
 
@@ -139,6 +141,7 @@ func TestVolumesThatAreLost(t *testing.T) {
 	ephemeral := talosapi.EtcdWipe{
 		Partition: "EPHEMERAL", Directories: []string{"local"}, Apart: []string{"/var/mnt/data", "/var/lib/disk"},
 	}
+
 	const directory = "a user volume, which is a directory"
 
 	for name, test := range map[string]struct {

@@ -149,6 +149,7 @@ func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) err
 
 	c.actions = append(c.actions, "wipe "+address)
 	c.data[address], c.unresponsive[address] = false, false
+
 	if !c.instantly {
 		c.booting[address] = time.Now().Add(time.Minute)
 	}

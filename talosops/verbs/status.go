@@ -32,8 +32,8 @@ Of machine configurations it names paths, and never a value. A part of the clust
 
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
 the hosts that have to reboot, as reader a talosconfig with the role os:reader, which is used for everything but
-machine configurations, and as users the clients whose certificates are shown; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
-2 no part of the cluster answered, or the request cannot be used.`
+machine configurations, and as users the clients whose certificates are shown; all of these can be omitted. Exit
+status: 0 all is well, 1 something needs care, 2 no part of the cluster answered, or the request cannot be used.`
 
 // Exit statuses of the verb.
 const (

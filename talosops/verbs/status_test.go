@@ -376,7 +376,9 @@ func TestUsersClientsAreShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			list, _, wrong, err := readClientCertificates(test.users, own.Talosconfig(t), own.Kubeconfig(t, "https://127.0.9.1:6443"))
+			list, _, wrong, err := readClientCertificates(
+				test.users, own.Talosconfig(t), own.Kubeconfig(t, "https://127.0.9.1:6443"),
+			)
 			require.NoError(t, err)
 			assert.ElementsMatch(t, test.wrong, wrong.Lines())
 

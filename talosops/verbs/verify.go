@@ -17,8 +17,9 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const verifyHelp = `Verifies that the machines of a stack are the ones that it created, before they are deleted: Proxmox and
-the provider know a machine by its VMID, which another machine may have taken: docs/troubleshooting.md#another-machine-has-the-vmid.
+const verifyHelp = `Verifies that the machines of a stack are the ones that it created, before they are deleted: Proxmox
+and the provider know a machine by its VMID, which another machine may have taken:
+docs/troubleshooting.md#another-machine-has-the-vmid.
 
 A machine that no longer exists is fine. The verb fails if another machine has a VMID, or if Proxmox does not say; with
 TALOS_PROXMOX_REGARDLESS=1, the latter is ignored. It changes nothing.`

@@ -15,8 +15,8 @@ import (
 	labserver "talos-proxmox/lab/server"
 )
 
-// escalationCalls are calls with which a token becomes root on a host, or Administrator, and the answer to the account of
-// every stack.
+// escalationCalls are calls with which a token becomes root on a host, or Administrator, and the answer to the account
+// of every stack.
 func escalationCalls() map[string]struct {
 	method, path, refusal string
 	parameters            url.Values
