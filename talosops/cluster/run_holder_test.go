@@ -19,9 +19,11 @@ func TestRunHolder(t *testing.T) {
 
 	const other = "ann@desk (process 7) brings stack prod up"
 
+	ended := endedHolder(t)
+
 	renewing := func(f *clustertest.Leases) {
-		f.Take(other)
-		time.AfterFunc(cluster.LeaseRenewInterval, func() { f.Set(func() { f.Held.Version += "+" }) })
+		f.TakeRun(other)
+		time.AfterFunc(cluster.LeaseRenewInterval, func() { f.Set(func() { f.Run.Version += "+" }) })
 	}
 
 	for name, test := range map[string]struct {
@@ -33,12 +35,13 @@ func TestRunHolder(t *testing.T) {
 		"no run":   {},
 		"it works": {before: renewing, want: other + " since 2000-01-01T00:00:00Z", atLeast: cluster.LeaseRenewInterval},
 		"it was killed": {
-			before: func(f *clustertest.Leases) { f.Take(other) }, atLeast: cluster.LeaseDuration,
+			before: func(f *clustertest.Leases) { f.TakeRun(other) }, atLeast: cluster.LeaseDuration,
 		},
+		"it was killed on this computer": {before: func(f *clustertest.Leases) { f.TakeRun(ended) }},
 		"it ends meanwhile": {
 			before: func(f *clustertest.Leases) {
-				f.Take(other)
-				time.AfterFunc(15*time.Second, func() { f.Set(func() { f.Held.HolderIdentity, f.Held.Version = "", "9" }) })
+				f.TakeRun(other)
+				time.AfterFunc(15*time.Second, func() { f.Set(func() { f.Run.HolderIdentity, f.Run.Version = "", "9" }) })
 			},
 			atLeast: 15 * time.Second,
 		},
