@@ -101,6 +101,15 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 		}
 	}
 
+	for _, r := range resources.Outputs { // an interrupted destroy may have deleted the record before the machines
+		description, _ := r.Outputs["description"].(string)
+
+		owner, _ := ownership.OwnerOf(description)
+		if last.stackID == "" && r.Type == tokens.VirtualMachine && owner.IsNamesake(ownership.Owner{Name: name}) {
+			last.stackID = owner.ID
+		}
+	}
+
 	for i := range last.machines {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]

@@ -101,10 +101,11 @@ func (m *machineLookup) isStopped(ctx context.Context, host string, vmid int) bo
 	return err == nil && machine.Stopped
 }
 
-// find returns a machine as it was when the run began; one that the run has created or changed is read again.
+// find returns a machine as it was when the run began; one that the run has created or changed is read again, and one
+// that was off, which its host may have started since.
 func (m *machineLookup) find(ctx context.Context, vm vmlookup.VM) (proxmoxapi.Machine, error) {
 	_, changed := m.changed.Load(vm.VMID)
-	if machine, verified := m.verified.Own[vm.VMID]; verified && !changed {
+	if machine, verified := m.verified.Own[vm.VMID]; verified && !changed && !machine.Stopped {
 		return machine, nil
 	}
 

@@ -50,7 +50,8 @@ const (
 // isNewCommand reports whether a resource is a command about running machines that earlier versions did not have: it is
 // created, and does nothing to a cluster that is as planned.
 func isNewCommand(name string) bool {
-	return strings.HasSuffix(name, "-talos") || strings.HasSuffix(name, "-kubernetes") || strings.HasSuffix(name, "-leave")
+	return strings.HasSuffix(name, "-talos") || strings.HasSuffix(name, "-kubernetes") ||
+		strings.HasSuffix(name, "-leave") || strings.HasSuffix(name, "verify-machines")
 }
 
 // TestStateOfAnEarlierVersion continues a stack of an earlier version: nothing is deleted or replaced. The recorded

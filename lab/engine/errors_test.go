@@ -212,9 +212,9 @@ func storageRows() []failure {
 
 	return []failure{
 		{
-			name: "an unknown storage", cause: on("nowhere"), leaveFailed: true, // the provider does not show Proxmox' message
-			message: "the requested resource does not exist",
-			advice:  "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or choose another",
+			name: "an unknown storage", cause: on("nowhere"), leaveFailed: true, // roles are granted on the stack's own
+			message: "Permission check failed (/storage/nowhere, Datastore.AllocateSpace)",
+			advice:  "give the program's role this privilege on this path (/storage/nowhere, Datastore.AllocateSpace)",
 		},
 		{
 			name:        "a disabled storage",

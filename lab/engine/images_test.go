@@ -54,7 +54,7 @@ func TestImagesKeepTheirFileNames(t *testing.T) {
 			w := newWorld(t, testSpeed)
 			s := stack{Network: w.network, Source: source, OneHost: true, Clusters: []cluster{clusterOne(1, 0)}}
 
-			w.options.Program = withFormerNames
+			w.options.Program = w.withFormerNames
 			w.up(s.yaml(t))
 			assert.True(t, strings.Contains(w.state(s.yaml(t)), "nocloud-amd64.i"), "the former name")
 
@@ -66,7 +66,7 @@ func TestImagesKeepTheirFileNames(t *testing.T) {
 }
 
 // withFormerNames is the program with the former file names of images.
-func withFormerNames(ctx *pulumi.Context) error {
+func (w *world) withFormerNames(ctx *pulumi.Context) error {
 	err := ctx.RegisterStackTransformation(
 		func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
 			if file, ok := args.Props.(*download.FileArgs); ok {
@@ -80,5 +80,5 @@ func withFormerNames(ctx *pulumi.Context) error {
 		return fmt.Errorf("unable to give images their former names: %w", err)
 	}
 
-	return stacks.Deploy(ctx)
+	return stacks.Program{Transport: w.proxmoxClient().Transport}.Deploy(ctx)
 }

@@ -217,6 +217,16 @@ func badProduction() map[string]badPlan {
 			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,
 			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, policies: []string{"production-disk-encryption"},
 		},
+		"an operator with any digest": {
+			production: true, config: `{"production-chart-digests": "mandatory"}`,
+			draft: func(d *draft) {
+				d.command(&local.CommandArgs{
+					Create: pulumi.String("${TALOSOPS:-go run ./cmd/talosops} gitops"),
+					Stdin:  pulumi.String(`{"chart": "oci://127.0.0.1/flux-operator", "chartVersion": "0.59.0"}`),
+				})
+			},
+			policies: []string{"production-chart-digests"}, message: "is installed whatever its digest is",
+		},
 		"a Talos API open to all": {
 			production: true, config: `{"production-talos-firewall": "mandatory", "production-disk-encryption": "disabled"}`,
 			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, policies: []string{"production-talos-firewall"},
