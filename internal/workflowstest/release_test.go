@@ -67,6 +67,6 @@ func TestNoProtectedStackIsPreviewed(t *testing.T) {
 	assert.False(t, previewable.hasSecrets())
 
 	last := previewable.Steps[len(previewable.Steps)-1]
-	assert.Equal(t, ".bin/talos-proxmox previewable $STACKS", last.Run)
+	assert.Contains(t, last.Run, `.bin/talos-proxmox previewable "${stacks[@]}"`)
 	assert.Equal(t, "${{ vars.PREVIEW_STACKS }}", last.Env["STACKS"])
 }

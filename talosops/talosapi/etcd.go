@@ -215,8 +215,8 @@ type EtcdWipe struct {
 	// Partition is the label of the partition with etcd's data. From Talos 1.14 on the configuration may give etcd one of
 	// its own.
 	Partition string
-	// Directories are the names of user volumes that are directories on EPHEMERAL; Apart are the mount points of those that
-	// are on other devices.
+	// Directories are the names of user volumes that are directories on EPHEMERAL; Apart are the mount points of those
+	// that are on other devices.
 	Directories, Apart []string
 }
 

@@ -46,8 +46,8 @@ func dataLostError(controlPlanes []request.Node) error {
 		strings.Join(verb.SortedNames(controlPlanes), ", "))
 }
 
-// refusesCredentials reports whether the request's credentials are too old: a machine refuses the client certificate, or
-// no machine has a certificate of its authority. A machine in maintenance mode has none either.
+// refusesCredentials reports whether the request's credentials are too old: a machine refuses the client certificate,
+// or no machine has a certificate of its authority. A machine in maintenance mode has none either.
 func refusesCredentials(r checks.Report) bool {
 	return slices.ContainsFunc(r, func(f checks.Finding) bool { return talosapi.IsRefusedClient(f.Detail) }) ||
 		!slices.ContainsFunc(r, func(f checks.Finding) bool { return !talosapi.IsUnknownServer(f.Detail) })
