@@ -114,7 +114,8 @@ func (h *leaseHolder) awaitFree(ctx context.Context) error {
 }
 
 // findRun finds the run that this step belongs to, which has to hold the cluster still. Without one (the cluster did
-// not answer when the run began; `pulumi destroy` of some machines), the lease of the step suffices.
+// not answer when the run began; `pulumi destroy` of some machines), the lease of the step suffices. A run of another
+// computer that does not renew its lease was killed, and holds nothing.
 func (h *leaseHolder) findRun(ctx context.Context) error {
 	goal := checks.Goal{
 		Before: "it was known which run holds the cluster", Missed: "it is not known which run holds the cluster",
@@ -136,8 +137,13 @@ func (h *leaseHolder) findRun(ctx context.Context) error {
 	case err != nil || run.HolderIdentity == "":
 		return err
 	case !isOfThisComputer(run.HolderIdentity):
-		return fmt.Errorf("another run holds the cluster, so nothing was changed: %s. Wait for its end, then run the same again",
-			describeHolder(run))
+		other, err := h.RunHolder(ctx)
+		if other != "" {
+			err = fmt.Errorf("another run holds the cluster, so nothing was changed: %s. Wait for its end, then run the same again",
+				other)
+		}
+
+		return err
 	default:
 		h.run = run.HolderIdentity
 
@@ -174,6 +180,6 @@ func (h *leaseHolder) checkRun(now kube.Lease) error {
 		return nil
 	}
 
-	return fmt.Errorf("%w: its run no longer holds the cluster, and another one may begin (%s): run the same again",
-		errLeaseLost, reason)
+	return fmt.Errorf("%w: its run no longer holds the cluster, and another one may begin (%s): `pulumi up` resumes; before "+
+		"a `pulumi destroy` of some machines, kubectl -n %s delete lease %s", errLeaseLost, reason, kube.LeaseNamespace, runLeaseName)
 }

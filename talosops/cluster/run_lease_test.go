@@ -143,6 +143,7 @@ func TestStepsBelongToTheirRun(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		run       string // who holds the run's lease when the step begins
+		renewed   bool   // and renews it
 		meanwhile func(*clustertest.Leases)
 		fails     string
 	}{
@@ -155,7 +156,7 @@ func TestStepsBelongToTheirRun(t *testing.T) {
 			f.TakeRun("ann@desk (process 7) brings up")
 		}},
 		"of a run whose holder was killed": {
-			run: ended, fails: lost + ended + " has ended): run the same again",
+			run: ended, fails: lost + ended + " has ended): `pulumi up` resumes",
 		},
 		"of a run whose holder is killed meanwhile": {
 			run: own, meanwhile: func(f *clustertest.Leases) { f.TakeRun(ended) }, fails: lost + ended + " holds it)",
@@ -165,17 +166,23 @@ func TestStepsBelongToTheirRun(t *testing.T) {
 			fails: lost + "someone deleted its lease kube-system/talos-proxmox-run)",
 		},
 		"another computer's run holds the cluster": {
-			run:   "ann@desk (process 7 of 0123456789ab) brings stack prod up",
+			run: "ann@desk (process 7 of 0123456789ab) brings stack prod up", renewed: true,
 			fails: "another run holds the cluster, so nothing was changed: ann@desk (process 7 of 0123456789ab) brings stack prod up since",
 		},
 		"an earlier version's run holds the cluster": {
-			run: "ann@desk (process 7) brings stack prod up", fails: "another run holds the cluster, so nothing was changed",
+			run: "ann@desk (process 7) brings stack prod up", renewed: true,
+			fails: "another run holds the cluster, so nothing was changed",
 		},
+		"another computer's run was killed": {run: "ann@desk (process 7 of 0123456789ab) brings stack prod up"},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) {
 				if test.run != "" {
 					f.TakeRun(test.run)
+				}
+
+				if test.renewed {
+					time.AfterFunc(cluster.LeaseRenewInterval, func() { f.Set(func() { f.Run.Version += "+" }) })
 				}
 			})
 
