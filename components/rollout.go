@@ -22,9 +22,6 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// ignoreHealthVariable is the environment variable that lets machines be changed in an unhealthy cluster.
-const ignoreHealthVariable = "TALOS_PROXMOX_REGARDLESS"
-
 // changeInterval is short because all other machines wait.
 const changeInterval = "1s"
 
@@ -188,7 +185,7 @@ func (r *rollout) startSession(
 	}
 
 	req.Common, req.Node, req.Worker, req.Restart = r.common, target.node, target.worker, target.isVM
-	req.Bootstrapped, req.Interval, req.Regardless = r.bootstrapped, changeInterval, os.Getenv(ignoreHealthVariable) != ""
+	req.Bootstrapped, req.Interval, req.Regardless = r.bootstrapped, changeInterval, os.Getenv(request.RegardlessVariable) != ""
 	req.Talosconfig, _ = talosconfig.Value.(string)
 
 	progress := pulumi.LogArgs{Resource: row, Ephemeral: true}

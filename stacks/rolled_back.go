@@ -6,12 +6,10 @@ import (
 	"slices"
 
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/internal/vmlookup"
 )
-
-// regardlessVariable lets a run proceed that would stop for the safety of a cluster.
-const regardlessVariable = "TALOS_PROXMOX_REGARDLESS"
 
 // isRolledBack reports whether a machine is the one that was created, in another generation: it was rolled back to a
 // snapshot, or restored from a backup. A machine that this run has created instead has another creation id.
@@ -40,9 +38,9 @@ func (m *machineLookup) checkRollback(vm vmlookup.VM, found proxmoxapi.Machine) 
 	case len(all) == 1:
 		return m.warn(name+" was rolled back to a snapshot, or restored from a backup: as the only control plane, it takes "+
 			"cluster "+planned.Cluster+" back to that time", nil)
-	case os.Getenv(regardlessVariable) != "":
+	case os.Getenv(request.RegardlessVariable) != "":
 		return m.warn(name+" was rolled back to a snapshot, or restored from a backup, and joins etcd with the data of that "+
-			"time, because "+regardlessVariable+" is set", nil)
+			"time, because "+request.RegardlessVariable+" is set", nil)
 	}
 
 	way := fmt.Sprintf("replace it, so that it leaves and joins empty: `pulumi up --replace '**::%s-vm'`", vm.Name)
@@ -53,7 +51,7 @@ func (m *machineLookup) checkRollback(vm vmlookup.VM, found proxmoxapi.Machine) 
 
 	return fmt.Errorf("%s was rolled back to a snapshot, or restored from a backup, and is a control plane of cluster %s: its "+
 		"etcd has forgotten what it acknowledged since then, and the cluster can lose data when it votes: %s; to proceed with "+
-		"its old data: %s=1 pulumi up", name, planned.Cluster, way, regardlessVariable)
+		"its old data: %s=1 pulumi up", name, planned.Cluster, way, request.RegardlessVariable)
 }
 
 // controlPlanes returns the planned control planes of a cluster that the state has, and those that were rolled back.

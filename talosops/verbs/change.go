@@ -35,7 +35,7 @@ const (
 )
 
 // forceCommand makes a change although talosops refuses it.
-const forceCommand = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
+const forceCommand = request.RegardlessVariable + "=1 pulumi up"
 
 const changeCheck = "change"
 

@@ -24,9 +24,6 @@ docs/troubleshooting.md#another-machine-has-the-vmid.
 A machine that no longer exists is fine. The verb fails if another machine has a VMID, or if Proxmox does not say; with
 TALOS_PROXMOX_REGARDLESS=1, the latter is ignored. It changes nothing.`
 
-// regardlessVariable lets a run proceed that would stop for safety.
-const regardlessVariable = "TALOS_PROXMOX_REGARDLESS"
-
 // verifyRequest has a secret: the credentials for Proxmox.
 type verifyRequest struct{ request.Verify }
 
@@ -66,7 +63,7 @@ func runVerify(cmd *cobra.Command, _ *json.Decoder, req *verifyRequest) (any, er
 			strings.Join(lines, "\n"))
 	}
 
-	if os.Getenv(regardlessVariable) != "" {
+	if os.Getenv(request.RegardlessVariable) != "" {
 		return nil, nil //nolint:nilnil // there is no result
 	}
 
@@ -76,7 +73,7 @@ func runVerify(cmd *cobra.Command, _ *json.Decoder, req *verifyRequest) (any, er
 
 	if len(lines) > 0 {
 		return nil, errors.New("Proxmox does not say whether the stack's machines are the ones that it created, no machine " + //nolint:staticcheck // a name
-			"was deleted: repeat when it answers, or delete the machines without the comparison: " + regardlessVariable +
+			"was deleted: repeat when it answers, or delete the machines without the comparison: " + request.RegardlessVariable +
 			"=1 pulumi destroy\n" + strings.Join(lines, "\n"))
 	}
 

@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 		"such a machine, regardless": {configurations: map[int]string{3000: ours}, vmids: []int{3000, 3001}, regardless: "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(regardlessVariable, test.regardless)
+			t.Setenv(request.RegardlessVariable, test.regardless)
 
 			req := request.Verify{Stack: "prod", Owner: "o/talos-proxmox/prod", ID: "9f86", Proxmox: map[string]string{
 				"endpoint": newProxmox(t, test.configurations).URL, "apiToken": "t@pve!t=secret", "insecure": "true",
