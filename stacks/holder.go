@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // RunHolders reports which runs hold the stack's clusters, and for which clusters that is not known, and why. Clusters
@@ -24,9 +25,13 @@ func (d Deployed) RunHolders(ctx context.Context) (live, unknown []string, err e
 	)
 
 	for _, c := range d.Plan.Clusters {
-		talosconfig := state.talosconfigs[c.Name]
-		if talosconfig == "" { // it was not created yet
+		if len(state.secretsOf(c.Name).nodes) == 0 { // it was not created yet
 			continue
+		}
+
+		talosconfig, err := state.talosconfig(c, talos.Authority.TemporaryAdministrator)
+		if err != nil {
+			return nil, nil, d.missingError(c, "machine secrets")
 		}
 
 		wg.Go(func() {

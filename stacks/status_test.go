@@ -53,7 +53,9 @@ const labState = `{"version": 3, "deployment": {"resources": [
 	{"type": "talos:machine/secrets:Secrets", "urn": "urn:pulumi:lab::p::t$talos:machine/secrets:Secrets::lab-secrets", "outputs": {
 		"machineSecrets": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
 			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"OS-CERTIFICATE\", \"key\": \"OS-KEY\"}, \"k8s\": {\"cert\": \"K8S-CERTIFICATE\", \"key\": \"K8S-KEY\"}}}"}}},
-	{"type": "talos-proxmox:stack:Record", "urn": "urn:pulumi:lab::p::talos-proxmox:stack:Record::record", "outputs": {"id": "9f86"}}
+	{"type": "talos-proxmox:stack:Record", "urn": "urn:pulumi:lab::p::talos-proxmox:stack:Record::record", "outputs": {"id": "9f86"}},
+	{"type": "talos-proxmox:cluster:TalosCluster", "urn": "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster::lab",
+		"outputs": {"addresses": {"lab-cp-1": "127.20.1.10"}}}
 ]}}`
 
 // newStatus returns the stack of newBackups with a state, and a talosops with this output and exit status.

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,7 +108,7 @@ func (o *etcdObjects) add(key string, text []byte) {
 	}
 }
 
-// splitPair returns the key and the value of etcd's message mvccpb.KeyValue.
+// splitPair returns the key and the value of etcd's message mvccpb.KeyValue, as parts of it.
 func splitPair(pair []byte) (key, value []byte) {
 	const keyField, valueField = 1, 5
 
@@ -133,7 +132,7 @@ func splitPair(pair []byte) (key, value []byte) {
 		pair = pair[n:]
 	}
 
-	return bytes.Clone(key), bytes.Clone(value)
+	return key, value
 }
 
 // refuseFormerControlPlanes returns an error that names the control planes of the snapshot that are none of this
