@@ -185,7 +185,8 @@ func (r *rollout) startSession(
 	}
 
 	req.Common, req.Node, req.Worker, req.Restart = r.common, target.node, target.worker, target.isVM
-	req.Bootstrapped, req.Interval, req.Regardless = r.bootstrapped, changeInterval, os.Getenv(request.RegardlessVariable) != ""
+	req.Bootstrapped, req.Interval = r.bootstrapped, changeInterval
+	req.Regardless = os.Getenv(request.RegardlessVariable) != ""
 	req.Talosconfig, _ = talosconfig.Value.(string)
 
 	progress := pulumi.LogArgs{Resource: row, Ephemeral: true}

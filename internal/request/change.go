@@ -1,7 +1,7 @@
 package request
 
-// RegardlessVariable is the environment variable that lets a run proceed where it would stop for the safety of a cluster
-// or of machines; any text sets it.
+// RegardlessVariable is the environment variable that lets a run proceed where it would stop for the safety of a
+// cluster or of machines; any text sets it.
 const RegardlessVariable = "TALOS_PROXMOX_REGARDLESS"
 
 // Change is the first request of `talosops change`: a change of a machine of a running cluster.
