@@ -310,6 +310,23 @@ func TestInvalidConfigurationRegistersNothing(t *testing.T) {
 			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
 			want: []string{"checksum: another class with the same image has another checksum"},
 		},
+		"patches with which machines would reject their configuration": {
+			replace: "controlPlane: {count: 1}",
+			with: `patches: ["machine: {sysctls: {a.b: \"1\"}}", "machine: {features: {stableHostname: true}}"]
+      controlPlane: {count: 1, patches: ["machine: {network: {interfaces: [{interface: eth9, addresses: [nine]}]}}"]}`,
+			want: []string{
+				"the configuration of stack \"test\" has problems, nothing was changed:",
+				"Pulumi.test.yaml:11: clusters[0].patches[1]: makes the machine configuration of one-cp-1 invalid; correct or remove it: ",
+				"stable hostname is already set in v1alpha1 config",
+			},
+		},
+		"the patch of a pool, with which machines would reject their configuration": {
+			replace: "{name: storage, template: storage, count: 1}",
+			with: "{name: storage, template: storage, count: 2, patches: [\"machine: {features: {stableHostname: true}}\"]}",
+			want: []string{
+				"clusters[0].workers[0].patches[0]: makes the machine configuration of one-storage-1 invalid",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
