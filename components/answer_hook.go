@@ -21,40 +21,6 @@ import (
 // silently.
 const defaultAnswerTimeout = 10 * time.Minute
 
-// recheckTimeout is the limit for a machine that has answered before.
-const recheckTimeout = time.Minute
-
-// registerAnswerHook registers a hook that runs before the machine configuration is applied: it waits for the machine,
-// shows progress, and fails with advice if the machine does not come up or another one answers. A hook is not a
-// resource: it costs nothing if no configuration is applied. The lookup of the VM shows whether the machine is
-// configured already.
-func (c *TalosNode) registerAnswerHook(
-	ctx *pulumi.Context, name string, args TalosNodeArgs,
-) (pulumi.ResourceOption, error) {
-	m := probeTarget(args.Name, args.Machine, *args.Network)
-	within := time.Duration(args.AnswersWithin * float64(time.Second))
-
-	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
-		configured := len(called.OldInputs) > 0 // an update; for another machine the engine replaces the resource
-
-		if !configured {
-			result, err := internals.UnsafeAwaitOutput(ctx.Context(), c.lookup)
-			if err != nil {
-				return fmt.Errorf("unable to read the VM of node %q: %w", name, err)
-			}
-
-			configured = result.Value.(vmlookup.State).Configured
-		}
-
-		return awaitAnswer(ctx, called, m, configured, within)
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return beforeCreateOrUpdate(hook), nil
-}
-
 // beforeCreateOrUpdate runs a hook before a resource is created, replaced or updated.
 func beforeCreateOrUpdate(hook *pulumi.ResourceHook) pulumi.ResourceOption {
 	hooks := []*pulumi.ResourceHook{hook}
@@ -67,7 +33,7 @@ func registerIdentityHook(
 	ctx *pulumi.Context, name string, n ClusterNode, network Network,
 ) (pulumi.ResourceOption, error) {
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
-		return awaitAnswer(ctx, called, probeTarget(n.Name, n.Machine, network), true, defaultAnswerTimeout)
+		return awaitAnswer(ctx, called, probeTarget(n.Name, n.Machine, network))
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -90,9 +56,7 @@ func probeTarget(name string, m Machine, network Network) tlsprobe.Machine {
 }
 
 // awaitAnswer waits for the machine of a resource of the Talos provider, whose address is in the resource's inputs.
-func awaitAnswer(
-	ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m tlsprobe.Machine, configured bool, within time.Duration,
-) error {
+func awaitAnswer(ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m tlsprobe.Machine) error {
 	authority, err := authorityOf(called.NewInputs)
 	if err != nil {
 		return fmt.Errorf("unable to read the Talos authority of node %q: %w", m.Name, err)
@@ -103,14 +67,18 @@ func awaitAnswer(
 	}
 
 	expected := tlsprobe.Expected{
-		Authority: authority, Configured: configured, MACs: m.MACs,
+		Authority: authority, Configured: true, MACs: m.MACs,
 		Fingerprint: tlsprobe.AnnouncedFingerprint(os.Getenv(tlsprobe.Maintenance), m.Name),
 	}
 	probe := func(ctx context.Context) tlsprobe.Answer { return tlsprobe.Probe(ctx, m.Address, expected) }
 	row := pulumi.LogArgs{Resource: &resourceRow{urn: called.URN}, Ephemeral: true}
 
 	// Continue even if the progress cannot be logged.
-	return tlsprobe.Await(ctx.Context(), m, within, probe, func(text string) { _ = ctx.Log.Info(text, &row) })
+	_, err = tlsprobe.Await(
+		ctx.Context(), m, defaultAnswerTimeout, probe, func(text string) { _ = ctx.Log.Info(text, &row) },
+	)
+
+	return err
 }
 
 // authorityOf returns the CA certificate of the cluster's Talos API from the inputs of a resource of the Talos

@@ -70,7 +70,7 @@ type TalosClusterArgs struct {
 	// The URL of the Image Factory whose installer the nodes use, without a path. Default: https://factory.talos.dev.
 	FactoryURL string `pulumi:"factoryUrl,optional"`
 
-	planned *plannedPatches // set by [TalosClusterArgs.Validated]
+	planned *plannedConfigurations // set by [TalosClusterArgs.Validated]
 }
 
 // ClusterNode is a node of a cluster, with its VM.
@@ -149,7 +149,7 @@ func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
 	return talos.GPUOperatorValues(*gpus)
 }
 
-// Validated returns the arguments with defaults and computed patches, or all their problems, without registering
+// Validated returns the arguments with defaults and checked configurations, or all their problems, without registering
 // anything. Afterwards only templates, mappings and the readiness of hosts may be set on its nodes.
 func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 	if a.planned != nil {
@@ -161,7 +161,7 @@ func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 		return a, err
 	}
 
-	planned, err := planPatches(a)
+	planned, err := planConfigurations(a)
 	a.planned = &planned
 
 	return a, err

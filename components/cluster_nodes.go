@@ -1,8 +1,12 @@
 package components
 
 import (
+	"slices"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
 
@@ -18,7 +22,6 @@ const clonesAtOnce = 4
 // Existing nodes are updated one at a time, control planes first. Existing workers wait for them without a dependency,
 // which would also order deletions and first creation.
 func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
-	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 
 	rollout, err := newRollout(ctx, name, args, c.nodesTalosconfig, &c.leaseLost)
@@ -36,9 +39,10 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			vmDependsOn:            append(queue.dependencies(n), c.upgradeDependencies(ctx, n)...),
 			configurationDependsOn: []pulumi.Resource{c.kubernetesUpgrade},
 			rollout:                rollout,
-			ignoreChanges:          c.ignoredInputs(n),
+			skipped:                c.isSkipped(ctx, n),
+			volumes:                plainVolumes(args, n),
 			unreachable:            c.unreachable[n.Name],
-			client:                 c.secrets.ClientConfiguration,
+			talosconfig:            c.nodesTalosconfig,
 			grantAccess:            func(node *TalosNode) ([]pulumi.Resource, error) { return c.grantNodeAccess(ctx, n, node) },
 		}
 
@@ -53,8 +57,7 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: &args.Network,
 			Address:       pulumi.String(n.Address),
 			Protect:       args.Protect && n.isControlPlane(),
-			Configuration: configurations[n.Role],
-			Patches:       nodePatches(args, n, c.secrets),
+			Configuration: machineConfiguration(args, n, c.secrets),
 		}, options)
 		if err != nil {
 			return err
@@ -73,17 +76,20 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 	return nil
 }
 
-// ignoredInputs returns the inputs of a node's configuration whose changes are not applied: everything for a skipped
-// node, and the client for one that does not answer, since a renewed client alone does not need the machine.
-func (c *TalosCluster) ignoredInputs(n ClusterNode) []string {
-	switch {
-	case n.isSkipped():
-		return []string{"machineConfigurationInput", "configPatches", "clientConfiguration"}
-	case c.unreachable[n.Name]:
-		return []string{"clientConfiguration"}
-	default:
+// plainVolumes returns the directory volumes of a node that no encrypted patch defines.
+func plainVolumes(a TalosClusterArgs, n ClusterNode) []string {
+	if n.Secret {
 		return nil
 	}
+
+	return talos.DirectoryVolumes(slices.Concat(a.Patches, n.Patches))
+}
+
+// isSkipped reports whether a node's machine is left as it is: a skipped one, and one that does not answer and was not
+// configured by this command before.
+func (c *TalosCluster) isSkipped(ctx *pulumi.Context, n ClusterNode) bool {
+	return n.isSkipped() ||
+		c.unreachable[n.Name] && vmlookup.FromContext(ctx).Command(n.Name+tokens.OfConfiguration).Request == ""
 }
 
 // registerNode registers a node, as a GPU worker if it has GPUs. A control plane that gains or loses its GPUs stays the

@@ -103,46 +103,28 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	return node
 }
 
-// plannedPatches are all patches of a cluster, by role and by node. They are computed before anything is registered, so
-// that their problems are found first.
-type plannedPatches struct {
+// plannedConfigurations are what is computed before anything is registered, so that its problems are found first.
+type plannedConfigurations struct {
 	contract string
 	marks    []request.Marks
-	Roles    map[string][]string `json:"roles"`
-	Nodes    map[string][]string `json:"nodes"`
 }
 
-func planPatches(a TalosClusterArgs) (plannedPatches, error) {
+// planConfigurations checks the machine configurations of a cluster, and computes what depends on them.
+func planConfigurations(a TalosClusterArgs) (plannedConfigurations, error) {
 	release, err := talos.ReleaseOf(a.TalosVersion)
 	if err != nil {
-		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
+		return plannedConfigurations{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
 
-	contract := cmp.Or(a.Contract, release.Contract)
-	planned := plannedPatches{contract: contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
-	common := clusterConfiguration(a)
-
-	if err := checkConfigurations(a, contract); err != nil {
-		return plannedPatches{}, err
+	planned := plannedConfigurations{contract: cmp.Or(a.Contract, release.Contract)}
+	if err := checkConfigurations(a, planned.contract); err != nil {
+		return plannedConfigurations{}, err
 	}
 
 	var problems []error
 
-	for _, role := range []string{RoleControlPlane, RoleWorker} {
-		if planned.Roles[role], err = talos.RolePatches(common, role); err != nil {
-			problems = append(problems, err)
-		}
-	}
-
 	for _, n := range a.nodes() {
-		node := nodeConfiguration(a, n)
-		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, contract); err != nil {
-			problems = append(problems, redactSecretError(n, err))
-
-			continue
-		}
-
-		marks, err := nodeMarks(common, node)
+		marks, err := nodeMarks(clusterConfiguration(a), nodeConfiguration(a, n))
 		if err != nil {
 			problems = append(problems, redactSecretError(n, err))
 		}
@@ -151,19 +133,23 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 	}
 
 	if err := errors.Join(problems...); err != nil {
-		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
+		return plannedConfigurations{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
 
 	return planned, nil
 }
 
+// generation returns what the configurations of a cluster are generated from.
+func (a TalosClusterArgs) generation(contract string) talos.Generation {
+	return talos.Generation{
+		ClusterName: a.Name, Endpoint: a.Endpoint, KubernetesVersion: a.KubernetesVersion, Contract: contract,
+	}
+}
+
 // checkConfigurations generates each node's machine configuration and checks it as the machine will, before anything is
 // registered. A patch that makes the configurations of several nodes invalid is reported once.
 func checkConfigurations(a TalosClusterArgs, contract string) error {
-	generation := talos.Generation{
-		ClusterName: a.Name, Endpoint: a.Endpoint, KubernetesVersion: a.KubernetesVersion, Contract: contract,
-	}
-	common, found := clusterConfiguration(a), &problem.List{}
+	generation, common, found := a.generation(contract), clusterConfiguration(a), &problem.List{}
 
 	for i, n := range a.Nodes {
 		err := talos.CheckConfiguration(generation, common, nodeConfiguration(a, n))
@@ -196,45 +182,33 @@ func checkConfigurations(a TalosClusterArgs, contract string) error {
 	return problemsOf("cluster", a.Name, found)
 }
 
-// roleConfigurations generates a machine configuration for each role of the cluster's nodes, for the version contract
-// of its secrets.
-func roleConfigurations(
-	ctx *pulumi.Context, a TalosClusterArgs, secrets *machine.Secrets, parent pulumi.Resource,
-) map[string]pulumi.StringOutput {
-	configurations := map[string]pulumi.StringOutput{}
-	for _, n := range a.nodes() {
-		if _, exists := configurations[n.Role]; exists {
-			continue
-		}
+// machineConfiguration generates a node's machine configuration, for the version contract of the secrets, which an
+// upgrade does not raise. It is a secret.
+func machineConfiguration(a TalosClusterArgs, n ClusterNode, secrets *machine.Secrets) pulumi.StringOutput {
+	generated := pulumi.All(secrets.MachineSecrets, secrets.TalosVersion).ApplyT(func(values []any) (string, error) {
+		text, err := talos.Configuration(a.generation(values[1].(string)), clusterConfiguration(a), nodeConfiguration(a, n),
+			secretValues(values[0].(machine.MachineSecrets)))
 
-		generated := machine.GetConfigurationOutput(ctx, machine.GetConfigurationOutputArgs{
-			ClusterEndpoint:   pulumi.String(a.Endpoint),
-			ClusterName:       pulumi.String(a.Name),
-			ConfigPatches:     pulumi.ToStringArray(a.planned.Roles[n.Role]),
-			Docs:              pulumi.Bool(false),
-			Examples:          pulumi.Bool(false),
-			KubernetesVersion: pulumi.String(a.KubernetesVersion),
-			MachineSecrets:    secrets.MachineSecrets,
-			MachineType:       pulumi.String(n.Role),
-			TalosVersion:      secrets.TalosVersion,
-		}, pulumi.Parent(parent))
-		configurations[n.Role] = pulumi.ToSecret(generated.MachineConfiguration()).(pulumi.StringOutput)
-	}
+		return text, redactSecretError(n, err)
+	})
 
-	return configurations
+	return pulumi.ToSecret(generated).(pulumi.StringOutput)
 }
 
-// nodePatches returns a node's patches for the version contract of the secrets, which an upgrade does not raise.
-func nodePatches(a TalosClusterArgs, n ClusterNode, secrets *machine.Secrets) pulumi.StringArrayInput {
-	patches := secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
-		if contract == a.planned.contract {
-			return a.planned.Nodes[n.Name], nil
-		}
+// secretValues returns machine secrets as the provider's resource has them in the state.
+func secretValues(s machine.MachineSecrets) map[string]any {
+	pair := func(c machine.Certificate) map[string]any { return map[string]any{"cert": c.Cert, "key": c.Key} }
 
-		patches, err := talos.NodePatches(clusterConfiguration(a), nodeConfiguration(a, n), contract)
-
-		return patches, redactSecretError(n, err)
-	}).(pulumi.StringArrayOutput)
-
-	return secretTexts(n.Secret, patches)
+	return map[string]any{
+		"certs": map[string]any{
+			"etcd": pair(s.Certs.Etcd), "k8s": pair(s.Certs.K8s), "k8sAggregator": pair(s.Certs.K8sAggregator),
+			"os": pair(s.Certs.Os), "k8sServiceaccount": map[string]any{"key": s.Certs.K8sServiceaccount.Key},
+		},
+		"cluster": map[string]any{"id": s.Cluster.Id, "secret": s.Cluster.Secret},
+		"secrets": map[string]any{
+			"bootstrapToken": s.Secrets.BootstrapToken, "secretboxEncryptionSecret": s.Secrets.SecretboxEncryptionSecret,
+			"aescbcEncryptionSecret": orZero(s.Secrets.AescbcEncryptionSecret),
+		},
+		"trustdinfo": map[string]any{"token": s.Trustdinfo.Token},
+	}
 }

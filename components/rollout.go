@@ -28,17 +28,18 @@ const changeInterval = "1s"
 // rollout changes the running machines of a cluster one at a time. Hooks of their resources call it before and after an
 // update; creation is not affected.
 type rollout struct {
-	ctx          *pulumi.Context
-	common       request.Common
-	talosconfig  pulumi.StringOutput
-	bootstrapped bool // true also if it is not known
-	leaseLost    *atomic.Pointer[error]
-	targets      map[string]updateTarget // by resource name
-	turn         chan struct{}           // holds a value while no machine is being changed
-	updateHooks  pulumi.ResourceOption
+	ctx                             *pulumi.Context
+	common                          request.Common
+	talosconfig                     pulumi.StringOutput
+	bootstrapped                    bool // true also if it is not known
+	leaseLost                       *atomic.Pointer[error]
+	targets                         map[string]updateTarget // by resource name
+	turn                            chan struct{}           // holds a value while no machine is being changed
+	updateHooks, configurationHooks pulumi.ResourceOption
 
 	mu         sync.Mutex
-	sessions   map[string]*talosopsexec.Session // open, by resource name
+	lookups    map[string]pulumi.Output         // of machines, by the name of their configurations
+	sessions   map[string]*talosopsexec.Session // open, by resource name; nil for one that only has its turn
 	failedNode string                           // the first node whose change failed
 }
 
@@ -57,6 +58,7 @@ func newRollout(
 	r := &rollout{
 		ctx: ctx, common: args.commonRequest(), talosconfig: talosconfig, leaseLost: leaseLost,
 		targets: map[string]updateTarget{}, turn: make(chan struct{}, 1), sessions: map[string]*talosopsexec.Session{},
+		lookups: map[string]pulumi.Output{},
 	}
 	r.turn <- struct{}{}
 
@@ -93,29 +95,79 @@ func newRollout(
 		return nil, err
 	}
 
-	r.updateHooks = pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
+	binding := pulumi.ResourceHookBinding{
 		BeforeUpdate: []*pulumi.ResourceHook{before},
 		AfterUpdate:  []*pulumi.ResourceHook{after},
 		OnError:      []*pulumi.ErrorHook{failed},
-	})
+	}
+	r.updateHooks = pulumi.ResourceHooks(&binding)
+
+	ofConfiguration := binding
+	ofConfiguration.BeforeCreate, ofConfiguration.AfterCreate = binding.BeforeUpdate, binding.AfterUpdate
+	r.configurationHooks = pulumi.ResourceHooks(&ofConfiguration)
 
 	return r, nil
 }
 
-// beforeUpdate waits for a machine's turn, and until the cluster allows its change.
+// configurationRequest returns the part of requests that the configurations of nodes share.
+func (r *rollout) configurationRequest() request.Common {
+	common := r.common
+	common.Bootstrapped, common.Interval = r.bootstrapped, changeInterval
+
+	return common
+}
+
+// expectLookup has the configuration of this name wait for its turn if its machine is configured already.
+func (r *rollout) expectLookup(configuration string, lookup pulumi.Output) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.lookups[configuration] = lookup
+}
+
+// isConfigured reports whether the machine of a configuration was configured before it is applied.
+func (r *rollout) isConfigured(called *pulumi.ResourceHookArgs) (bool, error) {
+	if len(called.OldInputs) > 0 { // an update; for another machine the engine replaces the resource
+		return true, nil
+	}
+
+	r.mu.Lock()
+	lookup := r.lookups[called.Name]
+	r.mu.Unlock()
+
+	result, err := internals.UnsafeAwaitOutput(r.ctx.Context(), lookup)
+	if err != nil {
+		return false, fmt.Errorf("unable to read the VM of %s: %w", r.targets[called.Name].node.Name, err)
+	}
+
+	return result.Value.(vmlookup.State).Configured, nil
+}
+
+// beforeUpdate waits for a machine's turn, and for a VM until the cluster allows its change; `talosops apply` waits for
+// that itself.
 func (r *rollout) beforeUpdate(called *pulumi.ResourceHookArgs) error {
 	target := r.targets[called.Name]
 	if target.isVM && !restarts(called.OldInputs, called.NewInputs) {
 		return nil
 	}
 
+	if !target.isVM {
+		if configured, err := r.isConfigured(called); err != nil || !configured {
+			return err
+		}
+	}
+
 	if err := r.acquireTurn(target); err != nil {
 		return err
 	}
 
-	session, err := r.prepare(called, target)
-	if err != nil {
-		return r.releaseTurn(target, err)
+	var session *talosopsexec.Session
+
+	if target.isVM {
+		var err error
+		if session, err = r.prepare(called, target); err != nil {
+			return r.releaseTurn(target, err)
+		}
 	}
 
 	r.mu.Lock()
@@ -148,30 +200,14 @@ func (r *rollout) acquireTurn(target updateTarget) error {
 	return nil
 }
 
-// prepare has talosops prepare a machine for the update of its resource.
+// prepare has talosops prepare a machine for the update of its VM.
 func (r *rollout) prepare(called *pulumi.ResourceHookArgs, target updateTarget) (*talosopsexec.Session, error) {
-	req := request.Change{
-		Off: target.isVM && isOff(called.OldOutputs, func() bool {
+	return r.startSession(&resourceRow{urn: called.URN}, target, request.Change{
+		Off: isOff(called.OldOutputs, func() bool {
 			return vmlookup.FromContext(r.ctx).IsStopped(r.ctx.Context(), target.machine.Host, target.machine.VMID)
 		}),
 		Former: previousAddress(called.OldInputs, target),
-	}
-	if !target.isVM {
-		req.Configuration = stringInput(called.NewInputs["machineConfigurationInput"])
-		req.Patches = stringInputs(called.NewInputs["configPatches"])
-	}
-
-	session, err := r.startSession(&resourceRow{urn: called.URN}, target, req)
-	if err != nil || target.isVM {
-		return session, err
-	}
-
-	// Another machine may have taken the address while this one waited for its turn.
-	if err := awaitAnswer(r.ctx, called, target.machine, true, recheckTimeout); err != nil {
-		return nil, errors.Join(err, session.Finish(request.Outcome{}))
-	}
-
-	return session, nil
+	})
 }
 
 // startSession calls talosops and returns once the machine is ready for its change. Progress is shown in the resource's
@@ -224,15 +260,19 @@ func (r *rollout) restart(vm pulumi.Resource, name string, restartVM func() erro
 // afterUpdate has talosops wait until a machine is back, if its change has begun.
 func (r *rollout) afterUpdate(name string, changed bool) error {
 	r.mu.Lock()
-	session := r.sessions[name]
+	session, hasTurn := r.sessions[name]
 	delete(r.sessions, name)
 	r.mu.Unlock()
 
-	if session == nil {
+	if !hasTurn {
 		return nil
 	}
 
-	err := session.Finish(request.Outcome{Changed: changed})
+	var err error
+	if session != nil {
+		err = session.Finish(request.Outcome{Changed: changed})
+	}
+
 	if err == nil && !changed {
 		return r.releaseTurn(r.targets[name], errProviderRefused)
 	}
@@ -365,18 +405,4 @@ func stringInput(value resource.PropertyValue) string {
 	}
 
 	return ""
-}
-
-func stringInputs(value resource.PropertyValue) []string {
-	value = unwrap(value)
-	if !value.IsArray() {
-		return nil
-	}
-
-	texts := make([]string, 0, len(value.ArrayValue()))
-	for _, element := range value.ArrayValue() {
-		texts = append(texts, stringInput(element))
-	}
-
-	return texts
 }

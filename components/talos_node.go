@@ -1,17 +1,24 @@
 package components
 
 import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -39,9 +46,10 @@ type TalosNodeArgs struct {
 	Network *Network `pulumi:"network,optional"`
 	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address pulumi.StringInput `pulumi:"address"`
-	// The generated machine configuration for the node's role, from talos:machine:getConfiguration; secret.
+	// The machine configuration, of the node's role from talos:machine:getConfiguration or a whole one; secret.
 	Configuration pulumi.StringInput `pulumi:"configuration" provider:"secret"`
-	// Strategic-merge patches of the node, one YAML document each. Default: none.
+	// Strategic-merge patches for the configuration, one YAML document each, applied with the configuration packages of
+	// Talos 1.14. Default: none.
 	Patches pulumi.StringArrayInput `pulumi:"patches,optional"`
 	// The Talos client configuration of the cluster's secrets; not used for a machine without configuration.
 	Client TalosClient `pulumi:"client"`
@@ -61,10 +69,24 @@ type TalosClient struct {
 	ClientKey pulumi.StringInput `pulumi:"clientKey" provider:"secret"`
 }
 
-func (t TalosClient) configuration() machine.ClientConfigurationInput {
-	return machine.ClientConfigurationArgs{
-		CaCertificate: t.CACertificate, ClientCertificate: t.ClientCertificate, ClientKey: t.ClientKey,
-	}
+// talosconfig returns the talosconfig of the client, which is a secret.
+func (t TalosClient) talosconfig(cluster string) pulumi.StringOutput {
+	text := pulumi.All(t.CACertificate, t.ClientCertificate, t.ClientKey).ApplyT(func(values []any) (string, error) {
+		var client talos.Client
+
+		for i, to := range []*[]byte{&client.Authority, &client.Certificate, &client.Key} {
+			decoded, err := base64.StdEncoding.DecodeString(values[i].(string))
+			if err != nil {
+				return "", errors.New("client: it is not a client configuration of talos:machine:Secrets: pass that output")
+			}
+
+			*to = decoded
+		}
+
+		return client.Talosconfig(cluster, nil)
+	})
+
+	return pulumi.ToSecret(text).(pulumi.StringOutput)
 }
 
 // clusterOptions are the settings of a node that its cluster decides.
@@ -77,10 +99,12 @@ type clusterOptions struct {
 	rollout *rollout
 	// grantAccess registers the permissions of the cluster's software on the VM, before the configuration; nil = none.
 	grantAccess func(*TalosNode) ([]pulumi.Resource, error)
-	// client is the cluster's Talos client; nil = the client of the arguments.
-	client machine.ClientConfigurationInput
-	// ignoreChanges are the inputs of the configuration whose changes are not applied.
-	ignoreChanges []string
+	// talosconfig is the cluster's; nil = that of the client in the arguments.
+	talosconfig pulumi.StringInput
+	// volumes are the directory volumes on its system disk.
+	volumes []string
+	// skipped leaves the machine's configuration as it is.
+	skipped bool
 	// unreachable says that the machine does not answer and that the run continues without it.
 	unreachable bool
 }
@@ -91,6 +115,16 @@ func (o clusterOptions) updateOptions() pulumi.ResourceOption {
 	}
 
 	return pulumi.Composite(waitFor(o.updateAfter...), o.rollout.updateHooks)
+}
+
+// configurationOptions are updateOptions for the configuration, which is in turn as well when it is created for a machine
+// that runs.
+func (o clusterOptions) configurationOptions() pulumi.ResourceOption {
+	if o.rollout == nil {
+		return waitFor(o.updateAfter...)
+	}
+
+	return pulumi.Composite(waitFor(o.updateAfter...), o.rollout.configurationHooks)
 }
 
 // TalosNode is a VM cloned from a template, with its machine configuration.
@@ -120,7 +154,7 @@ type TalosNode struct {
 
 	vm            *vm.VirtualMachine
 	lookup        pulumi.Output // a [vmlookup.Seen]
-	configuration *machine.ConfigurationApply
+	configuration *local.Command
 }
 
 // NewTalosNode creates the VM and applies its machine configuration. Its sizes are changed in place; a new template
@@ -139,8 +173,8 @@ func newTalosNode(
 		return nil, err
 	}
 
-	if options.client == nil {
-		options.client = args.Client.configuration()
+	if options.talosconfig == nil {
+		options.talosconfig = args.Client.talosconfig(cmp.Or(args.Cluster, args.Name))
 	}
 
 	c := &TalosNode{}
@@ -196,33 +230,63 @@ func (c *TalosNode) registerVM(
 
 func (c *TalosNode) registerConfiguration(
 	ctx *pulumi.Context, name string, args TalosNodeArgs, options clusterOptions,
-) error {
-	hook, err := c.registerAnswerHook(ctx, name, args)
-	if err != nil {
-		return err
+) (err error) {
+	req := request.Apply{
+		Machine: probeTarget(args.Name, args.Machine, *args.Network), Worker: args.Role == RoleWorker,
+		Skipped: options.skipped, AnswersWithin: (time.Duration(args.AnswersWithin * float64(time.Second))).String(),
+	}
+	if options.rollout != nil {
+		req.Common = options.rollout.configurationRequest()
+		options.rollout.expectLookup(name+tokens.OfConfiguration, c.lookup)
 	}
 
-	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them
-	// (pulumiverse/pulumi-talos#208).
-	c.configuration, err = machine.NewConfigurationApply(ctx, name+tokens.OfConfiguration, &machine.ConfigurationApplyArgs{
-		ApplyMode:                 pulumi.String("auto"),
-		ClientConfiguration:       options.client,
-		ConfigPatches:             args.Patches,
-		Endpoint:                  args.address(),
-		MachineConfigurationInput: args.Configuration,
-		Node:                      args.address(),
-	},
-		pulumi.Parent(c),
-		pulumi.DependsOn(append([]pulumi.Resource{c.vm}, options.configurationDependsOn...)),
-		hook,
-		options.updateOptions(), // after the wait for the machine
-		pulumi.IgnoreChanges(options.ignoreChanges),
+	resourceOptions := []pulumi.ResourceOption{
+		pulumi.Parent(c), pulumi.DependsOn(append([]pulumi.Resource{c.vm}, options.configurationDependsOn...)),
+		options.configurationOptions(),
 		// A new VM has no configuration. The trigger covers VMs that Pulumi did not replace: one that was removed and created
 		// again, and one that was restored or rolled back, which has the configuration of that time.
-		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),
-		pulumi.ReplacementTrigger(c.Generation))
+		pulumi.ReplaceWith([]pulumi.Resource{c.vm}), pulumi.ReplacementTrigger(c.Generation),
+	}
+	if options.skipped {
+		resourceOptions = append(resourceOptions, pulumi.IgnoreChanges([]string{"stdin"}))
+	}
+
+	c.configuration, err = talosopsCall{
+		verb: "apply",
+		stdin: pulumi.All(args.Configuration, args.patches(), args.address(), options.talosconfig, c.lookup).ApplyT(
+			func(values []any) (string, error) {
+				req := req
+				req.Talosconfig, req.Configured = values[3].(string), values[4].(vmlookup.State).Configured
+
+				if req.Machine.Address, err = netip.ParseAddr(values[2].(string)); err != nil {
+					return "", err
+				}
+
+				whole, err := talos.Patched(values[0].(string), values[1].([]string))
+				req.Configuration = string(whole)
+
+				if err != nil {
+					return "", fmt.Errorf("configuration of %q: %w", name, err)
+				}
+
+				text, err := json.Marshal(req)
+
+				return string(text), err
+			}).(pulumi.StringOutput),
+		volumes:            options.volumes,
+		keepRequest:        pulumi.Bool(true),
+		passPreviousOutput: true,
+	}.register(ctx, name+tokens.OfConfiguration, resourceOptions...)
 
 	return err
+}
+
+func (a TalosNodeArgs) patches() pulumi.StringArrayOutput {
+	if a.Patches == nil {
+		return pulumi.StringArray{}.ToStringArrayOutput()
+	}
+
+	return a.Patches.ToStringArrayOutput()
 }
 
 func (a TalosNodeArgs) address() pulumi.StringOutput { return withoutPrefixLength(a.Address) }

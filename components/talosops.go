@@ -3,6 +3,7 @@ package components
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
@@ -10,6 +11,7 @@ import (
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
 
@@ -19,10 +21,13 @@ const TriggerVariable = "FOLLOWS"
 // talosopsCall is a command that calls talosops. Its request is its standard input, a secret.
 type talosopsCall struct {
 	verb string
-	// request returns the verb's request with these secrets.
+	// request returns the verb's request with these secrets; or stdin is the whole request.
 	request func(talosconfig, kubeconfig string) any
+	stdin   pulumi.StringOutput
 	// trigger repeats the command when it changes; nil = only a change of the request does.
 	trigger pulumi.StringInput
+	// volumes is [tokens.VolumesVariable].
+	volumes []string
 	// keepRequest keeps the last request if only what the run knows of the cluster differs, and if it is true, also if
 	// the client credentials do. Nil = the request is always the current one.
 	keepRequest pulumi.BoolInput
@@ -43,11 +48,15 @@ func (t talosopsCall) register(
 		t.kubeconfig = pulumi.String("")
 	}
 
-	stdin := pulumi.All(t.talosconfig, t.kubeconfig).ApplyT(func(configs []any) (string, error) {
-		text, err := json.Marshal(t.request(configs[0].(string), configs[1].(string)))
+	stdin := t.stdin
+	if t.request != nil {
+		stdin = pulumi.All(t.talosconfig, t.kubeconfig).ApplyT(func(configs []any) (string, error) {
+			text, err := json.Marshal(t.request(configs[0].(string), configs[1].(string)))
 
-		return string(text), err
-	}).(pulumi.StringOutput)
+			return string(text), err
+		}).(pulumi.StringOutput)
+	}
+
 	if t.keepRequest != nil {
 		stdin = t.keepLastRequest(vmlookup.FromContext(ctx).Command(name), stdin)
 	}
@@ -58,8 +67,17 @@ func (t talosopsCall) register(
 		AddPreviousOutputInEnv: pulumi.Bool(t.passPreviousOutput),
 		Logging:                local.LoggingStderr, // standard output is the result
 	}
+	environment := pulumi.StringMap{}
 	if t.trigger != nil { // Triggers would replace the command, which the engine shows in six lines
-		args.Environment = pulumi.StringMap{TriggerVariable: t.trigger}
+		environment[TriggerVariable] = t.trigger
+	}
+
+	if len(t.volumes) > 0 {
+		environment[tokens.VolumesVariable] = pulumi.String(strings.Join(t.volumes, " "))
+	}
+
+	if len(environment) > 0 {
+		args.Environment = environment
 	}
 
 	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
@@ -77,7 +95,7 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		ignored := []string{"bootstrapped"}
+		ignored := []string{"bootstrapped", "configured"}
 		if values[0].(bool) {
 			ignored = append(ignored, "talosconfig", "kubeconfig")
 		}

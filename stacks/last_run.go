@@ -116,7 +116,10 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
 
-		if last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration) &&
+		// The type of configurations in states of earlier versions of this program.
+		isNode := last.has(tokens.LocalCommand, m.Name+tokens.OfConfiguration) ||
+			last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration)
+		if isNode &&
 			!last.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
 			m.CannotLeave = noLeaveCommand
 		}

@@ -2,13 +2,17 @@ package stacks
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
 	"talos-proxmox/components"
 	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -48,7 +52,7 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 		outputs := recovery.Reveal(r.Outputs)
 
 		switch string(r.Type) {
-		case tokens.ConfigurationApply:
+		case tokens.ConfigurationApply: // of a program before this one applied configurations itself
 			node, _ := outputs["node"].(string)
 			found.configurations[node], _ = outputs["machineConfiguration"].(string)
 		case tokens.Secrets:
@@ -60,6 +64,7 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 			found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfKubeconfig)).kubeconfig = talos.Kubeconfig(text)
 		case tokens.LocalCommand:
 			found.addLeave(r)
+			found.addConfiguration(r)
 		case components.TalosClusterType:
 			addresses, _ := outputs["addresses"].(object)
 			found.secretsOf(r.URN.Name()).nodes = slices.Sorted(maps.Keys(addresses))
@@ -71,6 +76,16 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 	}
 
 	return found, nil
+}
+
+// addConfiguration adds a node's machine configuration, if the resource is the command that applies it.
+func (l lastState) addConfiguration(r apitype.ResourceV3) {
+	var req request.Apply
+
+	text, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
+	if strings.HasSuffix(r.URN.Name(), tokens.OfConfiguration) && json.Unmarshal([]byte(text), &req) == nil {
+		l.configurations[req.Machine.Address.String()] = req.Configuration
+	}
 }
 
 // talosconfig returns a talosconfig with a new client, issued by the authority in the state, so that no verb depends on

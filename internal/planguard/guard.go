@@ -133,8 +133,11 @@ func (g *guard) machineReasons(s Step) []string {
 // have claimed there, no preview shows.
 func (g *guard) localVolumeReasons(name string) (reasons []string) {
 	for _, s := range g.preview.Steps {
-		if s.URN.Type() == tokens.ConfigurationApply && s.Name() == name+tokens.OfConfiguration && s.Old != nil {
-			for _, volume := range talos.DirectoryVolumes(texts(s.Old.Inputs["configPatches"])) {
+		if s.URN.Type() == tokens.LocalCommand && s.Name() == name+tokens.OfConfiguration && s.Old != nil {
+			environment, _ := s.Old.Inputs["environment"].(map[string]any)
+			volumes, _ := environment[tokens.VolumesVariable].(string)
+
+			for _, volume := range strings.Fields(volumes) {
 				reasons = append(reasons, fmt.Sprintf("directory volume %s on its system disk is deleted with the local volumes of pods",
 					volume))
 			}
@@ -148,18 +151,6 @@ func (g *guard) localVolumeReasons(name string) (reasons []string) {
 	}
 
 	return reasons
-}
-
-// texts returns the texts of a list, without secrets.
-func texts(list any) (all []string) {
-	items, _ := list.([]any)
-	for _, item := range items {
-		if text, ok := item.(string); ok {
-			all = append(all, text)
-		}
-	}
-
-	return all
 }
 
 // goneReasons returns the reasons against recreating a machine that a refresh did not find. A single one may be lost;

@@ -12,13 +12,10 @@ type Change struct {
 	Worker bool `json:"worker,omitempty"`
 	// Former is the current address of a machine whose address changes. Empty = it does not.
 	Former string `json:"former,omitempty"`
-	// Restart reports whether the change restarts the machine; for a configuration, Talos reports that.
+	// Restart reports whether the change restarts the machine.
 	Restart bool `json:"restart,omitempty"`
 	// Off reports whether the machine is off in Proxmox at this moment.
 	Off bool `json:"off,omitempty"`
-	// Configuration is the machine configuration to apply, with Patches on top of it; secret. Empty = another change.
-	Configuration string   `json:"configuration,omitempty"`
-	Patches       []string `json:"patches,omitempty"`
 	// Regardless changes the machine although the cluster is unhealthy: to repair it.
 	Regardless  bool   `json:"regardless,omitempty"`
 	Talosconfig string `json:"talosconfig"` // secret

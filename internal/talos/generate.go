@@ -7,6 +7,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -49,7 +50,7 @@ func (e *PatchError) Unwrap() error { return e.err }
 // CheckConfiguration generates a node's machine configuration with secrets of the same shape as a cluster's, and
 // validates it as the machine will. The error for a patch of the user is a [PatchError].
 func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) error {
-	bundle, err := placeholderSecrets()
+	bundle, err := placeholderBundle()
 	if err == nil {
 		_, err = generateConfiguration(g, c, n, bundle)
 	}
@@ -61,8 +62,24 @@ func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) error {
 	return nil
 }
 
-// placeholderSecrets are valid, and no cluster's.
-var placeholderSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
+// Configuration generates a node's whole machine configuration, which is a secret, from the output machineSecrets of the
+// Talos provider, decrypted.
+func Configuration(g Generation, c ClusterConfig, n NodeConfig, machineSecrets map[string]any) (string, error) {
+	bundle, err := bundleOf(machineSecrets)
+	if err != nil {
+		return "", err
+	}
+
+	generated, err := generateConfiguration(g, c, n, bundle)
+	if err != nil {
+		return "", fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+	}
+
+	return generated.EncodeString(encoder.WithComments(encoder.CommentsDisabled))
+}
+
+// placeholderBundle are valid secrets, and no cluster's.
+var placeholderBundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent, secrets.WithECDSAServiceAccountKey())
 })
 

@@ -50,6 +50,21 @@ var errNotProviderSecrets = errors.New(
 // `talosctl gen secrets` writes, and that `talosctl gen config --with-secrets` and an import of the resource read.
 // Errors do not quote the values.
 func SecretsBundle(values map[string]any) ([]byte, error) {
+	bundle, err := bundleOf(values)
+	if err != nil {
+		return nil, err
+	}
+
+	text, err := yaml.Marshal(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("unable to write the machine secrets: %w", errNotProviderSecrets)
+	}
+
+	return text, nil
+}
+
+// bundleOf returns the output machineSecrets of the provider's resource, decrypted, as a bundle.
+func bundleOf(values map[string]any) (*secrets.Bundle, error) {
 	content, err := json.Marshal(values)
 	if err != nil {
 		return nil, errNotProviderSecrets
@@ -71,7 +86,7 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 		return &x509.PEMEncodedCertificateAndKey{Crt: decode(c.Cert), Key: decode(c.Key)}
 	}
 
-	bundle := secrets.Bundle{
+	bundle := &secrets.Bundle{
 		Cluster: &secrets.Cluster{ID: s.Cluster.ID, Secret: s.Cluster.Secret},
 		Secrets: &secrets.Secrets{
 			BootstrapToken: s.Secrets.BootstrapToken, AESCBCEncryptionSecret: s.Secrets.AESCBCEncryptionSecret,
@@ -87,12 +102,17 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 		return nil, errNotProviderSecrets
 	}
 
-	text, err := yaml.Marshal(bundle)
+	return bundle, nil
+}
+
+// PlaceholderSecrets returns valid secrets of no cluster, in the form of the provider's output machineSecrets.
+func PlaceholderSecrets() (map[string]any, error) {
+	bundle, err := placeholderBundle()
 	if err != nil {
-		return nil, fmt.Errorf("unable to write the machine secrets: %w", errNotProviderSecrets)
+		return nil, err
 	}
 
-	return text, nil
+	return machineSecretsOutput(bundle), nil
 }
 
 // ProviderSecrets is the inverse of [SecretsBundle]: it returns the outputs machineSecrets and clientConfiguration of

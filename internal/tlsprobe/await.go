@@ -30,24 +30,25 @@ func AnnouncedFingerprint(value, machine string) string {
 	return ""
 }
 
-// Machine is a machine with what users need to know to find out why it does not answer.
+// Machine is a machine with what users need to know to find out why it does not answer. Requests contain it.
 type Machine struct {
-	Name, Host string // Host is the Proxmox host
-	VMID       int
-	Address    netip.Addr
-	MAC        string   // of its first card
-	MACs       []string // of all its cards
-	DHCP       bool
-	Bridge     string
-	VLAN       int // 0 = none
-	Gateway    netip.Addr
+	Name    string     `json:"name"`
+	Host    string     `json:"host"` // the Proxmox host
+	VMID    int        `json:"vmid"`
+	Address netip.Addr `json:"address"`
+	MAC     string     `json:"mac"`  // of its first card
+	MACs    []string   `json:"macs"` // of all its cards
+	DHCP    bool       `json:"dhcp,omitempty"`
+	Bridge  string     `json:"bridge"`
+	VLAN    int        `json:"vlan,omitempty"` // 0 = none
+	Gateway netip.Addr `json:"gateway,omitzero"`
 }
 
-// Await probes a machine until it is ready, and reports progress if that takes a while. It returns an error with advice
-// after the timeout, and immediately if the answer is unproven.
+// Await probes a machine until it is ready, reports progress if that takes a while, and returns the answer. It returns
+// an error with advice after the timeout, and immediately if the answer is unproven.
 func Await(
 	ctx context.Context, m Machine, timeout time.Duration, probe func(context.Context) Answer, progress func(line string),
-) error {
+) (Answer, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
@@ -58,15 +59,13 @@ func Await(
 	for {
 		answer := probe(limited)
 		if answer.Ready {
-			return nil
+			return answer, nil
 		}
 
 		if answer.Unproven {
-			return fmt.Errorf(
-				"%s does not prove that it is this machine, and nothing is sent to it: %s\n%s", m, answer.Text,
-				m.identification(answer),
-			)
+			return answer, m.UnprovenError(answer)
 		}
+
 		// A probe that the timeout cut off says nothing.
 		if limited.Err() == nil {
 			last = answer
@@ -83,12 +82,18 @@ func Await(
 		case <-time.After(retryInterval):
 		case <-limited.Done():
 			if ctx.Err() != nil {
-				return fmt.Errorf("interrupted while waiting for %s to answer (last: %s): pulumi up resumes here", m, last.Text)
+				return last, fmt.Errorf("interrupted while waiting for %s to answer (last: %s): pulumi up resumes here", m, last.Text)
 			}
 
-			return fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, timeout, last.Text, m.remedy())
+			return last, fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, timeout, last.Text, m.remedy())
 		}
 	}
+}
+
+// UnprovenError says that the answer of a machine is not proof that it is this one, and how to tell.
+func (m Machine) UnprovenError(answer Answer) error {
+	return fmt.Errorf("%s does not prove that it is this machine, and nothing is sent to it: %s\n%s", m, answer.Text,
+		m.identification(answer))
 }
 
 func (m Machine) String() string {

@@ -66,6 +66,27 @@ func Probe(ctx context.Context, address netip.Addr, expected Expected) Answer {
 	return probe(ctx, netip.AddrPortFrom(address, talosPort), expected)
 }
 
+// PinnedConfig returns the TLS configuration of a client for the machine in maintenance mode that gave an answer: every
+// connection must present the same certificate, and is checked like a probe before anything is sent.
+func (e Expected) PinnedConfig(address netip.Addr, answer Answer) *tls.Config {
+	return &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // the certificate is self-signed, and verified below
+		MinVersion:         tls.VersionTLS12,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return errors.New("it presents no certificate")
+			}
+
+			now := e.checkMAC(e.checkFingerprint(state.PeerCertificates[0]), address)
+			if !now.Ready || now.Fingerprint != answer.Fingerprint {
+				return fmt.Errorf("another machine answers than before, and nothing is sent to it: %s", now.Text)
+			}
+
+			return nil
+		},
+	}
+}
+
 func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answer {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -56,6 +56,10 @@ const (
 // MachineGuard is the name of the command that verifies the stack's machines before they are destroyed.
 const MachineGuard = "verify-machines"
 
+// VolumesVariable is the environment variable of the command that applies a configuration with the directory volumes on
+// the machine's system disk, separated by blanks, for those who review its deletion; talosops does not read it.
+const VolumesVariable = "VOLUMES"
+
 // OfMapping is the suffix of the name of a PCI mapping.
 const OfMapping = "-mapping"
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,12 +98,17 @@ func newPlan(s settings, resources []resource) plan {
 	for _, r := range resources {
 		p.byURN[r.URN] = r
 
-		if r.Type == tokens.ConfigurationApply {
+		if r.isConfiguration() {
 			p.documents[r.URN] = configurationDocuments(r)
 		}
 	}
 
 	return p
+}
+
+// configurations returns the commands that apply machine configurations.
+func (p plan) configurations() []resource {
+	return slices.DeleteFunc(p.ofType(tokens.LocalCommand), func(r resource) bool { return !r.isConfiguration() })
 }
 
 // ofType returns the resources of a type.

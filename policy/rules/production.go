@@ -173,17 +173,12 @@ func productionHostKeys(p plan) problem.List {
 	return found
 }
 
-// isConfigurationKnown reports whether a node's machine configuration has no values that only the update knows.
-func isConfigurationKnown(r resource) bool {
-	return r.at("configPatches").texts().Known && r.at("machineConfigurationInput").text().Known
-}
-
-// requireDocument refuses nodes whose configuration is completely known and has no satisfying document.
+// requireDocument refuses nodes whose configuration is known and has no satisfying document.
 func requireDocument(p plan, message string, satisfies func([]yaml.Node) bool) problem.List {
 	var found problem.List
 
-	for _, r := range p.ofType(tokens.ConfigurationApply) {
-		if isConfigurationKnown(r) && !satisfies(p.documents[r.URN]) {
+	for _, r := range p.configurations() {
+		if r.at("stdin").text().Known && !satisfies(p.documents[r.URN]) {
 			found = append(found, violation(r.URN, r.Name, "%s", message))
 		}
 	}

@@ -52,10 +52,6 @@ func plaintextSecrets(o options, r resource) problem.List {
 			return
 		}
 
-		if strings.HasPrefix(path, "configPatches[") {
-			path += " (from `patches` of the stack file)"
-		}
-
 		found = append(found, violation(r.URN, r.Name,
 			"%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret",
 			path, why))

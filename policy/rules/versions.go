@@ -1,14 +1,15 @@
 package rules
 
 import (
+	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
@@ -26,15 +27,11 @@ func versionPolicies() []policy {
 func supportedVersions(p plan) problem.List {
 	var found problem.List
 
-	for _, r := range p.ofType(tokens.ConfigurationApply) {
+	for _, r := range p.configurations() {
 		for _, image := range p.installerImages(r) {
-			switch err := checkInstaller(image); {
-			case err == nil:
-			case r.at("configPatches").property.HasSecrets():
-				found = append(found, violation(r.URN, r.Name,
-					"machine.install.image, in an encrypted patch, is of no supported version: omit it, or use one listed in docs/compatibility.md"))
-			default:
-				found = append(found, violation(r.URN, r.Name, "machine.install.image is %q: %v", image, err))
+			if checkInstaller(image) != nil { // the configuration is secret, and so may the image be
+				found = append(found, violation(r.URN, r.Name, "machine.install.image, which a patch sets, has no version, or "+
+					"no supported one: omit it, or use one listed in docs/compatibility.md, such as :v1.14.4"))
 			}
 		}
 	}
@@ -59,7 +56,7 @@ func checkInstaller(image string) error {
 	return err
 }
 
-// installerImages returns the installer images in a node's machine configuration and its patches.
+// installerImages returns the installer images in a node's machine configuration.
 func (p plan) installerImages(r resource) []string {
 	var images []string
 
@@ -80,23 +77,30 @@ func (p plan) installerImages(r resource) []string {
 	return slices.Compact(images)
 }
 
-// configurationDocuments returns all known YAML documents of a node's machine configuration and patches.
+// isConfiguration reports whether a resource is the command that applies a node's machine configuration.
+func (r resource) isConfiguration() bool {
+	return r.Type == tokens.LocalCommand && strings.HasSuffix(r.at("create").text().Value, " apply")
+}
+
+// configurationDocuments returns the YAML documents of a node's machine configuration, if it is known.
 func configurationDocuments(r resource) []yaml.Node {
-	var documents []yaml.Node
+	var (
+		documents []yaml.Node
+		req       request.Apply
+	)
 
-	patches, _ := r.at("configPatches").items()
-	for _, text := range append(patches, r.at("machineConfigurationInput")) {
-		decoder := yaml.NewDecoder(strings.NewReader(text.text().Value))
-
-		for {
-			var document yaml.Node
-			if err := decoder.Decode(&document); errors.Is(err, io.EOF) || err != nil {
-				break
-			}
-
-			documents = append(documents, document)
-		}
+	if json.Unmarshal([]byte(r.at("stdin").text().Value), &req) != nil {
+		return nil
 	}
 
-	return documents
+	decoder := yaml.NewDecoder(strings.NewReader(req.Configuration))
+
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); err != nil {
+			return documents
+		}
+
+		documents = append(documents, document)
+	}
 }

@@ -5,6 +5,7 @@ package talosapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,8 @@ type API interface {
 
 	Configuration(ctx context.Context, address string) (active, persistent string, err error)
 	DryRun(ctx context.Context, address string, configuration []byte) (DryRunResult, error)
+	Apply(ctx context.Context, address string, configuration []byte) error
+	Provision(ctx context.Context, address string, config *tls.Config, configuration []byte) error
 	Reconfigure(ctx context.Context, address string, configuration []byte) error
 
 	Install(ctx context.Context, address, installer string) error

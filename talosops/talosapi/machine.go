@@ -3,7 +3,9 @@ package talosapi
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -16,8 +18,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
@@ -180,6 +185,40 @@ func (t *Client) DryRun(ctx context.Context, address string, configuration []byt
 	pending, err := talos.ChangesRequiringRestart(running, string(configuration))
 
 	return DryRunResult{Effect: WithoutReboot, Pending: pending}, err
+}
+
+// Apply applies a configuration. Releases that restart machines for some changes restart them.
+func (t *Client) Apply(ctx context.Context, address string, configuration []byte) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO,
+		})
+
+		return err
+	})
+}
+
+// Provision applies a configuration to a machine in maintenance mode, over connections that config verifies.
+func (*Client) Provision(ctx context.Context, address string, config *tls.Config, configuration []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
+	defer cancel()
+
+	c, err := client.New(
+		ctx, client.WithTLSConfig(config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+	)
+	if err != nil {
+		return fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
+	}
+
+	defer func() { _ = c.Close() }()
+
+	if _, err = c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+		Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO,
+	}); err != nil {
+		return rpcError{status.Convert(err)}
+	}
+
+	return nil
 }
 
 // Reconfigure applies a configuration without a restart.

@@ -23,8 +23,8 @@ it, prints {"ready":true}, and reads {"changed":true} or {"changed":false} once 
 the machine is back as it was, and uncordons its node. If the input ends without an outcome, it leaves the node as it
 is: the next change continues.
 
-restart, worker, former, bootstrapped (the cluster was), off (the machine is off in Proxmox), configuration, patches and
-regardless (change the machine although the cluster is not steady) can be omitted.`
+restart, worker, former, bootstrapped (the cluster was), off (the machine is off in Proxmox) and regardless (change the
+machine although the cluster is not steady) can be omitted.`
 
 // answerTimeout is how long a machine may not answer before its cluster is asked about it. nodeLostTimeout is how long
 // Kubernetes may still hear from it: longer than the 50 seconds after which a dead node becomes Unknown
@@ -44,8 +44,7 @@ type changeRequest struct {
 	request.Change
 	verb.Base
 
-	unreachable bool     // it does not answer
-	pending     []string // parts of the configuration that take effect only after a restart by talosops
+	unreachable bool // it does not answer
 }
 
 func (*changeRequest) Interactive() {}
@@ -79,10 +78,17 @@ type change struct {
 	*verb.Session
 
 	req *changeRequest
+	// perform changes the machine. A refusal says why it could not be changed; an error ends everything, and leaves the
+	// machine as it is.
+	perform func(ctx context.Context) (refusal, err error)
+	pending []string // parts of the configuration that take effect only after a restart by talosops
 }
 
 func runChange(ctx context.Context, s *verb.Session, req *changeRequest) (any, error) {
-	return nil, (&change{Session: s, req: req}).run(ctx)
+	c := &change{Session: s, req: req}
+	c.perform = c.awaitOutcome
+
+	return nil, c.run(ctx)
 }
 
 // run coordinates the change from the first check to the last.
@@ -92,22 +98,29 @@ func (c *change) run(ctx context.Context) error {
 		return err
 	}
 
-	if reason != "" && reason != reasonUnchanged {
+	if reason != "" {
 		return c.changeImmediately(ctx, reason)
 	}
 
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+
+	return c.changeInCluster(ctx)
+}
+
+// connect connects to Kubernetes.
+func (c *change) connect(ctx context.Context) error {
 	connected, err := c.Connect(ctx, c.req.ControlPlanes)
 	if err == nil {
 		c.Cluster = connected
 	}
 
-	switch {
-	case reason == reasonUnchanged && (err != nil || !c.hasPendingRestart(ctx)):
-		return c.changeImmediately(ctx, reason)
-	case err != nil:
-		return err
-	}
+	return err
+}
 
+// changeInCluster changes the machine once the cluster tolerates that.
+func (c *change) changeInCluster(ctx context.Context) error {
 	if c.req.unreachable {
 		answers, err := c.awaitNodeLost(ctx)
 		if err != nil {
@@ -128,19 +141,25 @@ func (c *change) run(ctx context.Context) error {
 	return c.WithLease(ctx, "changes "+c.req.Node.Name, c.coordinate)
 }
 
-// reasonUnchanged is the reason to skip a configuration without a change.
-const reasonUnchanged = "has this configuration already"
-
-// changeImmediately lets the caller change the machine without regard to the cluster.
+// changeImmediately changes the machine without regard to the cluster.
 func (c *change) changeImmediately(ctx context.Context, reason string) error {
 	c.PrintNote(ctx, c.req.Node.Name, changeCheck, reason)
 
-	changed, err := c.awaitOutcome(ctx)
-	if err != nil || !changed || len(c.req.pending) == 0 {
-		return err
+	refusal, err := c.perform(ctx)
+	if err := errors.Join(refusal, err); err != nil || len(c.pending) == 0 {
+		return reported(err)
 	}
 
 	return c.restart(ctx)
+}
+
+// reported returns an error that nobody else reports.
+func reported(err error) error {
+	if errors.Is(err, errByCaller) {
+		return nil
+	}
+
+	return err
 }
 
 // reasonToSkip returns why the change needs no coordination with the cluster, or "" if it does.
@@ -162,15 +181,12 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 			"change it anyway: "+forceCommand, n.Name, req.Node.Address, req.Former)
 	}
 
-	if req.Configuration != "" {
-		effect, err := c.dryRun(ctx)
-		if err != nil || effect.Effect == talosapi.Unchanged {
-			return reasonUnchanged, err
-		}
+	return c.reasonOfCluster(ctx)
+}
 
-		req.pending = effect.Pending
-		req.Restart = req.Restart || effect.Effect == talosapi.WithReboot || len(req.pending) > 0
-	}
+// reasonOfCluster is reasonToSkip for a machine that answers.
+func (c *change) reasonOfCluster(ctx context.Context) (reason string, err error) {
+	req := c.req
 
 	bootstrapped, err := isBootstrapped(ctx, c.Cluster)
 
@@ -181,7 +197,7 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 		return "is changed although no control plane of its cluster has etcd data", nil
 	case req.Bootstrapped:
 		return "", fmt.Errorf("%s is not changed: %w; to change it anyway: "+forceCommand,
-			n.Name, dataLostError(c.ControlPlanes))
+			req.Node.Name, dataLostError(c.ControlPlanes))
 	default:
 		return "belongs to a cluster that is not bootstrapped yet, so it is changed immediately", nil
 	}
@@ -254,12 +270,15 @@ func isBootstrapped(ctx context.Context, c *cluster.Cluster) (bool, error) {
 	return hasData, nil
 }
 
-var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
+var (
+	errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
+	errByCaller  = errors.New("the caller reports why it could not change the machine")
+)
 
 // awaitOutcome tells the caller that the machine may be changed, and waits for the outcome.
-func (c *change) awaitOutcome(ctx context.Context) (changed bool, err error) {
+func (c *change) awaitOutcome(ctx context.Context) (refusal, err error) {
 	if err := verb.PrintResult(c.Out, request.Ready{Ready: true}); err != nil {
-		return false, err
+		return nil, err
 	}
 
 	var outcome request.Outcome
@@ -270,12 +289,15 @@ func (c *change) awaitOutcome(ctx context.Context) (changed bool, err error) {
 
 	select {
 	case err := <-decoded:
-		if err != nil {
-			return false, errNoOutcome
+		switch {
+		case err != nil:
+			return nil, errNoOutcome
+		case !outcome.Changed:
+			return errByCaller, nil
+		default:
+			return nil, nil
 		}
-
-		return outcome.Changed, nil
 	case <-ctx.Done():
-		return false, errors.Join(errNoOutcome, context.Cause(ctx))
+		return nil, errors.Join(errNoOutcome, context.Cause(ctx))
 	}
 }

@@ -39,7 +39,7 @@ func (c *change) restart(ctx context.Context) error {
 	}
 
 	c.PrintNote(ctx, n.Name, cluster.BootCheck,
-		"restarts, because these take effect only then: "+strings.Join(c.req.pending, ", "))
+		"restarts, because these take effect only then: "+strings.Join(c.pending, ", "))
 
 	return c.AwaitReboot(ctx, n, before)
 }
@@ -86,7 +86,7 @@ func (c *change) hasPendingRestart(ctx context.Context) bool {
 		return false
 	}
 
-	c.req.Restart, c.req.pending = true, []string{"what an interrupted run has changed"}
+	c.req.Restart, c.pending = true, []string{"what an interrupted run has changed"}
 
 	return true
 }

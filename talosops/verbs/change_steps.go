@@ -2,12 +2,12 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"talos-proxmox/internal/request"
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
@@ -25,22 +25,23 @@ func (c *change) coordinate(ctx context.Context) error {
 		return err
 	}
 
-	changed, err := c.awaitOutcome(ctx)
+	refusal, err := c.perform(ctx)
 	if err != nil || c.req.unreachable {
-		return err
+		return errors.Join(err, reported(refusal))
 	}
 
+	changed := refusal == nil
 	c.PrintNote(ctx, c.req.Node.Name, changeCheck, map[bool]string{
 		true: "is changed; waiting until it is back", false: "could not be changed; checking whether it is healthy",
 	}[changed])
 
-	if changed && len(c.req.pending) > 0 {
+	if changed && len(c.pending) > 0 {
 		if err := c.restart(ctx); err != nil {
 			return err
 		}
 	}
 
-	return c.finish(ctx, before, changed)
+	return errors.Join(reported(refusal), c.finish(ctx, before, changed))
 }
 
 // prepare returns once the machine may be changed.
@@ -85,7 +86,7 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 		}
 	}
 
-	if len(c.req.pending) == 0 {
+	if len(c.pending) == 0 {
 		return before, nil
 	}
 
@@ -156,16 +157,4 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 	}
 
 	return c.Uncordon(ctx, n)
-}
-
-// dryRun asks Talos for the effect of the machine configuration. The rest of its answer is secret.
-func (c *change) dryRun(ctx context.Context) (talosapi.DryRunResult, error) {
-	req := c.req
-
-	configuration, err := talos.Patched(req.Configuration, req.Patches)
-	if err != nil {
-		return talosapi.DryRunResult{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
-	}
-
-	return c.Talos.DryRun(ctx, req.Node.Address, configuration)
 }

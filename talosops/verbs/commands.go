@@ -16,6 +16,7 @@ func Commands() []*cobra.Command {
 		verb.NewForCluster("versions", "Ask a cluster's nodes what they run", versionsHelp, runVersions),
 		verb.NewForCluster("snapshot", "Store an encrypted snapshot of etcd", snapshotHelp, runSnapshot),
 		verb.NewForCluster("restore", "Restore etcd from a snapshot", restoreHelp, runRestore),
+		verb.NewForCluster("apply", "Give a node's machine its configuration", applyHelp, runApply),
 		verb.NewForCluster("change", "Coordinate the change of a machine with its running cluster", changeHelp, runChange),
 		newStatus(),
 		verb.NewForCluster("members", "Report where etcd's data is, and which nodes belong to a cluster", membersHelp, runMembers),
