@@ -11,10 +11,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
 	"talos-proxmox/internal/tlsprobe"
-	"talos-proxmox/internal/vmlookup"
 )
 
 // defaultAnswerTimeout limits how long a machine may take to answer. The Talos provider would wait as long, but

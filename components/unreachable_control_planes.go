@@ -78,9 +78,11 @@ func probeControlPlane(ctx context.Context, n ClusterNode, network Network, auth
 	m.Address = n.prefix().Addr()
 	expected := tlsprobe.Expected{Authority: authority, Configured: true}
 
-	return tlsprobe.Await(ctx, m, unreachableAfter, func(ctx context.Context) tlsprobe.Answer {
+	_, err := tlsprobe.Await(ctx, m, unreachableAfter, func(ctx context.Context) tlsprobe.Answer {
 		return tlsprobe.Probe(ctx, m.Address, expected)
 	}, func(string) {})
+
+	return err
 }
 
 // keepRequest says whether commands keep their last request if only client credentials differ.

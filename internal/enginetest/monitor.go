@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -148,17 +148,7 @@ func (o Options) providerState(
 			state["talosVersion"] = resource.NewProperty(o.Contract)
 		}
 
-		authority := func(kind string) resource.PropertyValue {
-			return resource.NewProperty(resource.PropertyMap{
-				"cert": resource.NewProperty(cmp.Or(o.Authorities[kind], "Y2E=")), "key": resource.NewProperty("a2V5"),
-			})
-		}
-		state["machineSecrets"] = secret(resource.PropertyMap{
-			"secrets": object("bootstrapToken", MachineSecret),
-			"certs": resource.NewProperty(resource.PropertyMap{
-				"os": authority("os"), "k8s": authority("k8s"),
-			}),
-		})
+		state["machineSecrets"] = secret(o.machineSecrets())
 		state["clientConfiguration"] = secret(resource.PropertyMap{
 			"caCertificate":     resource.NewProperty("Y2E="),
 			"clientCertificate": resource.NewProperty("certificate"),
@@ -187,12 +177,25 @@ func (o Options) providerState(
 	return id, state
 }
 
-func secret(value any) resource.PropertyValue {
-	return resource.MakeSecret(resource.NewPropertyValue(value))
+// machineSecrets returns secrets of no cluster, with the authorities and the token of the options.
+func (o Options) machineSecrets() resource.PropertyMap {
+	values, err := talos.PlaceholderSecrets()
+	if err != nil {
+		panic(err)
+	}
+
+	all := resource.NewPropertyMapFromMap(values)
+	all["secrets"].ObjectValue()["bootstrapToken"] = resource.NewProperty(MachineSecret)
+
+	for kind, certificate := range o.Authorities {
+		all["certs"].ObjectValue()[resource.PropertyKey(kind)].ObjectValue()["cert"] = resource.NewProperty(certificate)
+	}
+
+	return all
 }
 
-func object(key resource.PropertyKey, value string) resource.PropertyValue {
-	return resource.NewProperty(resource.PropertyMap{key: resource.NewProperty(value)})
+func secret(value any) resource.PropertyValue {
+	return resource.MakeSecret(resource.NewPropertyValue(value))
 }
 
 // RegisterResourceOutputs records the outputs of components and of the stack.
@@ -228,8 +231,6 @@ func (m *monitor) Invoke(
 	result := arguments.Copy()
 
 	switch request.GetTok() {
-	case "talos:machine/getConfiguration:getConfiguration":
-		result["machineConfiguration"] = resource.NewProperty(MachineConfig + " " + arguments["machineType"].StringValue())
 	case "talos:client/getConfiguration:getConfiguration":
 		result["talosConfig"] = resource.NewProperty(TalosconfigText)
 	case "pulumi:pulumi:getResource":

@@ -8,7 +8,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )

@@ -28,7 +28,7 @@ func TestAwaitReportsNoProgressAtFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
+		_, err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
 			return Answer{Text: "connection refused", Ready: time.Since(begin) >= 14*time.Second}
 		}, func(line string) { t.Error(line) })
 		require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestAwaitReportsProgress(t *testing.T) {
 
 		var lines []string
 
-		err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
+		_, err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
 			if time.Since(begin) < 20*time.Second {
 				return Answer{Text: "no route to host"}
 			}
@@ -80,7 +80,7 @@ func TestAwaitFailsWithAdvice(t *testing.T) {
 				begin, lines := time.Now(), 0
 				m := worker()
 				test.change(&m)
-				err := Await(t.Context(), m, 10*time.Minute, func(ctx context.Context) Answer {
+				_, err := Await(t.Context(), m, 10*time.Minute, func(ctx context.Context) Answer {
 					// As a probe of an address that drops packets.
 					select {
 					case <-ctx.Done():
@@ -103,7 +103,7 @@ func TestAwaitFailsImmediatelyIfTheAnswerIsUnproven(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
+		_, err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
 			return Answer{Text: "it answers in maintenance mode", Unproven: true, Fingerprint: "rMWh="}
 		}, func(line string) { t.Error(line) })
 		require.EqualError(t, err, strings.Join([]string{
@@ -123,7 +123,7 @@ func TestAwaitIsInterrupted(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 
-		err := Await(
+		_, err := Await(
 			ctx, worker(), 10*time.Minute, func(context.Context) Answer { return Answer{Text: "connection refused"} },
 			func(string) {},
 		)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"io"
 	"maps"
@@ -220,4 +221,24 @@ func EtcdSnapshot(text string) []byte {
 // Origin returns the origin of every test cluster.
 func Origin() backup.Origin {
 	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.WithSealKey("the key of etcd's Secrets")
+}
+
+// Apply implements talosapi.API.
+func (f *Fake) Apply(_ context.Context, address string, _ []byte) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.Actions = append(f.Actions, address+" is configured")
+
+	return f.Down["apply "+address]
+}
+
+// Provision implements talosapi.API.
+func (f *Fake) Provision(_ context.Context, address string, _ *tls.Config, _ []byte) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.Actions = append(f.Actions, address+" is configured in maintenance mode")
+
+	return f.Down["provision "+address]
 }

@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tlsprobe"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/talosapi"
@@ -88,6 +89,11 @@ type apply struct {
 }
 
 func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, error) {
+	authority, err := talos.TalosconfigAuthority(req.Talosconfig)
+	if err != nil {
+		return nil, err
+	}
+
 	a := &apply{
 		change: change{Session: s, req: &changeRequest{Change: request.Change{
 			Common: req.Common, Node: req.node(), Worker: req.Worker,
@@ -95,7 +101,7 @@ func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, err
 		}}},
 		req: req,
 		expected: tlsprobe.Expected{
-			Authority: talosapi.Authority(req.Talosconfig), MACs: req.Machine.MACs,
+			Authority: authority, MACs: req.Machine.MACs,
 			Configured:  req.Configured || os.Getenv("PULUMI_COMMAND_STDOUT") != "",
 			Fingerprint: tlsprobe.AnnouncedFingerprint(os.Getenv(tlsprobe.Maintenance), req.Machine.Name),
 		},

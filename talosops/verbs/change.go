@@ -11,7 +11,6 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
-	"talos-proxmox/talosops/talosapi"
 	"talos-proxmox/talosops/verb"
 )
 
