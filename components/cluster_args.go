@@ -24,6 +24,9 @@ type TalosClusterArgs struct {
 	VIP string `pulumi:"vip,optional"`
 	// The Talos version for which secrets and configurations are generated at first. Default: the first control plane's.
 	TalosVersion string `pulumi:"talosVersion,optional"`
+	// The version contract of an existing cluster's secrets, such as v1.12, for which its configurations are checked.
+	// Default: that of new clusters with talosVersion.
+	Contract string `pulumi:"contract,optional"`
 	// The full Kubernetes version, with its v. Default: the default version of the Talos minor version.
 	KubernetesVersion string `pulumi:"kubernetesVersion,optional"`
 	// How Talos is upgraded on running nodes. Default: one node at a time, without downgrades.

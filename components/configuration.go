@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -116,8 +118,13 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
 
-	planned := plannedPatches{contract: release.Contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
+	contract := cmp.Or(a.Contract, release.Contract)
+	planned := plannedPatches{contract: contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
 	common := clusterConfiguration(a)
+
+	if err := checkConfigurations(a, contract); err != nil {
+		return plannedPatches{}, err
+	}
 
 	var problems []error
 
@@ -129,7 +136,7 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 
 	for _, n := range a.nodes() {
 		node := nodeConfiguration(a, n)
-		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, release.Contract); err != nil {
+		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, contract); err != nil {
 			problems = append(problems, redactSecretError(n, err))
 
 			continue
@@ -148,6 +155,41 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 	}
 
 	return planned, nil
+}
+
+// checkConfigurations generates each node's machine configuration and checks it as the machine will, before anything is
+// registered. A patch that makes the configurations of several nodes invalid is reported once.
+func checkConfigurations(a TalosClusterArgs, contract string) error {
+	generation := talos.Generation{
+		ClusterName: a.Name, Endpoint: a.Endpoint, KubernetesVersion: a.KubernetesVersion, Contract: contract,
+	}
+	common, found := clusterConfiguration(a), &problem.List{}
+
+	for i, n := range a.Nodes {
+		path := fmt.Sprintf("nodes[%d]", i)
+
+		invalid, err := talos.CheckConfiguration(generation, common, nodeConfiguration(a, n))
+		if err != nil {
+			found.Add(path, nil, "has no valid machine configuration: %s", redactSecretError(n, err))
+		}
+
+		for _, patch := range invalid {
+			path, reason := fmt.Sprintf("%s.patches[%d]", path, patch.Index), patch.Reason
+			if patch.OfCluster {
+				path = fmt.Sprintf("patches[%d]", patch.Index)
+			}
+
+			if n.Secret {
+				reason = "the reason is not shown, because it may be encrypted; `talosctl machineconfig patch` reports it"
+			}
+
+			if !found.Has(path) {
+				found.Add(path, nil, "makes the machine configuration of %s invalid; correct or remove it: %s", n.Name, reason)
+			}
+		}
+	}
+
+	return problemsOf("cluster", a.Name, found)
 }
 
 // roleConfigurations generates a machine configuration for each role of the cluster's nodes, for the version contract

@@ -93,6 +93,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Endpoint:            c.Endpoint,
 		VIP:                 addressText(c.VIP),
 		TalosVersion:        c.TalosVersion,
+		Contract:            d.lastRun.contracts[c.Name],
 		KubernetesVersion:   c.KubernetesVersion,
 		Upgrades:            &c.Upgrade,
 		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,

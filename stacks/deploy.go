@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talosopsexec"
@@ -109,7 +112,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		return errors.Join(err, d.lastRun.recordRefusal(ctx))
 	}
 
-	checked, err := d.checkClusters()
+	checked, err := d.checkClusters(ctx)
 	if err != nil {
 		return errors.Join(err, d.lastRun.recordRefusal(ctx))
 	}
@@ -155,20 +158,33 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 }
 
 // checkClusters returns the clusters' arguments by name, or all their problems.
-func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, error) {
+func (d *deployment) checkClusters(ctx *pulumi.Context) (map[string]components.TalosClusterArgs, error) {
 	checked := map[string]components.TalosClusterArgs{}
 
-	var problems []error
+	var problems problem.List
 
-	for _, cluster := range d.plan.Clusters {
+	for i, cluster := range d.plan.Clusters {
 		args, err := d.clusterArgs(cluster).Validated(cluster.Name)
 		checked[cluster.Name] = args
 
-		problems = append(problems, err)
+		if err == nil {
+			continue
+		}
+
+		ofArgs := problemsOf(err)
+		if len(ofArgs) == 0 {
+			return nil, err
+		}
+
+		for _, p := range ofArgs {
+			p.Path = stackFilePath(fmt.Sprintf("clusters[%d]", i), cluster, p.Path)
+			problems = append(problems, p)
+		}
 	}
 
-	if err := errors.Join(problems...); err != nil {
-		return nil, fmt.Errorf("the configuration of the clusters has problems, nothing was changed:\n%w", err)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(),
+			Located(problems, ctx.Stack(), stackFile(ctx)))
 	}
 
 	return checked, nil
@@ -243,6 +259,28 @@ func (d *deployment) registerClusters(ctx *pulumi.Context, checked map[string]co
 	}
 
 	return nil
+}
+
+// patchPath matches the path of a patch in a cluster's arguments: a node's, or the cluster's.
+var patchPath = regexp.MustCompile(`^(?:nodes\[(\d+)\]\.)?patches\[(\d+)\]$`)
+
+// stackFilePath returns the path in the stack file of a path in a cluster's arguments; for anything but a patch, the
+// cluster's path.
+func stackFilePath(path string, c spec.Cluster, inArgs string) string {
+	match := patchPath.FindStringSubmatch(inArgs)
+	if match == nil {
+		return path
+	}
+
+	paths := c.PatchPaths
+	if match[1] != "" {
+		node, _ := strconv.Atoi(match[1])
+		paths = c.Nodes()[node].PatchPaths
+	}
+
+	index, _ := strconv.Atoi(match[2])
+
+	return paths[index]
 }
 
 func (d *deployment) host(name string) (spec.Host, error) {

@@ -41,6 +41,7 @@ type lastRun struct {
 	generations       map[string]string           // of machines when their clusters were healthy, by node
 	kubernetes        map[string][]string         // versions that the health gate found, by cluster
 	authorities       map[string]talos.Authority  // of the Talos API, by cluster; secret
+	contracts         map[string]string           // of the secrets, by cluster
 	record            *record
 	stackID           string
 	proxmoxCluster    string // [proxmoxapi.Machines.Cluster]
@@ -54,6 +55,7 @@ func newLastRun() lastRun {
 		calls: map[string]vmlookup.Command{},
 		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
 		kubernetes: map[string][]string{}, authorities: map[string]talos.Authority{},
+		contracts: map[string]string{},
 	}
 }
 
@@ -167,7 +169,9 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	case tokens.Secrets:
 		secrets := clusterSecrets{}
 		secrets.machine, _ = outputs["machineSecrets"].(object)
-		l.authorities[strings.TrimSuffix(resource, tokens.OfSecrets)], _ = secrets.authority(talos.TalosAuthority)
+		cluster := strings.TrimSuffix(resource, tokens.OfSecrets)
+		l.authorities[cluster], _ = secrets.authority(talos.TalosAuthority)
+		l.contracts[cluster], _ = outputs["talosVersion"].(string)
 	case tokens.LocalCommand:
 		request, _ := outputs["stdin"].(string)
 		environment, _ := outputs["environment"].(map[string]any)

@@ -174,8 +174,9 @@ type Cluster struct {
 	GPUOperator bool
 	// GitOps is the source that Flux reconciles; nil = Flux is not installed.
 	GitOps *GitOps `json:"-"` // has secrets
-	// Patches are the user's patches for all nodes, one YAML document each.
-	Patches []string
+	// Patches are the user's patches for all nodes, one YAML document each; PatchPaths are their paths in the stack file.
+	Patches    []string
+	PatchPaths []string `json:"-"`
 	// Secret reports whether patches or time servers are stored encrypted.
 	Secret bool `json:",omitempty"`
 	// Proxmox is the integration with Proxmox; nil = none.
@@ -248,8 +249,9 @@ type Node struct {
 	Role    Role
 	// Labels and Taints of the Kubernetes node; taints as Talos writes them, key → value:Effect.
 	Labels, Taints map[string]string
-	// Patches are those of the pool and the node, one YAML document each.
-	Patches []string
+	// Patches are those of the pool and the node, one YAML document each; PatchPaths are their paths in the stack file.
+	Patches    []string
+	PatchPaths []string `json:"-"`
 	// Secret reports whether patches, labels or taints of the cluster or the node are stored encrypted.
 	Secret bool `json:",omitempty"`
 

@@ -52,9 +52,9 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster := Cluster{
 		Name: c.Name, Upgrade: c.Talos, DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
 		HealthCheck: c.HealthCheck,
-		GPUOperator: c.GPUOperator,
-		Patches:     p.splitPatches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
+		GPUOperator: c.GPUOperator, Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
 	}
+	cluster.Patches, cluster.PatchPaths = p.splitPatches(path+".patches", c.Patches)
 	secretPatches := len(c.Patches) > 0 && p.secrets.overlaps(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.overlaps(path+".network.ntp")
 	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
@@ -251,16 +251,16 @@ func apiEndpoint(c Cluster) string {
 	return "https://" + netip.AddrPortFrom(address, 6443).String()
 }
 
-// splitPatches returns a user's patches, one YAML document each. Problems do not show them, since they may contain
-// secrets.
-func (p *planner) splitPatches(path string, texts []string) []string {
-	var documents []string
+// splitPatches returns a user's patches, one YAML document each, and the path of each. Problems do not show them, since
+// they may contain secrets.
+func (p *planner) splitPatches(path string, texts []string) (documents, paths []string) {
 
 	for i, text := range texts {
 		at := fmt.Sprintf("%s[%d]", path, i)
 
 		split, err := talos.SplitPatch(text)
 		documents = append(documents, split...)
+		paths = append(paths, slices.Repeat([]string{at}, len(split))...)
 
 		if len(split) == 0 {
 			if !p.problems.Has(at) {
@@ -289,7 +289,7 @@ func (p *planner) splitPatches(path string, texts []string) []string {
 		}
 	}
 
-	return documents
+	return documents, paths
 }
 
 // warnOfPlainSecrets warns of secrets in plain-text patches, by path: a policy would see only the result.

@@ -57,7 +57,7 @@ func (p *planner) planPool(g *pool) []Node {
 		n.Name = g.namePrefix() + "-" + strconv.Itoa(i+1)
 		n.Tags, n.ExtraDisks = slices.Clone(n.Tags), slices.Clone(n.ExtraDisks)
 		n.Labels, n.Taints = maps.Clone(n.Labels), maps.Clone(n.Taints)
-		n.Patches, n.GPUs = slices.Clone(n.Patches), slices.Clone(n.GPUs)
+		n.Patches, n.PatchPaths, n.GPUs = slices.Clone(n.Patches), slices.Clone(n.PatchPaths), slices.Clone(n.GPUs)
 		p.applyOverrides(g, &n, overrides[i])
 		g.nodes[i] = n
 	}
@@ -104,7 +104,7 @@ func (p *planner) poolPrototype(g *pool) Node {
 	n.Secret = p.hasSecretTexts(g.path, g.Labels, g.Taints, g.Patches)
 	n.Tags = p.poolTags(g)
 	n.ExtraDisks = p.planDisks(g, n.Datastore)
-	n.Patches = p.splitPatches(g.path+".patches", g.Patches)
+	n.Patches, n.PatchPaths = p.splitPatches(g.path+".patches", g.Patches)
 
 	return n
 }
@@ -186,7 +186,8 @@ func (p *planner) applyOverrides(g *pool, n *Node, overrides nodeOverrides) {
 			"remove skip, and repair the machine or replace it (docs/recovery.md)")
 	}
 
-	n.Patches = append(n.Patches, p.splitPatches(overrides.path+".patches", overrides.Patches)...)
+	patches, patchPaths := p.splitPatches(overrides.path+".patches", overrides.Patches)
+	n.Patches, n.PatchPaths = append(n.Patches, patches...), append(n.PatchPaths, patchPaths...)
 	n.Secret = n.Secret || p.hasSecretTexts(overrides.path, overrides.Labels, nil, overrides.Patches)
 }
 
