@@ -152,30 +152,26 @@ func checkConfigurations(a TalosClusterArgs, contract string) error {
 	generation, common, found := a.generation(contract), clusterConfiguration(a), &problem.List{}
 
 	for i, n := range a.Nodes {
-		err := talos.CheckConfiguration(generation, common, nodeConfiguration(a, n))
+		path := fmt.Sprintf("nodes[%d]", i)
 
-		var patch *talos.PatchError
+		invalid, err := talos.CheckConfiguration(generation, common, nodeConfiguration(a, n))
+		if err != nil {
+			found.Add(path, nil, "has no valid machine configuration: %s", redactSecretError(n, err))
+		}
 
-		switch path := fmt.Sprintf("nodes[%d]", i); {
-		case err == nil:
-		case errors.As(err, &patch):
-			path = fmt.Sprintf("%s.patches[%d]", path, patch.Index)
+		for _, patch := range invalid {
+			path, reason := fmt.Sprintf("%s.patches[%d]", path, patch.Index), patch.Reason
 			if patch.OfCluster {
 				path = fmt.Sprintf("patches[%d]", patch.Index)
 			}
 
-			if found.Has(path) {
-				continue
-			}
-
-			reason := patch.Unwrap().Error()
 			if n.Secret {
-				reason = "the reason is not shown, because it is encrypted; `talosctl machineconfig patch` reports it"
+				reason = "the reason is not shown, because it may be encrypted; `talosctl machineconfig patch` reports it"
 			}
 
-			found.Add(path, nil, "makes the machine configuration of %s invalid; correct or remove it: %s", n.Name, reason)
-		default:
-			found.Add(path, nil, "has no valid machine configuration: %s", redactSecretError(n, err))
+			if !found.Has(path) {
+				found.Add(path, nil, "makes the machine configuration of %s invalid; correct or remove it: %s", n.Name, reason)
+			}
 		}
 	}
 

@@ -293,7 +293,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			"kubernetesVersion: \"v1.37.0\" cannot be used: version v1.37.0 of Kubernetes does not run on Talos v1.12",
 		},
 		"a patch that cannot be read": {
-			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster",
+			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patches[0]: makes the machine configuration of one-cp-1 invalid",
 		},
 		"a node without a MAC": {
 			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; set one such as 02:",

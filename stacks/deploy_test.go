@@ -273,6 +273,30 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 	}
 }
 
+// TestPatchesThatMachinesWouldRefuse: a machine refuses a whole configuration, for which each patch alone is valid.
+func TestPatchesThatMachinesWouldRefuse(t *testing.T) {
+	t.Parallel()
+
+	document := strings.NewReplacer(
+		"controlPlane: {count: 1}\n", `patches: ["machine: {sysctls: {a.b: \"1\"}}", "machine: {features: {stableHostname: true}}"]
+      controlPlane: {count: 1, patches: ["machine: {network: {interfaces: [{interface: eth9, addresses: [nine]}]}}"]}
+`,
+		"controlPlane: {count: 1, firstVmid: 2100, template: plain}",
+		`controlPlane: {count: 1, firstVmid: 2100, template: plain, patches: ["machine: {sysctls: {a.b: \"1\"}}"], nodes:
+        {two-cp-1: {patches: ["{apiVersion: v1alpha1, kind: ResolverConfig, nameservers: [{address: 10.0.0.1}]}"]}}}`,
+		"gateway: 127.1.2.1}", "gateway: 127.1.2.1, dns: [127.1.2.1]}",
+	).Replace(twoClusters)
+
+	r, err := enginetest.Run(stackOptionsOf(t, "test", document), deploy)
+	require.ErrorContains(t, err, `the configuration of stack "test" has problems, nothing was changed:
+Pulumi.test.yaml:11: clusters[0].patches[1]: makes the machine configuration of one-cp-1 invalid; correct or remove it: stable hostname is already set in v1alpha1 config
+Pulumi.test.yaml:12: clusters[0].controlPlane.patches[0]: makes the machine configuration of one-cp-1 invalid; correct or remove it: v1alpha1.Config: [networking.os.device.addresses] "eth9": failed to parse IP address "nine"
+Pulumi.test.yaml:17: clusters[1].controlPlane.nodes.two-cp-1.patches[0]: makes the machine configuration of two-cp-1 invalid; correct or remove it: .machine.network.nameservers is already set in v1alpha1 config
+`)
+	assert.Equal(t, []string{"record"}, r.Names(tokens.Record))
+	assert.Len(t, r.All(), 1, "only the record of the run is registered")
+}
+
 func TestInvalidConfigurationRegistersNothing(t *testing.T) {
 	t.Parallel()
 

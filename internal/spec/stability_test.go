@@ -307,6 +307,7 @@ func TestOverridesChangeOnlyTheirMachine(t *testing.T) {
 		}
 
 		n.Cores, n.MemoryMiB, n.Labels, n.Patches = 4, 8192, map[string]string{"a": "b"}, []string{"machine: {}\n"}
+		n.PatchPaths = []string{"clusters[0].controlPlane.nodes.prod-cp-2.patches[0]"}
 		n.OverridePaths = map[string]string{
 			"cores":     "clusters[0].controlPlane.nodes.prod-cp-2.cores",
 			"datastore": "templates.talos.datastore", // as of all

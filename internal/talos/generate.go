@@ -2,6 +2,8 @@ package talos
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,58 +26,92 @@ type Generation struct {
 	Contract string
 }
 
-// PatchError says which patch of the user makes a machine configuration invalid.
+// PatchError says that a patch of the user makes a machine configuration invalid.
 type PatchError struct {
 	// OfCluster reports whether it is one of [ClusterConfig.Patches], and not of [NodeConfig.Patches]; Index is its index
 	// there.
 	OfCluster bool
 	Index     int
-
-	err error
+	// Reason is Talos', which may quote the patch.
+	Reason string
 }
-
-// Error returns Talos' reason, which may quote the patch.
-func (e *PatchError) Error() string {
-	of := "the node"
-	if e.OfCluster {
-		of = "the cluster"
-	}
-
-	return fmt.Sprintf("patch %d of %s: %s", e.Index+1, of, e.err)
-}
-
-// Unwrap returns Talos' reason.
-func (e *PatchError) Unwrap() error { return e.err }
 
 // CheckConfiguration generates a node's machine configuration with secrets of the same shape as a cluster's, and
-// validates it as the machine will. The error for a patch of the user is a [PatchError].
-func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) error {
+// validates it as the machine will. It returns the patches of the user that make it invalid, and any other error.
+func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) ([]PatchError, error) {
 	bundle, err := placeholderBundle()
-	if err == nil {
-		_, err = generateConfiguration(g, c, n, bundle)
-	}
-
 	if err != nil {
-		return fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+		return nil, err
 	}
 
-	return nil
+	generated, err := generateForRole(g, n.Role, bundle)
+	if err != nil {
+		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+	}
+
+	own, err := ownPatches(c, n, g.Contract)
+	if err != nil {
+		return nil, err
+	}
+
+	_, err = patchAndValidate(generated, slices.Concat(own, c.Patches, n.Patches))
+	if err == nil {
+		return nil, nil
+	}
+
+	without, ownErr := patchAndValidate(generated, own)
+	if ownErr != nil {
+		return nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(err))
+	}
+
+	return invalidPatches(without, c.Patches, n.Patches), nil
+}
+
+// invalidPatches returns the patches that make a valid configuration invalid.
+func invalidPatches(configuration config.Provider, ofCluster, ofNode []string) (invalid []PatchError) {
+	for i, patch := range slices.Concat(ofCluster, ofNode) {
+		patched, err := patchAndValidate(configuration, []string{patch})
+		if err == nil {
+			configuration = patched
+
+			continue
+		}
+
+		found := PatchError{OfCluster: i < len(ofCluster), Index: i, Reason: flatten(err)}
+		if !found.OfCluster {
+			found.Index -= len(ofCluster)
+		}
+
+		invalid = append(invalid, found)
+	}
+
+	return invalid
 }
 
 // Configuration generates a node's whole machine configuration, which is a secret, from the output machineSecrets of the
-// Talos provider, decrypted.
+// Talos provider, decrypted. The error for a patch of the user quotes it.
 func Configuration(g Generation, c ClusterConfig, n NodeConfig, machineSecrets map[string]any) (string, error) {
 	bundle, err := bundleOf(machineSecrets)
 	if err != nil {
 		return "", err
 	}
 
-	generated, err := generateConfiguration(g, c, n, bundle)
+	generated, err := generateForRole(g, n.Role, bundle)
 	if err != nil {
 		return "", fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 
-	return generated.EncodeString(encoder.WithComments(encoder.CommentsDisabled))
+	own, err := ownPatches(c, n, g.Contract)
+	if err != nil {
+		return "", err
+	}
+
+	whole, err := patchAndValidate(generated, slices.Concat(own, c.Patches, n.Patches))
+	if err != nil {
+		return "", fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(err))
+	}
+
+	return whole.EncodeString(encoder.WithComments(encoder.CommentsDisabled))
 }
 
 // placeholderBundle are valid secrets, and no cluster's.
@@ -83,36 +119,8 @@ var placeholderBundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent, secrets.WithECDSAServiceAccountKey())
 })
 
-// generateConfiguration returns a node's whole, valid machine configuration.
-func generateConfiguration(
-	g Generation, c ClusterConfig, n NodeConfig, bundle *secrets.Bundle,
-) (config.Provider, error) {
-	generated, err := generateForRole(g, n.Role, bundle)
-	if err != nil {
-		return nil, err
-	}
-
-	generated, err = applyOwnPatches(generated, c, n, g.Contract)
-	if err != nil {
-		return nil, err
-	}
-
-	final, err := applyPatches(generated, append(c.Patches[:len(c.Patches):len(c.Patches)], n.Patches...))
-	if err == nil {
-		err = validate(final)
-	}
-
-	if err == nil {
-		return final, nil
-	}
-
-	return nil, blame(generated, c.Patches, n.Patches, err)
-}
-
-// applyOwnPatches applies the program's own patches.
-func applyOwnPatches(
-	generated config.Provider, c ClusterConfig, n NodeConfig, contract string,
-) (config.Provider, error) {
+// ownPatches returns the program's own patches of a node's configuration.
+func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
 	c.Patches, n.Patches = nil, nil
 
 	ofRole, err := RolePatches(c, n.Role)
@@ -121,11 +129,8 @@ func applyOwnPatches(
 	}
 
 	ofNode, err := NodePatches(c, n, contract)
-	if err != nil {
-		return nil, err
-	}
 
-	return applyPatches(generated, append(ofRole, ofNode...))
+	return slices.Concat(ofRole, ofNode), err
 }
 
 func generateForRole(g Generation, role string, bundle *secrets.Bundle) (config.Provider, error) {
@@ -148,48 +153,40 @@ func generateForRole(g Generation, role string, bundle *secrets.Bundle) (config.
 	return input.Config(kind)
 }
 
-// blame returns the first patch with which a configuration is not valid; the reason without one.
-func blame(generated config.Provider, ofCluster, ofNode []string, reason error) error {
-	if validate(generated) != nil {
-		return reason
-	}
-
-	current := generated
-
-	for i, patch := range append(ofCluster[:len(ofCluster):len(ofCluster)], ofNode...) {
-		next, err := applyPatches(current, []string{patch})
-		if err == nil {
-			err = validate(next)
-		}
-
-		if err != nil {
-			index := i
-			if i >= len(ofCluster) {
-				index -= len(ofCluster)
-			}
-
-			return &PatchError{OfCluster: i < len(ofCluster), Index: index, err: err}
-		}
-
-		current = next
-	}
-
-	return reason
-}
-
-// applyPatches applies strategic-merge patches, which may have several documents each.
-func applyPatches(configuration config.Provider, patches []string) (config.Provider, error) {
+// patchAndValidate applies strategic-merge patches, which may have several documents each, and checks the result as the
+// machine does that gets it.
+func patchAndValidate(configuration config.Provider, patches []string) (config.Provider, error) {
 	loaded, err := configpatcher.LoadPatches(patches)
 	if err != nil {
 		return nil, err
 	}
 
-	patched, err := configpatcher.Apply(configpatcher.WithConfig(configuration), loaded)
+	output, err := configpatcher.Apply(configpatcher.WithConfig(configuration), loaded)
 	if err != nil {
 		return nil, err
 	}
 
-	return patched.Config()
+	patched, err := output.Config()
+	if err != nil {
+		return nil, err
+	}
+
+	_, err = patched.Validate(cloud{}, validation.WithLocal())
+
+	return patched, err
+}
+
+// Talos lists errors, which may be lists, in several lines: "2 errors occurred:", then one after each asterisk.
+var (
+	listOfErrors = regexp.MustCompile(`\s*\d+ errors? occurred:\s*\* `)
+	nextError    = regexp.MustCompile(`\s*\n\s*\* `)
+)
+
+// flatten returns an error of Talos in one line.
+func flatten(err error) string {
+	text := nextError.ReplaceAllString(listOfErrors.ReplaceAllString(err.Error(), " "), "; ")
+
+	return strings.TrimSpace(text)
 }
 
 // cloud is the mode of machines with Talos' nocloud images, which need no install instructions.
@@ -198,10 +195,3 @@ type cloud struct{}
 func (cloud) String() string        { return "cloud" }
 func (cloud) RequiresInstall() bool { return false }
 func (cloud) InContainer() bool     { return false }
-
-// validate checks a configuration as the machine does that gets it.
-func validate(configuration config.Provider) error {
-	_, err := configuration.Validate(cloud{}, validation.WithLocal())
-
-	return err
-}

@@ -188,12 +188,12 @@ func TestRealIdentities(t *testing.T) {
 	assert.ElementsMatch(t, []int{2000, 3000}, w.visibleVMs(t, second))
 
 	// A class of another datastore, and what is no longer set is removed.
-	last := withProxmox(plain, "{region: homelab, roles: make, csi: {tokens: [2], storageClasses: [{name: fast, datastore: local}]}}")
+	last := withProxmox(plain, "{region: homelab, roles: make, csi: {tokens: [2], storageClasses: [{name: fast, datastore: local-zfs}]}}")
 	w.up(last)
 
 	class, err = k.StorageV1().StorageClasses().Get(t.Context(), "fast", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "local", class.Parameters["storage"])
+	assert.Equal(t, "local-zfs", class.Parameters["storage"])
 
 	_, err = k.CoreV1().Secrets("kube-system").Get(t.Context(), "proxmox-cloud-controller-manager", metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err))
