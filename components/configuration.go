@@ -106,6 +106,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 // plannedConfigurations are what is computed before anything is registered, so that its problems are found first.
 type plannedConfigurations struct {
 	contract string
+	patches  [][]string // by node
 	marks    []request.Marks
 }
 
@@ -124,12 +125,15 @@ func planConfigurations(a TalosClusterArgs) (plannedConfigurations, error) {
 	var problems []error
 
 	for _, n := range a.nodes() {
-		marks, err := nodeMarks(clusterConfiguration(a), nodeConfiguration(a, n))
-		if err != nil {
+		common, node := clusterConfiguration(a), nodeConfiguration(a, n)
+		marks, marksErr := nodeMarks(common, node)
+
+		patches, err := talos.Patches(a.generation(planned.contract), common, node)
+		if err := errors.Join(marksErr, err); err != nil {
 			problems = append(problems, redactSecretError(n, err))
 		}
 
-		planned.marks = append(planned.marks, marks)
+		planned.marks, planned.patches = append(planned.marks, marks), append(planned.patches, patches)
 	}
 
 	if err := errors.Join(problems...); err != nil {

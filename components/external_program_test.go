@@ -75,7 +75,7 @@ func TestClusterOfAnotherProgram(t *testing.T) {
 
 			assert.Equal(t, "https://10.0.0.10:6443", r.Outputs("one")["endpoint"].StringValue())
 			assert.Equal(
-				t, []string{"one-bootstrap", "one-cp-1-leave", "one-healthy", "one-kubernetes", "one-marked", "one-talos"},
+				t, []string{"one-bootstrap", "one-cp-1-configuration", "one-cp-1-leave", "one-healthy", "one-kubernetes", "one-marked", "one-talos"},
 				r.Names(tokens.LocalCommand),
 			)
 		})

@@ -26,7 +26,7 @@ func (c *TalosCluster) registerHealthGate(ctx *pulumi.Context, name string, args
 		Versions:          requestVersions(checked.nodes()),
 	}
 	dependencies := []pulumi.Resource{c.bootstrap}
-	digested := []any{*args.planned, nodeHardware(args)}
+	digested := []any{args.planned.patches, nodeHardware(args)}
 
 	var updates []any
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/request"
@@ -33,7 +34,9 @@ func TestKubernetesIsUpgradedBeforeConfigurations(t *testing.T) {
 		Backup: &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3},
 	}, req)
 
-	for name, apply := range r.ByType(tokens.ConfigurationApply) {
+	require.NotEmpty(t, configurations(r))
+
+	for name, apply := range configurations(r) {
 		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
 	}
 

@@ -1,12 +1,15 @@
 package components
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -21,7 +24,13 @@ func TestNodeLeavesBeforeItsVMIsDeleted(t *testing.T) {
 	const controlPlanes = `{"timeout":"30m","controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},` +
 		`{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}],`
 
-	const authority = `"authority":{"certificate":"Y2E=","key":"a2V5"}}` // no client certificate, which would expire
+	secrets, err := talos.PlaceholderSecrets()
+	require.NoError(t, err)
+
+	talosAuthority, err := json.Marshal(secrets["certs"].(map[string]any)["os"])
+	require.NoError(t, err)
+	// No client certificate, which would expire.
+	authority := `"authority":` + strings.NewReplacer(`"cert"`, `"certificate"`).Replace(string(talosAuthority)) + `}`
 
 	for name, stdin := range map[string]string{
 		"one-cp-2": controlPlanes + `"node":{"name":"one-cp-2","address":"127.1.1.11"},"backup":{"name":"one",` +

@@ -217,23 +217,48 @@ func TestRestarts(t *testing.T) {
 	assert.Empty(t, previousAddress(nil, target))
 }
 
-// TestRolloutChecksIdentityAfterTheWait expects the end of a change, for which the node was drained, if another machine
-// answers.
-func TestRolloutChecksIdentityAfterTheWait(t *testing.T) {
+// TestConfigurationsAreAppliedInTurn: talosops coordinates them itself; a new machine waits for no other.
+func TestConfigurationsAreAppliedInTurn(t *testing.T) {
 	t.Parallel()
 
-	inputs := resource.PropertyMap{
-		"node": resource.NewProperty(serveMaintenance(t)),
-		"clientConfiguration": resource.NewProperty(resource.PropertyMap{
-			"caCertificate": resource.NewProperty("Y2E="),
-		}),
+	apply := func(node string, updated bool) *pulumi.ResourceHookArgs {
+		called := &pulumi.ResourceHookArgs{Name: node + "-configuration"}
+		if updated {
+			called.OldInputs = resource.PropertyMap{"stdin": resource.NewProperty("{}")}
+		}
+
+		return called
 	}
+
 	log := withRollout(t, func(r *rollout) {
-		err := r.beforeUpdate(&pulumi.ResourceHookArgs{Name: "one-1-configuration", OldInputs: inputs, NewInputs: inputs})
-		assert.ErrorContains(t, err, "does not prove that it is this machine")
-		assert.ErrorContains(t, r.beforeUpdate(updateOf("one-2")), "one-2 is not changed, because the change of one-1 failed")
-	}, "one-1", "one-2")
-	assert.Equal(t, []string{"change one-1 begins", `one-1 {"changed":false}`}, log)
+		for node, configured := range map[string]bool{"one-1": true, "one-2": true, "one-3": false} {
+			r.expectLookup(node+"-configuration", pulumi.Any(vmlookup.State{Configured: configured}))
+		}
+
+		require.NoError(t, r.beforeUpdate(apply("one-1", true)))
+
+		require.NoError(t, r.beforeUpdate(apply("one-3", false)), "a new machine")
+		require.NoError(t, r.afterUpdate("one-3-configuration", true))
+
+		var second sync.WaitGroup
+
+		ended := false
+
+		second.Go(func() {
+			assert.NoError(t, r.beforeUpdate(apply("one-2", false)), "a machine that runs, and whose resource is new")
+			assert.True(t, ended)
+			assert.NoError(t, r.afterUpdate("one-2-configuration", false), "the engine shows the error of the command")
+		})
+
+		ended = true
+
+		require.NoError(t, r.afterUpdate("one-1-configuration", true))
+		second.Wait()
+
+		require.EqualError(t, r.beforeUpdate(apply("one-1", true)), "one-1 is not changed, because the change of one-2 failed; "+
+			"the next `pulumi up` continues")
+	}, "one-1", "one-2", "one-3")
+	assert.Empty(t, log)
 }
 
 // TestRolloutAssumesABootstrappedCluster covers programs of others, where it is not known whether a cluster exists.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -63,6 +64,26 @@ func TestTalosClusterLimitsClonesPerDatastore(t *testing.T) {
 	}
 }
 
+// appliedTo returns the request that gives a node its configuration.
+func appliedTo(t *testing.T, r *enginetest.Recorder, node string) request.Apply {
+	t.Helper()
+
+	return enginetest.RequestOf[request.Apply](t, r.ByType(tokens.LocalCommand)[node+tokens.OfConfiguration])
+}
+
+// configurations returns the commands that give the nodes of a cluster their configurations, by node.
+func configurations(r *enginetest.Recorder) map[string]enginetest.Registration {
+	all := map[string]enginetest.Registration{}
+
+	for name, command := range r.ByType(tokens.LocalCommand) {
+		if node, found := strings.CutSuffix(name, tokens.OfConfiguration); found {
+			all[node] = command
+		}
+	}
+
+	return all
+}
+
 func TestTalosClusterContractIsNeverChanged(t *testing.T) {
 	t.Parallel()
 
@@ -75,11 +96,7 @@ func TestTalosClusterContractIsNeverChanged(t *testing.T) {
 	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
 
 	assert.Equal(t, "v1.11", r.Outputs("one")["contract"].StringValue())
-	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
-	require.Len(t, generated, 1)
-	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
-	assert.NotContains(t, jsonText(r.ByType(tokens.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
-		"HostnameConfig",
+	assert.NotContains(t, appliedTo(t, r, "one-cp-1").Configuration, "HostnameConfig",
 		"a cluster of an older contract has no documents that contract does not know")
 }
 
@@ -87,13 +104,13 @@ func TestTalosClusterConfigurations(t *testing.T) {
 	t.Parallel()
 	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
-	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
-	require.Len(t, generated, 2, "one for each role")
-
-	for _, call := range generated {
-		assert.Equal(t, "https://127.1.1.5:6443", call["clusterEndpoint"].StringValue())
-		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
-		assert.Contains(t, jsonText(call["configPatches"]), "kubePrism")
+	for _, n := range plannedCluster(3, 2).Nodes {
+		configuration := appliedTo(t, r, n.Name).Configuration
+		for _, part := range []string{
+			"type: " + n.Role, "endpoint: https://127.1.1.5:6443", "kubelet:v1.35.0", "kubePrism", "hostname: " + n.Name, enginetest.MachineSecret,
+		} {
+			assert.Contains(t, configuration, part, n.Name)
+		}
 	}
 
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
@@ -139,8 +156,7 @@ func TestTalosClusterKeepsSecretsEncrypted(t *testing.T) {
 		plain := jsonText(enginetest.Plain(value))
 		for _, secret := range append(
 			[]string{
-				enginetest.MachineSecret, enginetest.ClientKey, enginetest.MachineConfig, enginetest.KubeconfigText,
-				enginetest.TalosconfigText,
+				enginetest.MachineSecret, enginetest.ClientKey, enginetest.KubeconfigText, enginetest.TalosconfigText,
 			},
 			configured...,
 		) {
@@ -337,7 +353,7 @@ func TestTalosClusterRefusesToRunDuringCARotation(t *testing.T) {
 			})
 			require.ErrorContains(t, err, "the certificate authority of its "+wantError)
 			assert.Empty(t, r.Names(tokens.VirtualMachine))
-			assert.Empty(t, r.Names(tokens.ConfigurationApply))
+			assert.Empty(t, configurations(r))
 		})
 	}
 }

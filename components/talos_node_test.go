@@ -2,18 +2,8 @@ package components
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
-	"math/big"
-	"net"
-	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -22,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/tlsprobe"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -77,8 +68,7 @@ func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArg
 
 	return TalosNodeArgs{
 		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network, Address: pulumi.String(n.Address),
-		Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
-		Patches:       pulumi.StringArray{pulumi.String("patch")},
+		Configuration: pulumi.ToSecret(pulumi.String("version: v1alpha1\nmachine: {type: worker}\n")).(pulumi.StringOutput),
 		Client: TalosClient{
 			CACertificate: client.CaCertificate(), ClientCertificate: client.ClientCertificate(), ClientKey: client.ClientKey(),
 		},
@@ -286,140 +276,48 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 	})
 }
 
-// TestTalosNodeWaitsForItsMachine runs the hook before a configuration is applied, as the engine does.
-func TestTalosNodeWaitsForItsMachine(t *testing.T) {
+// TestTalosNodeConfiguration: one command gives a node's machine its configuration, and knows how to recognize it.
+func TestTalosNodeConfiguration(t *testing.T) {
 	t.Parallel()
 
-	register := func(address string, within time.Duration) (*enginetest.Recorder, error) {
-		n := isoNode()
-		n.Address = address + "/24"
-
-		return enginetest.Run(enginetest.Options{Hooks: true}, func(ctx *pulumi.Context) error {
-			args, err := nodeArgs(ctx, n, plannedNetwork())
+	for _, configured := range []bool{false, true} {
+		r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+			args, err := nodeArgs(ctx, isoNode(), plannedNetwork())
 			if err != nil {
 				return err
 			}
 
-			args.AnswersWithin = within.Seconds()
-			_, err = NewTalosNode(ctx, n.Name, args)
+			args.Configuration = pulumi.String("version: v1alpha1\nmachine: {type: worker}\n")
+			args.Patches = pulumi.ToStringArray([]string{"machine: {sysctls: {vm.swappiness: \"1\"}}"})
+			args.AnswersWithin = 90
+
+			lookup := func(context.Context, vmlookup.VM) (vmlookup.State, error) {
+				return vmlookup.State{Configured: configured}, nil
+			}
+			_, err = NewTalosNode(vmlookup.NewContext(ctx, vmlookup.Run{Lookup: lookup}), "one-general-1", args)
 
 			return err
 		})
+		require.NoError(t, err)
+
+		command := r.ByType(tokens.LocalCommand)["one-general-1-configuration"]
+		assert.Equal(t, "${TALOSOPS:-talosops} apply", command.Input("create").StringValue())
+		assert.True(t, command.Input("addPreviousOutputInEnv").BoolValue())
+		require.True(t, command.Input("stdin").IsSecret())
+		assert.Empty(t, command.Request.GetHooks().GetBeforeDelete(), "with those, pulumi destroy would need the program")
+
+		req := enginetest.RequestOf[request.Apply](t, command)
+		assert.Equal(t, configured, req.Configured)
+		assert.Equal(t, "1m30s", req.AnswersWithin)
+		assert.True(t, req.Worker)
+		assert.Empty(t, req.ControlPlanes)
+		assert.Equal(t, []string{isoNode().Machine.MAC}, req.Machine.MACs)
+		assert.Equal(t, "127.1.1.20", req.Machine.Address.String())
+		assert.Equal(t, "127.1.1.1", req.Machine.Gateway.String())
+		assert.Contains(t, req.Configuration, "vm.swappiness: \"1\"")
+
+		authority, err := talos.TalosconfigAuthority(req.Talosconfig)
+		require.NoError(t, err)
+		assert.NotEmpty(t, authority)
 	}
-
-	r, err := register(serveMaintenance(t), time.Hour)
-	require.NoError(t, err)
-
-	hooks := r.ByType(tokens.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
-	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeCreate())
-	assert.Equal(
-		t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes",
-	)
-	assert.Empty(
-		t, slices.Concat(hooks.GetBeforeDelete(), hooks.GetAfterDelete()),
-		"with those, pulumi destroy would need the program",
-	)
-
-	// Nothing listens at this address.
-	_, err = register("127.99.99.99", 10*time.Millisecond)
-	require.ErrorContains(t, err, `before hook "one-general-1-answers" failed: one-general-1 (VM 3000 on pve1) on 127.99.99.99:50000 did not answer within 10ms`)
-	require.ErrorContains(t, err, "check bridge vmbr0, gateway 127.1.1.1, and that no other machine has 127.99.99.99")
-}
-
-// TestTalosNodeRefusesUnprovenMachines refuses a machine that does not prove that it is the configured one.
-func TestTalosNodeRefusesUnprovenMachines(t *testing.T) {
-	address := serveMaintenance(t)
-	shown := tlsprobe.Probe(t.Context(), netip.MustParseAddr(address), tlsprobe.Expected{}).Fingerprint
-
-	for name, test := range map[string]struct {
-		announced        string // the value of the variable
-		updated, healthy bool
-		refused          bool
-	}{
-		"a new machine":                       {},
-		"a new machine, by its console":       {announced: "one-general-1=" + shown},
-		"a new machine with another key":      {announced: "one-general-1=rMWh=", refused: true},
-		"an update":                           {updated: true, refused: true},
-		"an update, by its console":           {updated: true, announced: "one-cp-1=rMWh=,one-general-1=" + shown},
-		"an update, without a fingerprint":    {updated: true, announced: "one-general-1", refused: true},
-		"an update, with another's":           {updated: true, announced: "one-general-2=" + shown, refused: true},
-		"a configuration that is made again":  {healthy: true, refused: true},
-		"one made again, by the VM's console": {healthy: true, announced: "one-general-1=" + shown},
-		"one made again, with another key":    {healthy: true, announced: "one-general-1=rMWh=", refused: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(tlsprobe.Maintenance, test.announced)
-
-			n := isoNode()
-			n.Address = address + "/24"
-
-			o := enginetest.Options{Hooks: true}
-			if test.updated {
-				o.Updated = []string{"one-general-1-configuration"}
-			}
-
-			_, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
-				args, err := nodeArgs(ctx, n, plannedNetwork())
-				if err != nil {
-					return err
-				}
-
-				look := func(context.Context, vmlookup.VM) (vmlookup.State, error) {
-					return vmlookup.State{Configured: test.healthy}, nil
-				}
-				_, err = NewTalosNode(vmlookup.NewContext(ctx, vmlookup.Run{Lookup: look}), n.Name, args)
-
-				return err
-			})
-			if !test.refused {
-				require.NoError(t, err)
-
-				return
-			}
-
-			require.ErrorContains(t, err, "one-general-1 (VM 3000 on pve1) on "+address+":50000 does not prove that it is this machine, and nothing is sent to "+
-				"it: it answers in maintenance mode, with the certificate "+shown+"\n")
-		})
-	}
-}
-
-// serveMaintenance answers as a machine without configuration, on a loopback address of its own.
-func serveMaintenance(t *testing.T) (address string) {
-	t.Helper()
-
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-
-	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, key.Public(), key)
-	require.NoError(t, err)
-
-	config := &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}},
-		MinVersion:   tls.VersionTLS13,
-		NextProtos:   []string{"h2"},
-	}
-
-	var listener net.Listener
-	for last := 1; listener == nil; last++ { // the port is Talos' own, so the address must be free
-		require.Less(t, last, 255)
-		address = fmt.Sprintf("127.99.98.%d", last)
-		listener, _ = tls.Listen("tcp", net.JoinHostPort(address, "50000"), config)
-	}
-
-	t.Cleanup(func() { _ = listener.Close() })
-
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-
-			_ = conn.(*tls.Conn).Handshake()
-			_ = conn.Close()
-		}
-	}()
-
-	return address
 }

@@ -56,7 +56,9 @@ func TestTalosIsUpgradedBeforeOtherChanges(t *testing.T) {
 		assert.Equal(t, waits, slices.Contains(after, "one-kubernetes"), name)
 	}
 
-	for name, apply := range r.ByType(tokens.ConfigurationApply) {
+	require.NotEmpty(t, configurations(r))
+
+	for name, apply := range configurations(r) {
 		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
 	}
 }

@@ -151,7 +151,7 @@ func (o Options) providerState(
 		state["machineSecrets"] = secret(o.machineSecrets())
 		state["clientConfiguration"] = secret(resource.PropertyMap{
 			"caCertificate":     resource.NewProperty("Y2E="),
-			"clientCertificate": resource.NewProperty("certificate"),
+			"clientCertificate": resource.NewProperty("Y2VydGlmaWNhdGU="),
 			"clientKey":         resource.NewProperty(ClientKey),
 		})
 	case tokens.Kubeconfig:

@@ -25,8 +25,7 @@ const LocalRun = "command:local:run"
 // Secrets that the mocked providers return; none may be registered or exported in plain text.
 const (
 	MachineSecret   = "the-machine-secret"
-	ClientKey       = "the-client-key"
-	MachineConfig   = "the-machine-configuration"
+	ClientKey       = "dGhlLWNsaWVudC1rZXk="
 	KubeconfigText  = "the-kubeconfig"
 	TalosconfigText = "the-talosconfig"
 )

@@ -101,12 +101,12 @@ func Configuration(g Generation, c ClusterConfig, n NodeConfig, machineSecrets m
 		return "", fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 
-	own, err := ownPatches(c, n, g.Contract)
+	patches, err := Patches(g, c, n)
 	if err != nil {
 		return "", err
 	}
 
-	whole, err := patchAndValidate(generated, slices.Concat(own, c.Patches, n.Patches))
+	whole, err := patchAndValidate(generated, patches)
 	if err != nil {
 		return "", fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(err))
 	}
@@ -118,6 +118,13 @@ func Configuration(g Generation, c ClusterConfig, n NodeConfig, machineSecrets m
 var placeholderBundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent, secrets.WithECDSAServiceAccountKey())
 })
+
+// Patches returns all patches of a node's configuration: the program's own, then the user's.
+func Patches(g Generation, c ClusterConfig, n NodeConfig) ([]string, error) {
+	own, err := ownPatches(c, n, g.Contract)
+
+	return slices.Concat(own, c.Patches, n.Patches), err
+}
 
 // ownPatches returns the program's own patches of a node's configuration.
 func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
