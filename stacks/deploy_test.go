@@ -15,6 +15,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
@@ -186,6 +187,21 @@ func TestSecondClusterDoesNotAffectTheFirst(t *testing.T) {
 	}
 }
 
+// appliedConfigurations returns the requests that give nodes their configurations, by node.
+func appliedConfigurations(t *testing.T, r *enginetest.Recorder) map[string]request.Apply {
+	t.Helper()
+
+	applied := map[string]request.Apply{}
+
+	for name, command := range r.ByType(tokens.LocalCommand) {
+		if node, found := strings.CutSuffix(name, tokens.OfConfiguration); found {
+			applied[node] = enginetest.RequestOf[request.Apply](t, command)
+		}
+	}
+
+	return applied
+}
+
 func TestImageFactoryURLIsUsedEverywhere(t *testing.T) {
 	t.Parallel()
 	o := stackOptionsOf(t, "test", twoClusters)
@@ -196,10 +212,11 @@ func TestImageFactoryURLIsUsedEverywhere(t *testing.T) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
 	}
 
-	for name, apply := range r.ByType(tokens.ConfigurationApply) {
-		patches, err := json.Marshal(apply.Input("configPatches").Mappable())
-		require.NoError(t, err)
-		assert.Contains(t, string(patches), "127.1.0.9:8080/nocloud-installer/", name)
+	applied := appliedConfigurations(t, r)
+	require.Len(t, applied, 3)
+
+	for node, req := range applied {
+		assert.Contains(t, req.Configuration, "127.1.0.9:8080/nocloud-installer/", node)
 	}
 }
 
@@ -333,23 +350,6 @@ func TestInvalidConfigurationRegistersNothing(t *testing.T) {
 				"cd", 32,
 			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
 			want: []string{"checksum: another class with the same image has another checksum"},
-		},
-		"patches with which machines would reject their configuration": {
-			replace: "controlPlane: {count: 1}",
-			with: `patches: ["machine: {sysctls: {a.b: \"1\"}}", "machine: {features: {stableHostname: true}}"]
-      controlPlane: {count: 1, patches: ["machine: {network: {interfaces: [{interface: eth9, addresses: [nine]}]}}"]}`,
-			want: []string{
-				"the configuration of stack \"test\" has problems, nothing was changed:",
-				"Pulumi.test.yaml:11: clusters[0].patches[1]: makes the machine configuration of one-cp-1 invalid; correct or remove it: ",
-				"stable hostname is already set in v1alpha1 config",
-			},
-		},
-		"the patch of a pool, with which machines would reject their configuration": {
-			replace: "{name: storage, template: storage, count: 1}",
-			with: "{name: storage, template: storage, count: 2, patches: [\"machine: {features: {stableHostname: true}}\"]}",
-			want: []string{
-				"clusters[0].workers[0].patches[0]: makes the machine configuration of one-storage-1 invalid",
-			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -126,8 +126,10 @@ func fakeSetting(key string) string {
 // replacementTriggers returns the replacement triggers of the nodes' configurations, by node; empty = none.
 func replacementTriggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
-	for name, applied := range r.ByType(tokens.ConfigurationApply) {
-		found[strings.TrimSuffix(name, "-configuration")] = applied.Request.GetReplacementTrigger().GetStringValue()
+	for name, command := range r.ByType(tokens.LocalCommand) {
+		if node, isConfiguration := strings.CutSuffix(name, tokens.OfConfiguration); isConfiguration {
+			found[node] = command.Request.GetReplacementTrigger().GetStringValue()
+		}
 	}
 
 	return found

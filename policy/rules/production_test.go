@@ -123,12 +123,16 @@ func TestProductionHostKeys(t *testing.T) {
 	})
 }
 
-// nodeConfiguration returns a node's configuration with patches.
-func nodeConfiguration(patches ...any) resource {
-	return newResource(
-		tokens.ConfigurationApply, "n",
-		props{"configPatches": patches, "machineConfigurationInput": secret{"machine: {type: worker}"}},
-	)
+// nodeConfiguration returns the command that applies a machine configuration of these documents.
+func nodeConfiguration(documents ...string) resource {
+	text, err := json.Marshal(request.Apply{
+		Configuration: strings.Join(append([]string{"machine: {type: worker}\n"}, documents...), "---\n"),
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	return newResource(tokens.LocalCommand, "n", props{"create": "${TALOSOPS:-talosops} apply", "stdin": secret{string(text)}})
 }
 
 func TestProductionDiskEncryption(t *testing.T) {
@@ -137,18 +141,13 @@ func TestProductionDiskEncryption(t *testing.T) {
 	const (
 		state     = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{slot: 0, nodeID: {}}]}\n"
 		ephemeral = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nencryption: {provider: luks2, keys: [{slot: 0, nodeID: {}}]}\n"
-		old       = "machine: {systemDiskEncryption: {state: {provider: luks2}, ephemeral: {provider: luks2}}}"
+		old       = "machine: {systemDiskEncryption: {state: {provider: luks2}, ephemeral: {provider: luks2}}}\n"
 	)
 
 	runProductionCases(t, "production-disk-encryption", map[string]policyCase{
 		"both": {
 			plan: []resource{
 				nodeConfiguration(state, ephemeral), nodeConfiguration(state + "---\n" + ephemeral), nodeConfiguration(old),
-			},
-		},
-		"in the configuration": {
-			plan: []resource{
-				newResource(tokens.ConfigurationApply, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}}),
 			},
 		},
 		"one of them": {
@@ -159,7 +158,7 @@ func TestProductionDiskEncryption(t *testing.T) {
 		"a volume without it": {
 			plan: []resource{nodeConfiguration("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "},
 		},
-		"invalid patches": {plan: []resource{nodeConfiguration("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
+		"invalid patches": {plan: []resource{nodeConfiguration("kind: [1]\n", "- x\n", "{{{")}, want: []string{"n: "}},
 	})
 }
 

@@ -31,10 +31,6 @@ func TestNoPlaintextSecrets(t *testing.T) {
 			props{"connection": props{"apiToken": "x", "token": "y"}}, "connection.apiToken", "connection.token",
 		),
 		"a kubeconfig": refused(props{"kubeconfig": "apiVersion: v1"}, "kubeconfig has the name"),
-		"a machine configuration": {
-			plan: []resource{newResource(tokens.ConfigurationApply, "m", props{"machineConfigurationInput": "machine: {}"})},
-			want: []string{"machineConfigurationInput"},
-		},
 		"a private key anywhere": refused(props{"stdin": "cat <<E\n" + pem}, "stdin holds a private key"),
 		"an encoded private key": refused(
 			props{"a": []any{"x", base64.StdEncoding.EncodeToString([]byte(pem))}}, "a[1] holds an encoded private key",
