@@ -1,11 +1,14 @@
 package rules
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -168,8 +171,7 @@ func TestProductionTalosFirewall(t *testing.T) {
 	const block = "apiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n"
 
 	runProductionCases(t, "production-talos-firewall", map[string]policyCase{
-		"blocked":            {plan: []resource{nodeConfiguration(block)}},
-		"blocked, in secret": {plan: []resource{nodeConfiguration(secret{block})}},
+		"blocked": {plan: []resource{nodeConfiguration(block)}},
 		"accepted": {
 			plan: []resource{nodeConfiguration("kind: NetworkDefaultActionConfig\ningress: accept\n")},
 			want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"},

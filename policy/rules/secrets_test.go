@@ -30,7 +30,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		"a token by its name": refused(
 			props{"connection": props{"apiToken": "x", "token": "y"}}, "connection.apiToken", "connection.token",
 		),
-		"a kubeconfig": refused(props{"kubeconfig": "apiVersion: v1"}, "kubeconfig has the name"),
+		"a kubeconfig":           refused(props{"kubeconfig": "apiVersion: v1"}, "kubeconfig has the name"),
 		"a private key anywhere": refused(props{"stdin": "cat <<E\n" + pem}, "stdin holds a private key"),
 		"an encoded private key": refused(
 			props{"a": []any{"x", base64.StdEncoding.EncodeToString([]byte(pem))}}, "a[1] holds an encoded private key",
