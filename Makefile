@@ -143,9 +143,9 @@ test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) $(ENGINE_TOOLS) ## develop: Run 
 	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(value RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube, and those of the lab on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube, and those of the lab on real etcd and Kubernetes [RUN=TestRealRestore]
 	cd lab/kubernetes && $(GO_TEST) ./...
-	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run 'TestScenario/real|TestReal' ./machine ./engine
+	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run '$(or $(value RUN),TestScenario/real|TestReal)' ./machine ./engine
 
 # Not `all`: it also resolves imports of files for newer Go versions, which this version's standard library may lack.
 .PHONY: update

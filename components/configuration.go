@@ -169,7 +169,7 @@ func checkConfigurations(a TalosClusterArgs, contract string) error {
 				path = fmt.Sprintf("patches[%d]", patch.Index)
 			}
 
-			if n.Secret {
+			if n.Secret || a.Secret && patch.OfCluster {
 				reason = "the reason is not shown, because it may be encrypted; `talosctl machineconfig patch` reports it"
 			}
 

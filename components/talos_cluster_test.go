@@ -311,6 +311,12 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		"a patch that cannot be read": {
 			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patches[0]: makes the machine configuration of one-cp-1 invalid",
 		},
+		"an encrypted patch with a conflict": {
+			func(c *TalosClusterArgs) {
+				c.Secret, c.Patches = true, []string{"machine: {features: {stableHostname: true}}"}
+			},
+			"patches[0]: makes the machine configuration of one-cp-1 invalid; correct or remove it: the reason is not shown",
+		},
 		"a node without a MAC": {
 			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; set one such as 02:",
 		},

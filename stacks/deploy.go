@@ -273,6 +273,7 @@ func stackFilePath(path string, c spec.Cluster, inArgs string) string {
 	}
 
 	paths := c.PatchPaths
+
 	if match[1] != "" {
 		node, _ := strconv.Atoi(match[1])
 		paths = c.Nodes()[node].PatchPaths

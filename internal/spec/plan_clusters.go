@@ -254,7 +254,6 @@ func apiEndpoint(c Cluster) string {
 // splitPatches returns a user's patches, one YAML document each, and the path of each. Problems do not show them, since
 // they may contain secrets.
 func (p *planner) splitPatches(path string, texts []string) (documents, paths []string) {
-
 	for i, text := range texts {
 		at := fmt.Sprintf("%s[%d]", path, i)
 

@@ -23,7 +23,11 @@ func TestErrorsOfClones(t *testing.T) {
 	s.Clusters[0].WorkerMemory = 2048
 	s.Clusters[0].ControlPlaneHost, s.Clusters[0].WorkerYAML = "pve2", onlyPve1
 
-	runFailures(t, w, s, slices.Concat(storageRows(), refusedClones(t, w), brokenClones()))
+	// A clone's storage is looked up before the privileges on it; the provider does not show Proxmox' message.
+	storages := storageRows("the requested resource does not exist",
+		"its datastore nowhere (`pvesm status` lists those that there are; bring it back, or choose another")
+
+	runFailures(t, w, s, slices.Concat(storages, refusedClones(t, w), brokenClones()))
 }
 
 // refusedClones are refusals of the call, and of the task before it copies anything.

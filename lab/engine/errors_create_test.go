@@ -26,7 +26,11 @@ func TestErrorsOfCreations(t *testing.T) {
 	s.Clusters[0].WorkerMemory = 2048
 	s.Clusters[0].WorkerYAML = onlyPve1
 
-	runFailures(t, w, s, append(storageRows(), []failure{
+	// The program's roles are granted on the stack's own datastores.
+	storages := storageRows("Permission check failed (/storage/nowhere, Datastore.AllocateSpace)",
+		"give the program's role this privilege on this path (/storage/nowhere, Datastore.AllocateSpace)")
+
+	runFailures(t, w, s, append(storages, []failure{
 		{
 			name: "VMID used", cause: foreignVM,
 			message: "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'",

@@ -198,9 +198,9 @@ const onlyPve1 = "hosts: [pve1]"
 
 const storageAdvice = "on {host} for disk images (`pvesm status --content images` lists those that are)"
 
-// storageRows are refusals of datastores that the stack file names; each finds the machine of the previous row still
-// missing.
-func storageRows() []failure {
+// storageRows are refusals of datastores that the stack file names, the first one's with this message and advice; each
+// finds the machine of the previous row still missing.
+func storageRows(message, advice string) []failure {
 	none := func(*stack) {}
 	on := func(name string) func(*world, *stack, spec.Node) func() {
 		return func(w *world, s *stack, n spec.Node) func() {
@@ -212,9 +212,7 @@ func storageRows() []failure {
 
 	return []failure{
 		{
-			name: "an unknown storage", cause: on("nowhere"), leaveFailed: true, // roles are granted on the stack's own
-			message: "Permission check failed (/storage/nowhere, Datastore.AllocateSpace)",
-			advice:  "give the program's role this privilege on this path (/storage/nowhere, Datastore.AllocateSpace)",
+			name: "an unknown storage", cause: on("nowhere"), leaveFailed: true, message: message, advice: advice,
 		},
 		{
 			name:        "a disabled storage",
