@@ -177,7 +177,8 @@ func newGoldenRegistration(g enginetest.Registration) goldenRegistration {
 	}
 
 	for when, names := range map[string][]string{
-		"beforeCreate": request.GetHooks().GetBeforeCreate(), "beforeUpdate": request.GetHooks().GetBeforeUpdate(),
+		"beforeCreate": request.GetHooks().GetBeforeCreate(), "afterCreate": request.GetHooks().GetAfterCreate(),
+		"beforeUpdate": request.GetHooks().GetBeforeUpdate(),
 		"afterUpdate": request.GetHooks().GetAfterUpdate(), "onError": request.GetHooks().GetOnError(),
 	} {
 		if len(names) > 0 {
