@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -12,6 +13,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/goldentest"
+	"talos-proxmox/internal/talos"
 )
 
 // longTextLength is the length from which golden files contain only a text's digest.
@@ -179,7 +181,7 @@ func newGoldenRegistration(g enginetest.Registration) goldenRegistration {
 	for when, names := range map[string][]string{
 		"beforeCreate": request.GetHooks().GetBeforeCreate(), "afterCreate": request.GetHooks().GetAfterCreate(),
 		"beforeUpdate": request.GetHooks().GetBeforeUpdate(),
-		"afterUpdate": request.GetHooks().GetAfterUpdate(), "onError": request.GetHooks().GetOnError(),
+		"afterUpdate":  request.GetHooks().GetAfterUpdate(), "onError": request.GetHooks().GetOnError(),
 	} {
 		if len(names) > 0 {
 			r.Hooks[when] = len(names)
@@ -222,5 +224,31 @@ func goldenValue(value resource.PropertyValue) any {
 }
 
 func digest(value any) string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprint(value))))[:16]
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(nameSecrets().Replace(fmt.Sprint(value)))))[:16]
 }
+
+// nameSecrets replaces the mocked machine secrets, which each process generates, by their names.
+var nameSecrets = sync.OnceValue(func() *strings.Replacer {
+	secrets, err := talos.PlaceholderSecrets()
+	if err != nil {
+		panic(err)
+	}
+
+	var names []string
+
+	var add func(path string, value any)
+
+	add = func(path string, value any) {
+		switch value := value.(type) {
+		case string:
+			names = append(names, value, "("+path+")")
+		case map[string]any:
+			for key, field := range value {
+				add(path+"."+key, field)
+			}
+		}
+	}
+	add("machineSecrets", secrets)
+
+	return strings.NewReplacer(names...)
+})
