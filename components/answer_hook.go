@@ -64,15 +64,21 @@ func awaitAnswer(ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m tlsprob
 		return fmt.Errorf("unable to read the address of node %q: %w", m.Name, err)
 	}
 
+	return awaitConfigured(ctx, called.URN, m, authority)
+}
+
+// awaitConfigured waits for a configured machine, and refuses any other at its address. Progress is shown in the
+// resource's row.
+func awaitConfigured(ctx *pulumi.Context, urn pulumi.URN, m tlsprobe.Machine, authority []byte) error {
 	expected := tlsprobe.Expected{
 		Authority: authority, Configured: true, MACs: m.MACs,
 		Fingerprint: tlsprobe.AnnouncedFingerprint(os.Getenv(tlsprobe.Maintenance), m.Name),
 	}
 	probe := func(ctx context.Context) tlsprobe.Answer { return tlsprobe.Probe(ctx, m.Address, expected) }
-	row := pulumi.LogArgs{Resource: &resourceRow{urn: called.URN}, Ephemeral: true}
+	row := pulumi.LogArgs{Resource: &resourceRow{urn: urn}, Ephemeral: true}
 
 	// Continue even if the progress cannot be logged.
-	_, err = tlsprobe.Await(
+	_, err := tlsprobe.Await(
 		ctx.Context(), m, defaultAnswerTimeout, probe, func(text string) { _ = ctx.Log.Info(text, &row) },
 	)
 

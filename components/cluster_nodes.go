@@ -24,6 +24,11 @@ const clonesAtOnce = 4
 func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	queue := cloneQueue{}
 
+	release, err := talos.ReleaseOf(args.TalosVersion)
+	if err != nil {
+		return err
+	}
+
 	rollout, err := newRollout(ctx, name, args, c.nodesTalosconfig, &c.leaseLost)
 	if err != nil {
 		return err
@@ -41,6 +46,8 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			rollout:                rollout,
 			skipped:                c.isSkipped(ctx, n),
 			volumes:                plainVolumes(args, n),
+			showValues:             !n.Secret && !args.Secret,
+			restartsForChanges:     release.RestartsForChanges,
 			unreachable:            c.unreachable[n.Name],
 			talosconfig:            c.nodesTalosconfig,
 			grantAccess:            func(node *TalosNode) ([]pulumi.Resource, error) { return c.grantNodeAccess(ctx, n, node) },

@@ -15,6 +15,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/internal/tlsprobe"
 	"talos-proxmox/internal/tokens"
@@ -35,6 +36,7 @@ type rollout struct {
 	leaseLost                       *atomic.Pointer[error]
 	targets                         map[string]updateTarget // by resource name
 	turn                            chan struct{}           // holds a value while no machine is being changed
+	prove                           func(*pulumi.ResourceHookArgs, updateTarget) error
 	updateHooks, configurationHooks pulumi.ResourceOption
 
 	mu         sync.Mutex
@@ -61,6 +63,7 @@ func newRollout(
 		lookups: map[string]pulumi.Output{},
 	}
 	r.turn <- struct{}{}
+	r.prove = r.requireProven
 
 	bootstrapped, known := vmlookup.FromContext(ctx).WasBootstrapped(args.Name)
 	r.bootstrapped = bootstrapped || !known
@@ -71,6 +74,7 @@ func newRollout(
 			node: node, worker: i >= args.controlPlaneCount(),
 			machine: probeTarget(node.Name, nodes[i].Machine, args.Network),
 		}
+		target.machine.Address = nodes[i].prefix().Addr()
 		r.targets[node.Name+tokens.OfConfiguration] = target
 		target.isVM = true
 		r.targets[node.Name+tokens.OfVM] = target
@@ -125,7 +129,8 @@ func (r *rollout) expectLookup(configuration string, lookup pulumi.Output) {
 	r.lookups[configuration] = lookup
 }
 
-// isConfigured reports whether the machine of a configuration was configured before it is applied.
+// isConfigured reports whether the machine of a configuration was configured before it is applied; false for one that is
+// skipped.
 func (r *rollout) isConfigured(called *pulumi.ResourceHookArgs) (bool, error) {
 	if len(called.OldInputs) > 0 { // an update; for another machine the engine replaces the resource
 		return true, nil
@@ -134,6 +139,10 @@ func (r *rollout) isConfigured(called *pulumi.ResourceHookArgs) (bool, error) {
 	r.mu.Lock()
 	lookup := r.lookups[called.Name]
 	r.mu.Unlock()
+
+	if lookup == nil {
+		return false, nil
+	}
 
 	result, err := internals.UnsafeAwaitOutput(r.ctx.Context(), lookup)
 	if err != nil {
@@ -161,13 +170,20 @@ func (r *rollout) beforeUpdate(called *pulumi.ResourceHookArgs) error {
 		return err
 	}
 
-	var session *talosopsexec.Session
+	var (
+		session *talosopsexec.Session
+		err     error
+	)
 
-	if target.isVM {
-		var err error
-		if session, err = r.prepare(called, target); err != nil {
-			return r.releaseTurn(target, err)
-		}
+	switch {
+	case target.isVM:
+		session, err = r.prepare(called, target)
+	case len(called.OldInputs) == 0:
+		err = r.prove(called, target)
+	}
+
+	if err != nil {
+		return r.releaseTurn(target, err)
 	}
 
 	r.mu.Lock()
@@ -176,6 +192,24 @@ func (r *rollout) beforeUpdate(called *pulumi.ResourceHookArgs) error {
 	r.sessions[called.Name] = session
 
 	return nil
+}
+
+// requireProven refuses a machine that was configured and does not prove what it is. A configuration that is replaced
+// without a change keeps the request of the run that created it, from before the machine was configured.
+func (r *rollout) requireProven(called *pulumi.ResourceHookArgs, target updateTarget) error {
+	talosconfig, err := internals.UnsafeAwaitOutput(r.ctx.Context(), r.talosconfig)
+	if err != nil {
+		return fmt.Errorf("unable to read the talosconfig: %w", err)
+	}
+
+	text, _ := talosconfig.Value.(string)
+
+	authority, err := talos.TalosconfigAuthority(text)
+	if err != nil {
+		return err
+	}
+
+	return awaitConfigured(r.ctx, called.URN, target.machine, authority)
 }
 
 // acquireTurn waits for a machine's turn, which [rollout.releaseTurn] ends.

@@ -230,7 +230,15 @@ func TestConfigurationsAreAppliedInTurn(t *testing.T) {
 		return called
 	}
 
+	var proven []string
+
 	log := withRollout(t, func(r *rollout) {
+		r.prove = func(called *pulumi.ResourceHookArgs, _ updateTarget) error {
+			proven = append(proven, called.Name)
+
+			return nil
+		}
+
 		for node, configured := range map[string]bool{"one-1": true, "one-2": true, "one-3": false} {
 			r.expectLookup(node+"-configuration", pulumi.Any(vmlookup.State{Configured: configured}))
 		}
@@ -259,6 +267,7 @@ func TestConfigurationsAreAppliedInTurn(t *testing.T) {
 			"the next `pulumi up` continues")
 	}, "one-1", "one-2", "one-3")
 	assert.Empty(t, log)
+	assert.Equal(t, []string{"one-2-configuration"}, proven, "its request is from before it was configured")
 }
 
 // TestRolloutAssumesABootstrappedCluster covers programs of others, where it is not known whether a cluster exists.

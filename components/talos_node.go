@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -105,6 +106,10 @@ type clusterOptions struct {
 	volumes []string
 	// skipped leaves the machine's configuration as it is.
 	skipped bool
+	// showValues shows the values that change in a preview; no encrypted patch may be among the node's.
+	showValues bool
+	// restartsForChanges is [talos.Release.RestartsForChanges].
+	restartsForChanges bool
 	// unreachable says that the machine does not answer and that the run continues without it.
 	unreachable bool
 }
@@ -237,7 +242,10 @@ func (c *TalosNode) registerConfiguration(
 	}
 	if options.rollout != nil {
 		req.Common = options.rollout.configurationRequest()
-		options.rollout.expectLookup(name+tokens.OfConfiguration, c.lookup)
+
+		if !options.skipped {
+			options.rollout.expectLookup(name+tokens.OfConfiguration, c.lookup)
+		}
 	}
 
 	resourceOptions := []pulumi.ResourceOption{
@@ -269,16 +277,53 @@ func (c *TalosNode) registerConfiguration(
 					return "", fmt.Errorf("configuration of %q: %w", name, err)
 				}
 
+				if ctx.DryRun() && !options.skipped {
+					c.showChanges(ctx, args.Name, req.Configuration, options)
+				}
+
 				text, err := json.Marshal(req)
 
 				return string(text), err
 			}).(pulumi.StringOutput),
 		volumes:            options.volumes,
-		keepRequest:        pulumi.Bool(true),
+		keepRequest:        pulumi.Bool(options.unreachable), // renewed credentials alone do not need the machine
+		circumstances:      []string{"controlPlanes", "drainTimeout", "healthCheck", "answersWithin"},
 		passPreviousOutput: true,
 	}.register(ctx, name+tokens.OfConfiguration, resourceOptions...)
 
 	return err
+}
+
+// showChanges shows in a preview what changes in a node's machine configuration, without its secrets.
+func (c *TalosNode) showChanges(ctx *pulumi.Context, node, configuration string, options clusterOptions) {
+	before := vmlookup.FromContext(ctx).Configuration(node)
+	if before == "" {
+		return
+	}
+
+	// Without the changes, if the configuration in the state is of a form that this program does not know.
+	changes, _ := talos.ConfigurationChanges(before, configuration, options.showValues)
+	if len(changes) == 0 {
+		return
+	}
+
+	inPlace := "in place"
+	if options.restartsForChanges {
+		inPlace += ", unless this release of Talos restarts the machine for it"
+	}
+
+	lines := []string{fmt.Sprintf("changes in the machine configuration of %s:", node)}
+
+	for _, change := range changes {
+		effect := inPlace
+		if change.Restart {
+			effect = "with a restart"
+		}
+
+		lines = append(lines, fmt.Sprintf("  %s (%s)", change, effect))
+	}
+
+	_ = ctx.Log.Info(strings.Join(lines, "\n"), &pulumi.LogArgs{Resource: c})
 }
 
 func (a TalosNodeArgs) patches() pulumi.StringArrayOutput {

@@ -31,6 +31,8 @@ type talosopsCall struct {
 	// keepRequest keeps the last request if only what the run knows of the cluster differs, and if it is true, also if
 	// the client credentials do. Nil = the request is always the current one.
 	keepRequest pulumi.BoolInput
+	// circumstances are further fields whose change alone does not repeat the command.
+	circumstances []string
 	// passPreviousOutput passes the result of the previous call to the verb, if there was one.
 	passPreviousOutput bool
 
@@ -95,7 +97,7 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		ignored := []string{"bootstrapped", "configured"}
+		ignored := append([]string{"bootstrapped", "configured"}, t.circumstances...)
 		if values[0].(bool) {
 			ignored = append(ignored, "talosconfig", "kubeconfig")
 		}

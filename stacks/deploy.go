@@ -241,7 +241,8 @@ func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 	return vmlookup.NewContext(ctx, vmlookup.Run{
 		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp, Stopped: d.lookup.isStopped,
 		Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
-		Commands: func(name string) vmlookup.Command { return d.lastRun.calls[name] },
+		Commands:       func(name string) vmlookup.Command { return d.lastRun.calls[name] },
+		Configurations: func(node string) string { return d.lastRun.configurations[node] },
 	})
 }
 

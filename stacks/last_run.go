@@ -37,6 +37,7 @@ type lastRun struct {
 	mappings          []string                    // names of PCI mappings
 	resources         map[string]bool             // by type and name: see has
 	calls             map[string]vmlookup.Command // of talosops, by resource name
+	configurations    map[string]string           // of machines, by node; secret
 	talos, schematics map[string]string           // reported by nodes, by node
 	generations       map[string]string           // of machines when their clusters were healthy, by node
 	kubernetes        map[string][]string         // versions that the health gate found, by cluster
@@ -52,7 +53,7 @@ func newLastRun() lastRun {
 	return lastRun{
 		vms:     map[int]string{},
 		lookups: map[int]vmlookup.State{}, identities: map[int]ownership.Machine{}, resources: map[string]bool{},
-		calls: map[string]vmlookup.Command{},
+		calls: map[string]vmlookup.Command{}, configurations: map[string]string{},
 		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
 		kubernetes: map[string][]string{}, authorities: map[string]talos.Authority{},
 		contracts: map[string]string{},
@@ -116,11 +117,7 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 		m := &last.machines[i]
 		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
 
-		// The type of configurations in states of earlier versions of this program.
-		isNode := last.has(tokens.LocalCommand, m.Name+tokens.OfConfiguration) ||
-			last.has(tokens.ConfigurationApply, m.Name+tokens.OfConfiguration)
-		if isNode &&
-			!last.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
+		if _, isNode := last.configurations[m.Name]; isNode && !last.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
 			m.CannotLeave = noLeaveCommand
 		}
 	}
@@ -175,11 +172,17 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		cluster := strings.TrimSuffix(resource, tokens.OfSecrets)
 		l.authorities[cluster], _ = secrets.authority(talos.TalosAuthority)
 		l.contracts[cluster], _ = outputs["talosVersion"].(string)
+	case tokens.ConfigurationApply: // of a program before this one applied configurations itself
+		l.configurations[strings.TrimSuffix(resource, tokens.OfConfiguration)], _ = outputs["machineConfiguration"].(string)
 	case tokens.LocalCommand:
-		request, _ := outputs["stdin"].(string)
+		text, _ := outputs["stdin"].(string)
 		environment, _ := outputs["environment"].(map[string]any)
 		follows, _ := environment[components.TriggerVariable].(string)
-		l.calls[resource] = vmlookup.Command{Request: request, Follows: follows}
+		l.calls[resource] = vmlookup.Command{Request: text, Follows: follows}
+
+		if node, found := strings.CutSuffix(resource, tokens.OfConfiguration); found {
+			l.configurations[node] = appliedConfiguration(text).Configuration
+		}
 
 		if cluster, found := strings.CutSuffix(resource, tokens.OfGate); found {
 			printed, _ := outputs["stdout"].(string)

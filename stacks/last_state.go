@@ -80,12 +80,20 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 
 // addConfiguration adds a node's machine configuration, if the resource is the command that applies it.
 func (l lastState) addConfiguration(r apitype.ResourceV3) {
-	var req request.Apply
-
-	text, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
-	if strings.HasSuffix(r.URN.Name(), tokens.OfConfiguration) && json.Unmarshal([]byte(text), &req) == nil {
+	if strings.HasSuffix(r.URN.Name(), tokens.OfConfiguration) {
+		text, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
+		req := appliedConfiguration(text)
 		l.configurations[req.Machine.Address.String()] = req.Configuration
 	}
+}
+
+// appliedConfiguration reads a request of `talosops apply`; the zero value if it is none.
+func appliedConfiguration(text string) (req request.Apply) {
+	if json.Unmarshal([]byte(text), &req) != nil {
+		return request.Apply{}
+	}
+
+	return req
 }
 
 // talosconfig returns a talosconfig with a new client, issued by the authority in the state, so that no verb depends on

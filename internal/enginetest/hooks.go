@@ -26,7 +26,7 @@ func (m *monitor) RegisterResourceHook(
 	return &emptypb.Empty{}, nil
 }
 
-// runHooks runs the hooks before a resource is created or updated, and after its update.
+// runHooks runs the hooks before and after a resource is created or updated.
 func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.RegisterResourceRequest) error {
 	var (
 		names  []string
@@ -40,7 +40,7 @@ func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.R
 	case updated:
 		names = request.GetHooks().GetAfterUpdate()
 	case m.recorder.options.Hooks:
-		names = request.GetHooks().GetBeforeCreate()
+		names = slices.Concat(request.GetHooks().GetBeforeCreate(), request.GetHooks().GetAfterCreate())
 	}
 
 	for _, name := range names {
@@ -52,7 +52,7 @@ func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.R
 			Urn: urn, Name: request.GetName(), Type: request.GetType(), NewInputs: request.GetObject(),
 			OldInputs: before,
 		}); err != nil {
-			return fmt.Errorf("before hook %q failed: %w", name, err)
+			return fmt.Errorf("hook %q failed: %w", name, err)
 		}
 	}
 

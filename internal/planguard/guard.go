@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -132,14 +133,13 @@ func (g *guard) machineReasons(s Step) []string {
 // have claimed there, no preview shows.
 func (g *guard) localVolumeReasons(name string) (reasons []string) {
 	for _, s := range g.preview.Steps {
-		if s.URN.Type() == tokens.LocalCommand && s.Name() == name+tokens.OfConfiguration && s.Old != nil {
-			environment, _ := s.Old.Inputs["environment"].(map[string]any)
-			volumes, _ := environment[tokens.VolumesVariable].(string)
+		if s.Name() != name+tokens.OfConfiguration || s.Old == nil {
+			continue
+		}
 
-			for _, volume := range strings.Fields(volumes) {
-				reasons = append(reasons, fmt.Sprintf("directory volume %s on its system disk is deleted with the local volumes of pods",
-					volume))
-			}
+		for _, volume := range directoryVolumes(s) {
+			reasons = append(reasons, fmt.Sprintf("directory volume %s on its system disk is deleted with the local volumes of pods",
+				volume))
 		}
 	}
 
@@ -150,6 +150,27 @@ func (g *guard) localVolumeReasons(name string) (reasons []string) {
 	}
 
 	return reasons
+}
+
+// directoryVolumes returns the directory volumes of a node's machine configuration in the state.
+func directoryVolumes(s Step) []string {
+	if s.URN.Type() == tokens.ConfigurationApply { // of a program before this one applied configurations itself
+		var patches []string
+
+		items, _ := s.Old.Inputs["configPatches"].([]any)
+		for _, item := range items {
+			if text, ok := item.(string); ok { // and no secret
+				patches = append(patches, text)
+			}
+		}
+
+		return talos.DirectoryVolumes(patches)
+	}
+
+	environment, _ := s.Old.Inputs["environment"].(map[string]any)
+	volumes, _ := environment[tokens.VolumesVariable].(string)
+
+	return strings.Fields(volumes)
 }
 
 // goneReasons returns the reasons against recreating a machine that a refresh did not find. A single one may be lost;

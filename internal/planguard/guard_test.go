@@ -330,6 +330,19 @@ func TestJudge(t *testing.T) {
 				"; directory volume local-path on its system disk is deleted with the local volumes of pods" +
 				"; volumes that the stack file does not name are deleted with it: local-lvm:vm-3000-disk-9"},
 		},
+		"a machine goes with local volumes that its command knows": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-2-vm", planguard.Same), operation("one-general-1-vm", planguard.Delete),
+				step("one-general-1-configuration", func(s *planguard.Step) {
+					s.URN = urn.URN(strings.Replace(string(s.URN), tokens.ConfigurationApply, tokens.LocalCommand, 1))
+				}),
+				input("one-general-1-configuration", "environment", map[string]any{tokens.VolumesVariable: "local-path scratch"}),
+			},
+			findings: []string{"delete one-general-1-vm: " + erased +
+				"; directory volume local-path on its system disk is deleted with the local volumes of pods" +
+				"; directory volume scratch on its system disk is deleted with the local volumes of pods"},
+		},
 		"a machine of no cluster goes": {
 			preview: "without-data-disks",
 			edits: []edit{

@@ -17,6 +17,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
+// Suffixes of documents that only one of two configurations has.
+const (
+	missingDocument   = " (missing)"
+	unplannedDocument = " (not planned)"
+)
+
 // errNotConfiguration does not quote the input.
 var errNotConfiguration = errors.New("it is not a machine configuration")
 
@@ -58,9 +64,9 @@ func compareDocuments(
 
 		switch {
 		case plannedDocuments[name] == nil:
-			paths = append(paths, name+" (not planned)")
+			paths = append(paths, name+unplannedDocument)
 		case runningDocuments[name] == nil:
-			paths = append(paths, name+" (missing)")
+			paths = append(paths, name+missingDocument)
 		default:
 			paths = append(paths, compare(prefix, "", plannedDocuments[name], runningDocuments[name])...)
 		}

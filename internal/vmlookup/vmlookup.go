@@ -46,6 +46,8 @@ type Run struct {
 	Existed, Bootstrapped func(name string) bool
 	// Commands returns the command of talosops in the state, by the name of its resource.
 	Commands func(name string) Command
+	// Configurations returns the machine configuration of a node in the state, a secret; empty = none.
+	Configurations func(node string) string
 	// StackID is the id of the stack, which markers contain.
 	StackID string
 }
@@ -99,4 +101,13 @@ func (r Run) Command(name string) Command {
 	}
 
 	return r.Commands(name)
+}
+
+// Configuration returns the machine configuration of a node in the state, a secret; empty if there is none.
+func (r Run) Configuration(node string) string {
+	if r.Configurations == nil {
+		return ""
+	}
+
+	return r.Configurations(node)
 }

@@ -112,10 +112,13 @@ func TestAnImpostorIsGivenNothing(t *testing.T) {
 
 	impostor := impersonate(t, w.network+".1.21")
 
-	for _, opts := range [][]optup.Option{nil, {replaced}} {
+	for _, attempt := range []struct {
+		file string
+		opts []optup.Option
+	}{{file, nil}, {file, []optup.Option{replaced}}, {s.yaml(t), []optup.Option{replaced}}} {
 		var err error
 
-		output := w.outputOf(func() { _, err = w.tryUp(t.Context(), file, opts...) })
+		output := w.outputOf(func() { _, err = w.tryUp(t.Context(), attempt.file, attempt.opts...) })
 
 		assert.Nil(t, impostor.configuration.Load(), "it has the keys of the cluster")
 		assert.Zero(t, impostor.requests.Load())

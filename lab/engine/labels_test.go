@@ -83,7 +83,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	s.Labels, s.Taints = "{tier: a}", `["dedicated=ai:NoSchedule"]`
 	done := w.up(s.yaml(t))
 	assert.Equal(
-		t, []string{"Command one-healthy", "Command one-marked", "ConfigurationApply one-gpu-1-configuration"},
+		t, []string{"Command one-gpu-1-configuration", "Command one-healthy", "Command one-marked"},
 		done.withOp("update"),
 	)
 	assert.Empty(t, vms(append(done.withOp("create"), done.withOp("replace")...)))

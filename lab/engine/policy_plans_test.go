@@ -1,7 +1,10 @@
 package engine_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/netip"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
@@ -12,6 +15,9 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tlsprobe"
 )
 
 // draft is a plan under construction, of the published resource types. Its resources pass all policies unless they are
@@ -148,22 +154,16 @@ func (d *draft) secrets(contract string, opts ...pulumi.ResourceOption) {
 	d.record(err)
 }
 
-// configuration adds a node's configuration with a patch; empty = none.
-func (d *draft) configuration(name, address, patch string, opts ...pulumi.ResourceOption) {
-	text := pulumi.ToSecret(pulumi.String("x")).(pulumi.StringOutput)
-	patches := pulumi.StringArray{}
+// configuration adds the command that applies a node's configuration, with a document; empty = none.
+func (d *draft) configuration(name, address, document string, opts ...pulumi.ResourceOption) {
+	request, err := json.Marshal(request.Apply{
+		Machine:       tlsprobe.Machine{Name: name, Address: netip.MustParseAddr(address)},
+		Configuration: cmp.Or(document, "machine: {type: worker}\n"),
+	})
+	d.record(err)
 
-	if patch != "" {
-		patches = append(patches, pulumi.String(patch))
-	}
-
-	_, err := machine.NewConfigurationApply(d.ctx, name, &machine.ConfigurationApplyArgs{
-		ClientConfiguration: machine.ClientConfigurationArgs{
-			CaCertificate: text, ClientCertificate: text, ClientKey: text,
-		},
-		MachineConfigurationInput: pulumi.ToSecret(pulumi.String("machine: {type: worker}\n")).(pulumi.StringOutput),
-		ConfigPatches:             patches,
-		Node:                      pulumi.String(address),
+	_, err = local.NewCommand(d.ctx, name, &local.CommandArgs{
+		Create: pulumi.String("talosops apply"), Stdin: pulumi.ToSecret(pulumi.String(request)).(pulumi.StringOutput),
 	}, opts...)
 	d.record(err)
 }

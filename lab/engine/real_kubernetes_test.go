@@ -46,7 +46,7 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	t.Logf("1.36 to 1.37, a control plane and a worker: %s", time.Since(began).Round(time.Second))
 	w.requireHealth(t)
 	assert.Equal(t, "update", done["Command one-kubernetes"])
-	assert.Equal(t, "update", done["ConfigurationApply one-general-1-configuration"])
+	assert.Equal(t, "update", done["Command one-general-1-configuration"])
 
 	for _, line := range []string{
 		"Kubernetes: v1.36.1 → v1.37.1", "etcd: no snapshot is taken",

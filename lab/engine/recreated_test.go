@@ -37,7 +37,7 @@ func TestRecreatedMachines(t *testing.T) {
 	assert.Equal(
 		t,
 		[]string{
-			"Command one-healthy", "ConfigurationApply one-cp-2-configuration", "ConfigurationApply one-general-1-configuration",
+			"Command one-cp-2-configuration", "Command one-general-1-configuration", "Command one-healthy",
 		},
 		replaced(done),
 	)
@@ -54,7 +54,7 @@ func TestRecreatedMachines(t *testing.T) {
 		return w.machineStatus("one-general-1").Stage == "running"
 	}, within, 100*time.Millisecond)
 
-	again := []string{"Command one-healthy", "ConfigurationApply one-general-1-configuration"}
+	again := []string{"Command one-general-1-configuration", "Command one-healthy"}
 	_, err = w.preview(s.yaml(t), optpreview.ExpectNoChanges())
 	require.Error(t, err)
 

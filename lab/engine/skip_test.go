@@ -44,7 +44,7 @@ func TestADeadWorkerIsSkipped(t *testing.T) {
 
 	s.Clusters[0].WorkerYAML = ""
 	done := w.up(file())
-	assert.Equal(t, "update", done["ConfigurationApply one-general-2-configuration"])
+	assert.Equal(t, "update", done["Command one-general-2-configuration"])
 	assert.Equal(t, "v1.14.4", versions()["one-general-2"])
 	w.requireRunning(3)
 	w.up(file(), optup.ExpectNoChanges())
