@@ -87,14 +87,15 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	factory := talos.Factory{URL: a.FactoryURL}
 
 	node := talos.NodeConfig{
-		Name:       n.Name,
-		Role:       n.Role,
-		Install:    talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Platform)},
-		Interfaces: interfaces,
-		Labels:     n.Labels,
-		Taints:     n.Taints,
-		GPUs:       gpus,
-		Patches:    n.Patches,
+		Name:         n.Name,
+		Role:         n.Role,
+		TalosVersion: n.Talos.Version,
+		Install:      talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Platform)},
+		Interfaces:   interfaces,
+		Labels:       n.Labels,
+		Taints:       n.Taints,
+		GPUs:         gpus,
+		Patches:      n.Patches,
 	}
 	if a.Proxmox != nil {
 		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, providerID(a.Proxmox, n.Machine.VMID)

@@ -33,7 +33,7 @@ func SplitPatch(text string) ([]string, error) {
 
 		document += "\n"
 		documents = append(documents, document)
-		problems = append(problems, checkDocument(document), checkProviderSupport(document), checkOwned(document))
+		problems = append(problems, checkDocument(document), checkOwned(document))
 	}
 
 	if len(documents) == 0 {

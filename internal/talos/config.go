@@ -33,8 +33,10 @@ type NodeConfig struct {
 	// Name is the host name and the name of the Kubernetes node.
 	Name string
 	// Role is RoleControlPlane or RoleWorker.
-	Role    string
-	Install Install
+	Role string
+	// TalosVersion is the version that it runs, v1.14.4.
+	TalosVersion string
+	Install      Install
 	// Interfaces are the node's network cards; cluster traffic uses the first, which also holds the VIP of control
 	// planes.
 	Interfaces []Interface

@@ -39,7 +39,7 @@ func TestConfigurationChanges(t *testing.T) {
 		`machine.files: none → [{"content":"x\ny","op":"create","path":"/var/a","permissions":0}]`,
 		"machine.kubelet.extraArgs.v: 2 → 4",
 		`machine.network.nameservers: ["1.1.1.1","8.8.8.8"] → ["9.9.9.9"]`,
-		`machine.sysctls["vm.swappiness"]: 10 → `+strings.Repeat("1", shownLength)+"…",
+		`machine.sysctls["vm.swappiness"]: 10 → ` + strings.Repeat("1", shownLength) + "…",
 		"machine.token: another secret",
 		"HostnameConfig: removed",
 		"KernelModuleConfig zfs: added",

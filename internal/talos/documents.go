@@ -3,33 +3,35 @@ package talos
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
 )
 
-// checkProviderSupport rejects what the Talos provider cannot read: an up would fail half-way.
-func checkProviderSupport(document string) error {
-	var patch map[string]any
-	if err := yaml.Unmarshal([]byte(document), &patch); err != nil {
-		return nil //nolint:nilerr // Talos' own loader reports it
-	}
-
-	provider, err := releaseOfContract(Provider)
+// checkReleaseReads returns an error for the parts of a patch that releases after version added.
+func checkReleaseReads(version, patch string) error {
+	release, err := ReleaseOf(version)
 	if err != nil {
 		return err
 	}
 
+	documents, err := readDocuments(patch)
+	if err != nil {
+		return nil //nolint:nilerr // Talos' own loader reports it
+	}
+
 	var problems []error
 
-	for _, addition := range provider.AddedLater(patch) {
-		name := "the document " + addition.Kind
-		if addition.Field != "" {
-			name = "the field " + strings.TrimPrefix(addition.Kind+"."+addition.Field, "v1alpha1.")
-		}
+	for _, kind := range slices.Sorted(maps.Keys(documents)) {
+		for _, addition := range release.AddedLater(documents[kind]) {
+			name := "the document " + addition.Kind
+			if addition.Field != "" {
+				name = "the field " + strings.TrimPrefix(addition.Kind+"."+addition.Field, "v1alpha1.")
+			}
 
-		problems = append(problems, fmt.Errorf("%s is of Talos %s, and the Talos provider reads configurations up to Talos %s: "+
-			"write it as that version does, or omit it", name, addition.Release, Provider))
+			problems = append(problems, fmt.Errorf("%s is of Talos %s, and this machine runs %s: write it as that release does, or omit it",
+				name, addition.Release, version))
+		}
 	}
 
 	return errors.Join(problems...)

@@ -1,6 +1,8 @@
 package talos
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -37,7 +39,8 @@ type PatchError struct {
 }
 
 // CheckConfiguration generates a node's machine configuration with secrets of the same shape as a cluster's, and
-// validates it as the machine will. It returns the patches of the user that make it invalid, and any other error.
+// validates it as the machine will. It returns the patches of the user that make it invalid, or that the node's release
+// does not read, and any other error.
 func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) ([]PatchError, error) {
 	bundle, err := placeholderBundle()
 	if err != nil {
@@ -54,32 +57,43 @@ func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) ([]PatchErr
 		return nil, err
 	}
 
-	_, err = patchAndValidate(generated, slices.Concat(own, c.Patches, n.Patches))
-	if err == nil {
-		return nil, nil
+	patches := slices.Concat(c.Patches, n.Patches)
+
+	unread := make([]error, len(patches))
+	for i, patch := range patches {
+		unread[i] = checkReleaseReads(n.TalosVersion, patch)
+	}
+
+	if errors.Join(unread...) == nil {
+		if _, err = patchAndValidate(generated, slices.Concat(own, patches)); err == nil {
+			return nil, nil
+		}
 	}
 
 	without, ownErr := patchAndValidate(generated, own)
 	if ownErr != nil {
-		return nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(err))
+		return nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(ownErr))
 	}
 
-	return invalidPatches(without, c.Patches, n.Patches), nil
+	return invalidPatches(without, patches, unread, len(c.Patches)), nil
 }
 
-// invalidPatches returns the patches that make a valid configuration invalid.
-func invalidPatches(configuration config.Provider, ofCluster, ofNode []string) (invalid []PatchError) {
-	for i, patch := range slices.Concat(ofCluster, ofNode) {
+// invalidPatches returns the patches that make a valid configuration invalid, and those that the node's release does not
+// read. The first ofCluster patches are the cluster's.
+func invalidPatches(configuration config.Provider, patches []string, unread []error, ofCluster int) (invalid []PatchError) {
+	for i, patch := range patches {
 		patched, err := patchAndValidate(configuration, []string{patch})
 		if err == nil {
 			configuration = patched
+		}
 
+		if err = cmp.Or(unread[i], err); err == nil {
 			continue
 		}
 
-		found := PatchError{OfCluster: i < len(ofCluster), Index: i, Reason: flatten(err)}
+		found := PatchError{OfCluster: i < ofCluster, Index: i, Reason: flatten(err)}
 		if !found.OfCluster {
-			found.Index -= len(ofCluster)
+			found.Index -= ofCluster
 		}
 
 		invalid = append(invalid, found)

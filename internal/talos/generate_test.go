@@ -69,6 +69,59 @@ func TestCheckConfiguration(t *testing.T) {
 	}
 }
 
+// TestPatchesOfALaterRelease: a machine reads what its own release of Talos knows.
+func TestPatchesOfALaterRelease(t *testing.T) {
+	t.Parallel()
+
+	const (
+		isolation = "apiVersion: v1alpha1\nkind: SecurityProfileConfig\nworkloadIsolation: true\n"
+		etcd      = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 1GB}\n"
+		mount     = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: {secure: false}\n"
+		inList    = "apiVersion: v1alpha1\nkind: ResolverConfig\nsearchDomains: {domains: [a.org]}\nhostDNS: {enabled: true}\n"
+		old       = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {maxSize: 9GiB}\n"
+	)
+
+	remedy := func(part, release, version string) string {
+		return part + " is of Talos " + release + ", and this machine runs " + version +
+			": write it as that release does, or omit it"
+	}
+
+	for name, test := range map[string]struct{ version, contract, patch, want string }{
+		"a document of 1.14 on 1.14": {"v1.14.4", "v1.13", isolation, ""},
+		"a document of 1.14 on 1.13": {"v1.13.9", "v1.13", isolation, remedy("the document SecurityProfileConfig", "v1.14", "v1.13.9")},
+		"a volume of 1.14 on 1.14":   {"v1.14.4", "v1.13", etcd, ""},
+		"a volume of 1.14 on 1.13":   {"v1.13.9", "v1.13", etcd, remedy("the document VolumeConfig/ETCD", "v1.14", "v1.13.9")},
+		"a field of 1.13 on 1.13":    {"v1.13.9", "v1.13", mount, ""},
+		"a field of 1.13 on 1.12":    {"v1.12.6", "v1.12", mount, remedy("the field VolumeConfig.mount", "v1.13", "v1.12.6")},
+		"a field of 1.14 on 1.13":    {"v1.13.9", "v1.13", inList, remedy("the field ResolverConfig.hostDNS", "v1.14", "v1.13.9")},
+		"a volume of 1.12":           {"v1.12.6", "v1.12", old, ""},
+		"fields of any release":      {"v1.12.6", "v1.12", "machine:\n  sysctls: {a: b}\n", ""},
+		"two, in one patch": {
+			"v1.13.9", "v1.13", isolation + "---\n" + etcd,
+			remedy("the document SecurityProfileConfig", "v1.14", "v1.13.9") + "\n" + remedy("the document VolumeConfig/ETCD", "v1.14", "v1.13.9"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			n := testNode("prod-general-1", RoleWorker, 30)
+			n.TalosVersion, n.Patches = test.version, []string{test.patch}
+
+			invalid, err := CheckConfiguration(testGeneration(test.contract), testCluster(), n)
+			require.NoError(t, err)
+
+			if test.want == "" {
+				assert.Empty(t, invalid)
+			} else {
+				assert.Equal(t, []PatchError{{Reason: test.want}}, invalid)
+			}
+		})
+	}
+
+	_, err := SplitPatch("apiVersion: v1alpha1\nkind: MacVLANConfig\nname: lan0\nparent: eth0\n")
+	require.ErrorContains(t, err, "not accepted by Talos", "of a release that this program does not know")
+}
+
 // TestCheckConfigurationBlamesNoPatch: what is wrong without any patch is nobody's patch.
 func TestCheckConfigurationBlamesNoPatch(t *testing.T) {
 	t.Parallel()

@@ -32,9 +32,11 @@ func testCluster() ClusterConfig {
 
 func testNode(name, role string, last int) NodeConfig {
 	return NodeConfig{
-		Name:    name,
-		Role:    role,
-		Install: Install{Image: guestAgentInstaller("v1.12.6")},
+		Name: name,
+		Role: role,
+
+		TalosVersion: "v1.14.4",
+		Install:      Install{Image: guestAgentInstaller("v1.12.6")},
 		Interfaces: []Interface{{
 			MAC: fmt.Sprintf("02:00:0A:00:00:%02X", last),
 			Link: Link{

@@ -16,10 +16,6 @@ const (
 // LastWithEnded is the last version of this program that supported the newest ended release.
 const LastWithEnded = "commit dec0da7 of November 2026"
 
-// Provider is the newest release whose documents the Talos provider accepts: pulumi-talos 0.7.1 is built with the
-// machinery of Talos 1.12.
-const Provider = "v1.12"
-
 // NVIDIA are the drivers in a release's extensions.
 type NVIDIA struct {
 	// LTS and Production are the driver versions of the minor's first release: nvidia-gpu/vars.yaml of

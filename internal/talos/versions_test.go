@@ -173,54 +173,6 @@ func TestDocumentsAreTalosOwn(t *testing.T) {
 	}
 }
 
-// TestProvider: the SDK determines the plugin, and with it which documents can be read.
-func TestProvider(t *testing.T) {
-	t.Parallel()
-
-	module, err := os.ReadFile("../../go.mod")
-	require.NoError(t, err)
-	require.Contains(t, string(module), "github.com/pulumiverse/pulumi-talos/sdk v0.7.1\n",
-		"another SDK brings another machinery: correct Provider, and the contracts that it knows")
-
-	for name, test := range map[string]struct{ patch, want string }{
-		"a document of 1.14": {
-			"apiVersion: v1alpha1\nkind: SecurityProfileConfig\nworkloadIsolation: true\n",
-			"the document SecurityProfileConfig is of Talos v1.14, and the Talos provider reads configurations up to Talos " +
-				"v1.12: write it as that version does, or omit it",
-		},
-		"a volume of 1.14": {
-			"apiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 1GB}\n",
-			"the document VolumeConfig/ETCD is of Talos v1.14",
-		},
-		"a field of 1.13": {
-			"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: {secure: false}\n",
-			"the field VolumeConfig.mount is of Talos v1.13",
-		},
-		"a field in a list": {
-			"apiVersion: v1alpha1\nkind: ResolverConfig\nnameservers: [{address: 1.1.1.1, protocol: dns-over-tls}]\n",
-			"the field ResolverConfig.nameservers.protocol is of Talos v1.14",
-		},
-		"a document of 1.15": {
-			"apiVersion: v1alpha1\nkind: MacVLANConfig\nname: lan0\nparent: eth0\n",
-			"the document MacVLANConfig is of Talos v1.15",
-		},
-		"a volume of 1.12":         {"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {maxSize: 9GiB}\n", ""},
-		"fields that are old now":  {"machine:\n  sysctls: {a: b}\n", ""},
-		"what Talos does not know": {"apiVersion: v1alpha1\nkind: NoSuchConfig\n", "not accepted by Talos"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			_, err := SplitPatch(test.patch)
-			if test.want == "" {
-				assert.NoError(t, err)
-			} else {
-				assert.ErrorContains(t, err, test.want)
-			}
-		})
-	}
-}
-
 // combination is a set of versions and the test that covers it.
 type combination struct{ What, Versions, File, Test string }
 
@@ -299,7 +251,7 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 		"Releases":  Releases(),
 		"Supported": supportedReleases(),
 		"Announced": slices.DeleteFunc(slices.Clone(Releases()), func(r Release) bool { return r.Support != Announced }),
-		"Provider":  Provider, "LastWithEnded": LastWithEnded,
+		"LastWithEnded": LastWithEnded,
 		"Kubernetes": KubernetesReleases(), "Generations": Generations(), "Combinations": combinations(), "Sizes": sizes,
 	}, template.FuncMap{
 		"fields":  strings.Fields,

@@ -41,7 +41,7 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 
 	for _, token := range []string{
 		known.VirtualMachine, known.File, known.PCIMapping, known.User, known.UserToken, known.ACL,
-		known.Schematic, known.Secrets, known.ConfigurationApply, known.Kubeconfig, known.LocalCommand, known.RemoteCommand,
+		known.Schematic, known.Secrets, known.Kubeconfig, known.LocalCommand, known.RemoteCommand,
 	} {
 		assert.True(t, registered[token], "%s is not registered", token)
 	}

@@ -40,17 +40,13 @@ func sdkResource[Args interface{ ElementType() reflect.Type }, Resource any]() s
 // test.
 func sdkTypes() map[string]sdkType {
 	return map[string]sdkType{
-		tokens.Schematic:          sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
-		tokens.Secrets:            sdkResource[machine.SecretsArgs, machine.Secrets](),
-		tokens.ConfigurationApply: sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),
-		tokens.Kubeconfig:         sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
-		tokens.LocalCommand:       sdkResource[local.CommandArgs, local.Command](),
-		tokens.RemoteCommand:      sdkResource[remote.CommandArgs, remote.Command](),
+		tokens.Schematic:     sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
+		tokens.Secrets:       sdkResource[machine.SecretsArgs, machine.Secrets](),
+		tokens.Kubeconfig:    sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
+		tokens.LocalCommand:  sdkResource[local.CommandArgs, local.Command](),
+		tokens.RemoteCommand: sdkResource[remote.CommandArgs, remote.Command](),
 
 		"command:local:run": {reflect.TypeFor[local.RunArgs](), reflect.TypeFor[local.RunResult]()},
-		"talos:machine/getConfiguration:getConfiguration": {
-			reflect.TypeFor[machine.GetConfigurationArgs](), reflect.TypeFor[machine.GetConfigurationResult](),
-		},
 		"talos:client/getConfiguration:getConfiguration": {
 			reflect.TypeFor[client.GetConfigurationArgs](), reflect.TypeFor[client.GetConfigurationResult](),
 		},

@@ -90,10 +90,8 @@ func (f *fakeMachine) callCount() int {
 	return f.calls
 }
 
-func (f *fakeMachine) ApplyConfiguration(
-	context.Context, *machine.ApplyConfigurationRequest,
-) (*machine.ApplyConfigurationResponse, error) {
-	return &machine.ApplyConfigurationResponse{}, f.call()
+func (f *fakeMachine) Version(context.Context, *emptypb.Empty) (*machine.VersionResponse, error) {
+	return &machine.VersionResponse{}, f.call()
 }
 
 func (f *fakeMachine) Kubeconfig(*emptypb.Empty, grpc.ServerStreamingServer[common.Data]) error {

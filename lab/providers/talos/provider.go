@@ -42,12 +42,10 @@ func newProvider(now func() time.Time, serviceAccountKey []byte) p.Provider {
 		Config: infer.Config(settings{}),
 		Resources: []infer.InferredResource{
 			infer.Resource(&secretsResource{now: now, serviceAccountKey: serviceAccountKey}),
-			infer.Resource(&applyResource{}),
 			infer.Resource(&kubeconfigResource{now: now}),
 			infer.Resource(&schematicResource{}),
 		},
 		Functions: []infer.InferredFunction{
-			infer.Function(&machineConfiguration{now: now}),
 			infer.Function(&talosConfiguration{}),
 		},
 	})
@@ -55,7 +53,8 @@ func newProvider(now func() time.Time, serviceAccountKey []byte) p.Provider {
 	rules := rules{now: now}
 	provider.Diff = rules.diff(provider.Diff)
 	provider.Update = rules.update(provider.Update)
-	provider.Read = readSecrets(provider.Read)
+	provider.Read = keepState(provider.Read)
+	provider.Delete = forget(provider.Delete)
 	provider.Invoke = addID(provider.Invoke)
 
 	return provider
@@ -64,13 +63,28 @@ func newProvider(now func() time.Time, serviceAccountKey []byte) p.Provider {
 // metaKey is where the published provider keeps the version of a state's format; `talos-proxmox import` sets it.
 const metaKey = "__meta"
 
-// readSecrets makes a refresh keep the state of machine secrets, as in the published provider: nothing else has them.
-func readSecrets(
+// applyType is the type of configurations in the states of earlier versions of this program, which only leave them.
+const applyType tokens.Type = "talos:machine/configurationApply:ConfigurationApply"
+
+// keepState makes a refresh keep the state of machine secrets and configurations, as in the published provider, which
+// reads neither from anywhere.
+func keepState(
 	next func(context.Context, p.ReadRequest) (p.ReadResponse, error),
 ) func(context.Context, p.ReadRequest) (p.ReadResponse, error) {
 	return func(ctx context.Context, request p.ReadRequest) (p.ReadResponse, error) {
-		if request.Urn.Type() == secretsType {
+		if kind := request.Urn.Type(); kind == secretsType || kind == applyType {
 			return p.ReadResponse{ID: request.ID, Properties: request.Properties, Inputs: request.Inputs}, nil
+		}
+
+		return next(ctx, request)
+	}
+}
+
+// forget makes the deletion of a machine configuration change nothing, as in the published provider.
+func forget(next func(context.Context, p.DeleteRequest) error) func(context.Context, p.DeleteRequest) error {
+	return func(ctx context.Context, request p.DeleteRequest) error {
+		if request.Urn.Type() == applyType {
+			return nil
 		}
 
 		return next(ctx, request)

@@ -11,17 +11,13 @@ import (
 	"github.com/pulumi/pulumi-go-provider/integration"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/lab/providers/providertest"
 )
 
-const (
-	applyType     tokens.Type = "talos:machine/configurationApply:ConfigurationApply"
-	schematicType tokens.Type = "talos:imageFactory/schematic:Schematic"
-)
+const schematicType tokens.Type = "talos:imageFactory/schematic:Schematic"
 
 // Helpers that call a provider.
 var (
@@ -125,82 +121,19 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-func TestGetConfiguration(t *testing.T) {
+// TestFormerConfigurations: a configuration in the state of an earlier version of this program is read and deleted
+// without a call.
+func TestFormerConfigurations(t *testing.T) {
 	t.Parallel()
 
 	s := server(t, time.Now)
-	secrets := newSecrets(t)
-	base := map[string]any{
-		"clusterName":     "prod",
-		"clusterEndpoint": "https://10.0.0.20:6443",
-		"machineType":     "controlplane",
-		"machineSecrets":  secrets.Get("machineSecrets"),
-	}
+	state := inputs(map[string]any{"node": "127.0.0.1", "machineConfiguration": "machine: {}"})
 
-	tests := map[string]struct {
-		change            map[string]any
-		contains, refusal string
-	}{
-		"the defaults":                {nil, "disk: /dev/sda", ""},
-		"a worker":                    {map[string]any{"machineType": "worker"}, "type: worker", ""},
-		"a stated Kubernetes version": {map[string]any{"kubernetesVersion": "v1.34.1"}, "kubelet:v1.34.1", ""},
-		"a patch": {
-			map[string]any{"configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}, "disk: /dev/vda", "",
-		},
-		"its own document": {
-			map[string]any{
-				"configPatches": []string{"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: \"off\"\nhostname: n1\n"},
-			},
-			"hostname: n1", "",
-		},
-		"an older contract": {map[string]any{"talosVersion": "v1.11.0"}, "type: controlplane", ""},
-		"a broken patch": {
-			map[string]any{"configPatches": []string{"machine: ["}}, "", "config_patches are invalid",
-		},
-		"its own machine type":          {map[string]any{"machineType": "etcd"}, "", `got: "etcd"`},
-		"a version that is none":        {map[string]any{"talosVersion": "latest"}, "", "invalid version"},
-		"secrets that are not base64":   {map[string]any{"machineSecrets": withInvalidKey(secrets)}, "", "is not base64"},
-		"a patch of an unknown setting": {map[string]any{"configPatches": []string{"machine: {colour: red}"}}, "", "colour"},
-	}
+	read, err := s.Read(p.ReadRequest{ID: "machine_configuration_apply", Urn: urn(applyType), Properties: state, Inputs: state})
+	require.NoError(t, err)
+	assert.Equal(t, state, read.Properties)
+	require.NoError(t, s.Delete(p.DeleteRequest{ID: read.ID, Urn: urn(applyType), Properties: state}))
 
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			args := map[string]any{}
-
-			for _, m := range []map[string]any{base, test.change} {
-				for k, v := range m {
-					args[k] = v
-				}
-			}
-
-			response, err := s.Invoke(
-				p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: inputs(args)},
-			)
-			if test.refusal != "" {
-				require.ErrorContains(t, err, test.refusal)
-
-				return
-			}
-
-			require.NoError(t, err)
-
-			configuration := response.Return.Get("machineConfiguration")
-			assert.True(t, configuration.Secret())
-			assert.Contains(t, configuration.AsString(), test.contains)
-			assert.Equal(t, "prod", response.Return.Get("id").AsString())
-
-			_, err = configloader.NewFromBytes([]byte(configuration.AsString()))
-			assert.NoError(t, err)
-		})
-	}
-}
-
-func withInvalidKey(secrets property.Map) property.Value {
-	m := secrets.Get("machineSecrets").AsMap()
-	certs := m.Get("certs").AsMap()
-	osCerts := certs.Get("os").AsMap().Set("key", property.New("%"))
-
-	return property.New(m.Set("certs", property.New(certs.Set("os", property.New(osCerts)))))
+	_, err = s.Create(p.CreateRequest{Urn: urn(applyType), Properties: state})
+	require.Error(t, err)
 }

@@ -45,6 +45,15 @@ func osAuthority(secrets property.Map) machineSecrets {
 	}}
 }
 
+// target is the machine, with the cluster's client.
+func (w fixture) target() target {
+	return target{node: "127.0.0.1", endpoint: w.machine.address, client: clientConfiguration{
+		CACertificate:     stringField(w.secrets.Get("clientConfiguration"), "caCertificate"),
+		ClientCertificate: stringField(w.secrets.Get("clientConfiguration"), "clientCertificate"),
+		ClientKey:         stringField(w.secrets.Get("clientConfiguration"), "clientKey"),
+	}}
+}
+
 func (w fixture) inputs(extra map[string]any) property.Map {
 	m := map[string]any{
 		"node": "127.0.0.1", "endpoint": w.machine.address, "clientConfiguration": w.secrets.Get("clientConfiguration"),
@@ -56,44 +65,8 @@ func (w fixture) inputs(extra map[string]any) property.Map {
 	return inputs(m)
 }
 
-const minimal = "version: v1alpha1\nmachine:\n    type: worker\ncluster: {}\n"
-
-// TestApply retries until the machine is ready. The engine's tests cover the applied configuration, kubeconfigs and
-// schematics.
-func TestApply(t *testing.T) {
-	t.Parallel()
-
-	unavailable := status.Error(codes.Unavailable, "starting")
-
-	for name, test := range map[string]struct {
-		refusals []error
-		refusal  string
-		calls    int
-	}{
-		"again until the machine is ready": {refusals: []error{unavailable, unavailable}, calls: 3},
-		"never again when the configuration is wrong": {
-			refusals: []error{status.Error(codes.InvalidArgument, "no such disk")}, refusal: "no such disk", calls: 1,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			w := newFixture(t)
-			w.machine.refusals = test.refusals
-
-			_, err := create(t, w.server, applyType, w.inputs(map[string]any{"machineConfigurationInput": minimal}))
-			assert.Equal(t, test.calls, w.machine.callCount())
-
-			if test.refusal == "" {
-				assert.NoError(t, err)
-			} else {
-				assert.ErrorContains(t, err, test.refusal)
-			}
-		})
-	}
-}
-
-func TestApplyChecksItsInputs(t *testing.T) {
+// TestInputsOfKubeconfigs: the published provider cannot save a state with timeouts.
+func TestInputsOfKubeconfigs(t *testing.T) {
 	t.Parallel()
 
 	tests := map[string]struct {
@@ -109,15 +82,14 @@ func TestApplyChecksItsInputs(t *testing.T) {
 			t.Parallel()
 
 			m := map[string]any{
-				"node":                      "127.0.0.1",
-				"machineConfigurationInput": minimal,
-				"clientConfiguration":       map[string]any{"caCertificate": "", "clientCertificate": "", "clientKey": ""},
+				"node":                "127.0.0.1",
+				"clientConfiguration": map[string]any{"caCertificate": "", "clientCertificate": "", "clientKey": ""},
 			}
 			for k, v := range test.extra {
 				m[k] = v
 			}
 
-			checked, err := server(t, time.Now).Check(p.CheckRequest{Urn: urn(applyType), Inputs: inputs(m)})
+			checked, err := server(t, time.Now).Check(p.CheckRequest{Urn: urn(kubeconfigType), Inputs: inputs(m)})
 			require.NoError(t, err)
 			require.Len(t, checked.Failures, 1)
 			assert.Equal(t, test.property, checked.Failures[0].Property)
@@ -125,43 +97,41 @@ func TestApplyChecksItsInputs(t *testing.T) {
 	}
 }
 
-func TestApplyPreviews(t *testing.T) {
-	t.Parallel()
-
-	w := newFixture(t)
-
-	created, err := w.server.Create(
-		p.CreateRequest{
-			Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": minimal}), DryRun: true,
-		},
-	)
-	require.NoError(t, err)
-	assert.Contains(t, created.Properties.Get("machineConfiguration").AsString(), "type: worker")
-
-	unknown := property.New(property.Computed).WithSecret(true)
-	created, err = w.server.Create(
-		p.CreateRequest{
-			Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": unknown}), DryRun: true,
-		},
-	)
-	require.NoError(t, err)
-	assert.True(t, created.Properties.Get("machineConfiguration").IsComputed())
-
-	_, err = w.server.Create(p.CreateRequest{Urn: urn(applyType), DryRun: true, Properties: w.inputs(map[string]any{
-		"machineConfigurationInput": minimal, "configPatches": []string{"machine: ["},
-	})})
-	require.ErrorContains(t, err, "error loading config patches")
-
-	_, err = w.server.Create(p.CreateRequest{Urn: urn(applyType), DryRun: true, Properties: w.inputs(map[string]any{
-		"machineConfigurationInput": minimal, "applyMode": "later",
-	})})
-	require.ErrorContains(t, err, `does not know the applyMode "later"`)
-
-	assert.Zero(t, w.machine.callCount(), "a preview talks to no machine")
-}
-
 func TestRetries(t *testing.T) {
 	t.Parallel()
+
+	unavailable := status.Error(codes.Unavailable, "starting")
+
+	for name, test := range map[string]struct {
+		refusals []error
+		refusal  string
+		calls    int
+	}{
+		"until the machine is ready": {refusals: []error{unavailable, unavailable}, calls: 3},
+		"never when the request is wrong": {
+			refusals: []error{status.Error(codes.InvalidArgument, "no such disk")}, refusal: "no such disk", calls: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newFixture(t)
+			w.machine.refusals = test.refusals
+
+			err := w.target().retry(t.Context(), time.Minute, "asking", func(ctx context.Context, c *client.Client) error {
+				_, err := c.Version(ctx)
+
+				return err
+			})
+			assert.Equal(t, test.calls, w.machine.callCount())
+
+			if test.refusal == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, test.refusal)
+			}
+		})
+	}
 
 	t.Run("give up with the machine's own words", func(t *testing.T) {
 		t.Parallel()
@@ -171,14 +141,8 @@ func TestRetries(t *testing.T) {
 			w.machine.refusals = append(w.machine.refusals, status.Error(codes.Unavailable, "the machine is going down"))
 		}
 
-		at := target{node: "127.0.0.1", endpoint: w.machine.address, client: clientConfiguration{
-			CACertificate:     stringField(w.secrets.Get("clientConfiguration"), "caCertificate"),
-			ClientCertificate: stringField(w.secrets.Get("clientConfiguration"), "clientCertificate"),
-			ClientKey:         stringField(w.secrets.Get("clientConfiguration"), "clientKey"),
-		}}
-
 		// Long enough for a first response on a busy machine.
-		err := at.retry(t.Context(), 4*time.Second, "asking", func(ctx context.Context, c *client.Client) error {
+		err := w.target().retry(t.Context(), 4*time.Second, "asking", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Kubeconfig(ctx)
 
 			return err

@@ -11,8 +11,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
-
-	known "talos-proxmox/internal/talos"
 )
 
 // secretsResource is machine/secrets:Secrets.
@@ -49,14 +47,14 @@ func (*secretsResource) WireDependencies(f infer.FieldSelector, _ *secretsArgs, 
 	}
 }
 
-// defaultContract returns the newest version contract of the published provider's machinery.
-func defaultContract() string { return known.Provider }
+// defaultContract is the newest version contract of the published provider's machinery.
+const defaultContract = "v1.12"
 
 // Create generates secrets offline.
 func (r *secretsResource) Create(
 	_ context.Context, request infer.CreateRequest[secretsArgs],
 ) (infer.CreateResponse[secretsState], error) {
-	state := secretsState{TalosVersion: orDefault(request.Inputs.TalosVersion, defaultContract())}
+	state := secretsState{TalosVersion: orDefault(request.Inputs.TalosVersion, defaultContract)}
 	response := infer.CreateResponse[secretsState]{ID: "machine_secrets", Output: state}
 
 	if request.DryRun {
@@ -104,7 +102,7 @@ func (r *secretsResource) Update(
 	_ context.Context, request infer.UpdateRequest[secretsArgs, secretsState],
 ) (infer.UpdateResponse[secretsState], error) {
 	state := request.State
-	state.TalosVersion = orDefault(request.Inputs.TalosVersion, defaultContract())
+	state.TalosVersion = orDefault(request.Inputs.TalosVersion, defaultContract)
 	response := infer.UpdateResponse[secretsState]{Output: state}
 
 	due, err := expiresBefore(state.ClientConfiguration.ClientCertificate, r.now().AddDate(0, secretsRenewalMonths, 0))
