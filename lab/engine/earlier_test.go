@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
 )
 
 var record = flag.String(
@@ -77,15 +82,38 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 	require.NoError(t, json.Unmarshal(content, &recorded))
 	require.NotEmpty(t, recorded)
 
-	one.importState(state, recorded)
+	one.importState(withFormerConfigurations(t, state), recorded)
+
+	boots := one.bootTimes()
+
+	_, err = one.preview(one.stackText)
+	require.NoError(t, err)
+	assert.NotContains(t, one.output(), "changes in the machine configuration")
 
 	done := one.up(one.stackText)
 	for name, op := range done {
-		assert.Equal(t, map[bool]string{true: "create", false: "update"}[isNewCommand(name)], op, name)
+		switch {
+		case strings.HasPrefix(name, "ConfigurationApply "):
+			assert.Equal(t, "delete", op, name)
+		case isNewCommand(name) || strings.HasSuffix(name, "-configuration"):
+			assert.Equal(t, "create", op, name)
+		default:
+			assert.Equal(t, "update", op, name)
+		}
+	}
+
+	for _, node := range []string{"one-cp-1", "one-general-1", "one-gpu-1"} {
+		assert.Contains(t, one.output(), node+": configuration: has this configuration already")
+		assert.Equal(t, "delete", done["ConfigurationApply "+node+"-configuration"])
 	}
 
 	assert.Contains(t, one.output(), "all nodes are up to date: 3")
 	assert.NotContains(t, one.output(), "one-cp-1: upgrade: ")
+	assert.Equal(t, boots, one.bootTimes(), "nothing restarts")
+
+	for name := range one.up(one.stackText) {
+		assert.NotContains(t, name, "-configuration", "again")
+	}
 
 	t.Log("updated:", done)
 }
@@ -199,6 +227,53 @@ func (w *earlierWorld) importState(state apitype.DeploymentV3, recorded []record
 
 	state.Resources = resources
 	w.setDeployment(w.stackText, state)
+}
+
+// formerConfiguration is the type of the resource that applied a node's configuration before `talosops apply` did.
+const formerConfiguration = "talos:machine/configurationApply:ConfigurationApply"
+
+// withFormerConfigurations returns a state in which the Talos provider has applied the configurations that machines have.
+func withFormerConfigurations(t *testing.T, state apitype.DeploymentV3) apitype.DeploymentV3 {
+	t.Helper()
+
+	text, err := json.Marshal(state)
+	require.NoError(t, err)
+
+	text = regexp.MustCompile(tokens.LocalCommand+`::([\w-]+-configuration)"`).ReplaceAll(text, []byte(formerConfiguration+`::$1"`))
+	require.NoError(t, json.Unmarshal(text, &state))
+
+	provider := ""
+
+	for i := range state.Resources {
+		r := &state.Resources[i]
+		if string(r.Type) == tokens.Secrets {
+			provider = r.Provider
+		}
+
+		if string(r.URN.Type()) != formerConfiguration {
+			continue
+		}
+
+		var request request.Apply
+
+		stdin, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
+		require.NoError(t, json.Unmarshal([]byte(stdin), &request))
+
+		r.Type, r.ID, r.Provider = formerConfiguration, "machine_configuration_apply", provider
+		address := request.Machine.Address.String()
+		r.Inputs = map[string]any{
+			"applyMode": "auto", "node": address, "endpoint": address,
+			"configPatches": []any{"", "", "", "", "", "", ""},
+			// Of the role, without the node's patches.
+			"machineConfigurationInput": request.Configuration, "clientConfiguration": map[string]any{},
+		}
+		r.Outputs = map[string]any{
+			"applyMode": "auto", "resolvedApplyMode": "auto", "node": address, "endpoint": address,
+			"machineConfiguration": request.Configuration, "machineConfigurationInput": request.Configuration,
+		}
+	}
+
+	return state
 }
 
 // fillLabValues returns a recorded value with this lab's values where labs differ.
