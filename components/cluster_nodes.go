@@ -22,7 +22,7 @@ const clonesAtOnce = 4
 // Existing nodes are updated one at a time, control planes first. Existing workers wait for them without a dependency,
 // which would also order deletions and first creation.
 func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
-	queue := cloneQueue{}
+	queue, credentials := cloneQueue{}, c.secrets.ClientConfiguration
 
 	release, err := talos.ReleaseOf(args.TalosVersion)
 	if err != nil {
@@ -49,7 +49,6 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			showValues:             !n.Secret && !args.Secret,
 			restartsForChanges:     release.RestartsForChanges,
 			unreachable:            c.unreachable[n.Name],
-			talosconfig:            c.nodesTalosconfig,
 			grantAccess:            func(node *TalosNode) ([]pulumi.Resource, error) { return c.grantNodeAccess(ctx, n, node) },
 		}
 
@@ -65,6 +64,11 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			Address:       pulumi.String(n.Address),
 			Protect:       args.Protect && n.isControlPlane(),
 			Configuration: machineConfiguration(args, n, c.secrets),
+			Client: TalosClient{
+				CACertificate:     credentials.CaCertificate(),
+				ClientCertificate: credentials.ClientCertificate(),
+				ClientKey:         credentials.ClientKey(),
+			},
 		}, options)
 		if err != nil {
 			return err

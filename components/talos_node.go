@@ -100,8 +100,6 @@ type clusterOptions struct {
 	rollout *rollout
 	// grantAccess registers the permissions of the cluster's software on the VM, before the configuration; nil = none.
 	grantAccess func(*TalosNode) ([]pulumi.Resource, error)
-	// talosconfig is the cluster's; nil = that of the client in the arguments.
-	talosconfig pulumi.StringInput
 	// volumes are the directory volumes on its system disk.
 	volumes []string
 	// skipped leaves the machine's configuration as it is.
@@ -131,6 +129,9 @@ func (o clusterOptions) configurationOptions() pulumi.ResourceOption {
 
 	return pulumi.Composite(waitFor(o.updateAfter...), o.rollout.configurationHooks)
 }
+
+// configurationCircumstances are the fields of [request.Apply] whose change alone does not concern the machine.
+var configurationCircumstances = []string{"controlPlanes", "drainTimeout", "healthCheck", "answersWithin"}
 
 // TalosNode is a VM cloned from a template, with its machine configuration.
 type TalosNode struct {
@@ -176,10 +177,6 @@ func newTalosNode(
 	args = args.withDefaults(name)
 	if err := args.validate(name); err != nil {
 		return nil, err
-	}
-
-	if options.talosconfig == nil {
-		options.talosconfig = args.Client.talosconfig(cmp.Or(args.Cluster, args.Name))
 	}
 
 	c := &TalosNode{}
@@ -259,9 +256,12 @@ func (c *TalosNode) registerConfiguration(
 		resourceOptions = append(resourceOptions, pulumi.IgnoreChanges([]string{"stdin"}))
 	}
 
+	// Without the other nodes' addresses, which come and go.
+	talosconfig := args.Client.talosconfig(cmp.Or(args.Cluster, args.Name))
+
 	c.configuration, err = talosopsCall{
 		verb: "apply",
-		stdin: pulumi.All(args.Configuration, args.patches(), args.address(), options.talosconfig, c.lookup).ApplyT(
+		stdin: pulumi.All(args.Configuration, args.patches(), args.address(), talosconfig, c.lookup).ApplyT(
 			func(values []any) (string, error) {
 				req := req
 				req.Talosconfig, req.Configured = values[3].(string), values[4].(vmlookup.State).Configured
@@ -287,7 +287,7 @@ func (c *TalosNode) registerConfiguration(
 			}).(pulumi.StringOutput),
 		volumes:            options.volumes,
 		keepRequest:        pulumi.Bool(options.unreachable), // renewed credentials alone do not need the machine
-		circumstances:      []string{"controlPlanes", "drainTimeout", "healthCheck", "answersWithin"},
+		circumstances:      configurationCircumstances,
 		passPreviousOutput: true,
 	}.register(ctx, name+tokens.OfConfiguration, resourceOptions...)
 

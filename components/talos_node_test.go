@@ -3,10 +3,12 @@ package components
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -319,5 +321,49 @@ func TestTalosNodeConfiguration(t *testing.T) {
 		authority, err := talos.TalosconfigAuthority(req.Talosconfig)
 		require.NoError(t, err)
 		assert.NotEmpty(t, authority)
+	}
+}
+
+// TestRequestOfAConfigurationIsKept: what the run knows of the cluster does not repeat the command, and a machine that
+// has to be configured again gets a request that says so.
+func TestRequestOfAConfigurationIsKept(t *testing.T) {
+	t.Parallel()
+
+	const last = `{"controlPlanes": [], "configuration": "a", "talosconfig": "b"}`
+
+	for name, test := range map[string]struct {
+		last, current string
+		unreachable   bool
+		kept          bool
+	}{
+		"the same":                            {last, last, false, true},
+		"more control planes":                 {last, strings.Replace(last, "[]", `[{"name": "one-cp-2"}]`, 1), false, true},
+		"the cluster is bootstrapped":         {last, strings.Replace(last, "{", `{"bootstrapped": true, `, 1), false, true},
+		"the machine is configured":           {last, strings.Replace(last, "{", `{"configured": true, `, 1), false, true},
+		"the machine is a new one":            {strings.Replace(last, "{", `{"configured": true, `, 1), last, false, false},
+		"another configuration":               {last, strings.Replace(last, `"a"`, `"c"`, 1), false, false},
+		"other credentials":                   {last, strings.Replace(last, `"b"`, `"c"`, 1), false, false},
+		"other credentials, and it is silent": {last, strings.Replace(last, `"b"`, `"c"`, 1), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+				call := talosopsCall{keepRequest: pulumi.Bool(test.unreachable), circumstances: configurationCircumstances}
+				kept, err := internals.UnsafeAwaitOutput(ctx.Context(), call.keepLastRequest(
+					vmlookup.Command{Request: test.last}, pulumi.String(test.current).ToStringOutput(),
+				))
+				assert.NoError(t, err)
+
+				want := test.current
+				if test.kept {
+					want = test.last
+				}
+
+				assert.Equal(t, want, kept.Value)
+
+				return nil
+			}, pulumi.WithMocks("p", "s", noMocks{})))
+		})
 	}
 }

@@ -29,7 +29,8 @@ type talosopsCall struct {
 	// volumes is [tokens.VolumesVariable].
 	volumes []string
 	// keepRequest keeps the last request if only what the run knows of the cluster differs, and if it is true, also if
-	// the client credentials do. Nil = the request is always the current one.
+	// the client credentials do; a machine that has to be configured again needs the current one. Nil = the request is
+	// always the current one.
 	keepRequest pulumi.BoolInput
 	// circumstances are further fields whose change alone does not repeat the command.
 	circumstances []string
@@ -97,17 +98,28 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		ignored := append([]string{"bootstrapped", "configured"}, t.circumstances...)
+		current, ignored := values[2].(string), append([]string{"bootstrapped"}, t.circumstances...)
 		if values[0].(bool) {
 			ignored = append(ignored, "talosconfig", "kubeconfig")
 		}
 
-		if current := values[2].(string); values[1] != last.Follows || !differOnlyIn(ignored, last.Request, current) {
+		if isConfigured(current) {
+			ignored = append(ignored, "configured")
+		}
+
+		if values[1] != last.Follows || !differOnlyIn(ignored, last.Request, current) {
 			return current
 		}
 
 		return last.Request
 	}).(pulumi.StringOutput)
+}
+
+// isConfigured reports whether a request is for a machine that has a configuration.
+func isConfigured(text string) bool {
+	var of request.Apply
+
+	return json.Unmarshal([]byte(text), &of) == nil && of.Configured
 }
 
 // differOnlyIn reports whether two requests are equal except for these fields.

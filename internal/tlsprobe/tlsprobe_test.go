@@ -233,6 +233,38 @@ func TestMaintenanceModeIsUnproven(t *testing.T) {
 	}
 }
 
+// TestPinnedConnections: what is sent after a probe goes to the machine that answered it.
+func TestPinnedConnections(t *testing.T) {
+	t.Parallel()
+
+	certificate, _ := newAuthority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	other, _ := newAuthority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	machine := serve(t, serveTLS(certificate, tls.NoClientCert, tls.VersionTLS13))
+	impostor := serve(t, serveTLS(other, tls.NoClientCert, tls.VersionTLS13))
+
+	expected := Expected{}
+	answer := probe(t.Context(), machine, expected)
+	require.True(t, answer.Ready, answer.Text)
+
+	connect := func(to netip.AddrPort, expected Expected) error {
+		conn, err := (&tls.Dialer{Config: expected.PinnedConfig(to.Addr(), answer)}).DialContext(t.Context(), "tcp", to.String())
+		if err == nil {
+			err = conn.Close()
+		}
+
+		return err
+	}
+
+	require.NoError(t, connect(machine, expected))
+	require.ErrorContains(t, connect(impostor, expected), "another machine answers than before, and nothing is sent to it: ")
+
+	expected.Fingerprint = answer.Fingerprint
+	require.NoError(t, connect(machine, expected), "with the fingerprint of its console")
+
+	expected.Fingerprint = "another"
+	require.ErrorContains(t, connect(machine, expected), "and nothing is sent to it")
+}
+
 func TestAnnounced(t *testing.T) {
 	t.Parallel()
 

@@ -101,8 +101,8 @@ func TestKilledRemovals(t *testing.T) {
 	}
 }
 
-// TestARemovalIsCutAfterItsNodesLeft: the Talos provider dies while nodes leave, so that the run deletes their leave
-// commands and neither their configurations nor their VMs. The state alone does not tell that they have left: Proxmox
+// TestARemovalIsCutAfterItsNodesLeft: a run ends when it has deleted the leave commands of nodes, and neither their
+// configurations nor their VMs. The state alone does not tell that they have left: Proxmox
 // and the remaining control plane do. The guard of plans accepts the rest as well.
 func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
 	t.Parallel()
@@ -112,9 +112,10 @@ func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
 	w.up(s.yaml(t))
 
 	s.Clusters[0].ControlPlanes, s.Clusters[0].Workers = 1, 1
+	cut := w.deployment(s.yaml(t))
 
 	w.when(t.Context(), func(w *world) bool { return strings.Contains(w.consoles(), "reset via API received") }, func() {
-		w.killProgram("pulumi-resource-talos")
+		w.killProgram("pulumi-resource-proxmoxve")
 	})
 
 	_, err := w.tryUp(t.Context(), s.yaml(t))
@@ -125,6 +126,11 @@ func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
 	for _, name := range []string{"one-cp-2", "one-cp-3", "one-general-2"} {
 		require.NotContains(t, state, name+"-leave", "the nodes have left")
 	}
+
+	cut.Resources = slices.DeleteFunc(cut.Resources, func(r apitype.ResourceV3) bool {
+		return slices.Contains([]string{"one-cp-2-leave", "one-cp-3-leave", "one-general-2-leave"}, r.URN.Name())
+	})
+	w.setDeployment(s.yaml(t), cut)
 
 	// One that was started again might belong to the cluster.
 	started := w.vm("one-cp-3").ID

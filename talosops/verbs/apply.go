@@ -193,6 +193,12 @@ func (a *apply) reconfigure(ctx context.Context) error {
 		return fmt.Errorf("%s refuses its configuration: %s", n.Name, talosapi.Cause(err))
 	}
 
+	if effect.Effect == talosapi.Unchanged {
+		if applied, err := a.replaceStaged(ctx); err != nil || applied {
+			return err
+		}
+	}
+
 	if len(a.ControlPlanes) == 0 {
 		return a.reconfigureAlone(ctx, effect)
 	}
@@ -218,6 +224,26 @@ func (a *apply) reconfigure(ctx context.Context) error {
 	}
 
 	return a.changeInCluster(ctx)
+}
+
+// replaceStaged applies the configuration to a machine that runs it, and has another one on its disk for its next boot.
+func (a *apply) replaceStaged(ctx context.Context) (applied bool, err error) {
+	n := a.req.node()
+
+	active, staged, err := a.Talos.Configuration(ctx, n.Address)
+	if err != nil || staged == "" {
+		return false, err
+	}
+
+	if paths, err := talos.ConfigurationDifferences(active, staged); err != nil || len(paths) == 0 {
+		return false, err
+	}
+
+	a.PrintNote(ctx, n.Name, configurationCheck, "runs, and replaces another one that was to take effect at the next boot")
+
+	refusal, err := a.applyTo(ctx)
+
+	return true, errors.Join(refusal, err)
 }
 
 const unchangedNote = "has this configuration already"

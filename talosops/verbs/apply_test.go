@@ -95,6 +95,12 @@ func TestApply(t *testing.T) {
 			},
 		},
 		"a configuration that changes nothing": {answers: []tlsprobe.Answer{configured}},
+		"another configuration waits on the disk": {
+			answers: []tlsprobe.Answer{configured}, prepare: func(_ *apply, f *clustertest.Fake) {
+				f.Active["127.0.9.4"] = "version: v1alpha1\n"
+				f.Persistent["127.0.9.4"] = "version: v1alpha1\nmachine: {sysctls: {a: b}}\n"
+			},
+		},
 		"a machine without a cluster that has this configuration": {
 			answers: []tlsprobe.Answer{configured}, prepare: func(a *apply, _ *clustertest.Fake) { a.ControlPlanes = nil },
 		},
