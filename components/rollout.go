@@ -62,8 +62,9 @@ func newRollout(
 		targets: map[string]updateTarget{}, turn: make(chan struct{}, 1), sessions: map[string]*talosopsexec.Session{},
 		lookups: map[string]pulumi.Output{},
 	}
-	r.turn <- struct{}{}
 	r.prove = r.requireProven
+
+	r.turn <- struct{}{}
 
 	bootstrapped, known := vmlookup.FromContext(ctx).WasBootstrapped(args.Name)
 	r.bootstrapped = bootstrapped || !known
@@ -129,8 +130,8 @@ func (r *rollout) expectLookup(configuration string, lookup pulumi.Output) {
 	r.lookups[configuration] = lookup
 }
 
-// isConfigured reports whether the machine of a configuration was configured before it is applied; false for one that is
-// skipped.
+// isConfigured reports whether the machine of a configuration was configured before it is applied; false for one that
+// is skipped.
 func (r *rollout) isConfigured(called *pulumi.ResourceHookArgs) (bool, error) {
 	if len(called.OldInputs) > 0 { // an update; for another machine the engine replaces the resource
 		return true, nil

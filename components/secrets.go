@@ -16,16 +16,6 @@ func secretText(secret bool, text string) pulumi.StringInput {
 	return pulumi.String(text)
 }
 
-// secretTexts does the same for a list. All of it becomes secret: the engine does that with every list that passes a
-// provider without secrets of its own, such as bridged ones.
-func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayInput {
-	if secret {
-		return pulumi.ToSecret(texts).(pulumi.StringArrayOutput)
-	}
-
-	return texts
-}
-
 // holdsSecrets reports whether the machine configurations of a cluster contain something stored encrypted.
 func holdsSecrets(a TalosClusterArgs) bool {
 	return a.Secret || a.CNI != nil && a.CNI.Secret ||

@@ -120,8 +120,8 @@ func (o clusterOptions) updateOptions() pulumi.ResourceOption {
 	return pulumi.Composite(waitFor(o.updateAfter...), o.rollout.updateHooks)
 }
 
-// configurationOptions are updateOptions for the configuration, which is in turn as well when it is created for a machine
-// that runs.
+// configurationOptions are updateOptions for the configuration, which is in turn as well when it is created for a
+// machine that runs.
 func (o clusterOptions) configurationOptions() pulumi.ResourceOption {
 	if o.rollout == nil {
 		return waitFor(o.updateAfter...)
@@ -235,7 +235,7 @@ func (c *TalosNode) registerConfiguration(
 ) (err error) {
 	req := request.Apply{
 		Machine: probeTarget(args.Name, args.Machine, *args.Network), Worker: args.Role == RoleWorker,
-		Skipped: options.skipped, AnswersWithin: (time.Duration(args.AnswersWithin * float64(time.Second))).String(),
+		Skipped: options.skipped, AnswersWithin: time.Duration(args.AnswersWithin * float64(time.Second)).String(),
 	}
 	if options.rollout != nil {
 		req.Common = options.rollout.configurationRequest()

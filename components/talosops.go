@@ -70,6 +70,7 @@ func (t talosopsCall) register(
 		AddPreviousOutputInEnv: pulumi.Bool(t.passPreviousOutput),
 		Logging:                local.LoggingStderr, // standard output is the result
 	}
+
 	environment := pulumi.StringMap{}
 	if t.trigger != nil { // Triggers would replace the command, which the engine shows in six lines
 		environment[TriggerVariable] = t.trigger

@@ -126,6 +126,7 @@ func fakeSetting(key string) string {
 // replacementTriggers returns the replacement triggers of the nodes' configurations, by node; empty = none.
 func replacementTriggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
+
 	for name, command := range r.ByType(tokens.LocalCommand) {
 		if node, isConfiguration := strings.CutSuffix(name, tokens.OfConfiguration); isConfiguration {
 			found[node] = command.Request.GetReplacementTrigger().GetStringValue()

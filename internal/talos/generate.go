@@ -78,9 +78,11 @@ func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) ([]PatchErr
 	return invalidPatches(without, patches, unread, len(c.Patches)), nil
 }
 
-// invalidPatches returns the patches that make a valid configuration invalid, and those that the node's release does not
-// read. The first ofCluster patches are the cluster's.
-func invalidPatches(configuration config.Provider, patches []string, unread []error, ofCluster int) (invalid []PatchError) {
+// invalidPatches returns the patches that make a valid configuration invalid, and those that the node's release does
+// not read. The first ofCluster patches are the cluster's.
+func invalidPatches(
+	configuration config.Provider, patches []string, unread []error, ofCluster int,
+) (invalid []PatchError) {
 	for i, patch := range patches {
 		patched, err := patchAndValidate(configuration, []string{patch})
 		if err == nil {
@@ -102,8 +104,8 @@ func invalidPatches(configuration config.Provider, patches []string, unread []er
 	return invalid
 }
 
-// Configuration generates a node's whole machine configuration, which is a secret, from the output machineSecrets of the
-// Talos provider, decrypted. The error for a patch of the user quotes it.
+// Configuration generates a node's whole machine configuration, which is a secret, from the output machineSecrets of
+// the Talos provider, decrypted. The error for a patch of the user quotes it.
 func Configuration(g Generation, c ClusterConfig, n NodeConfig, machineSecrets map[string]any) (string, error) {
 	bundle, err := bundleOf(machineSecrets)
 	if err != nil {

@@ -248,11 +248,11 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 	}
 
 	goldentest.Rendered(t, "../../docs/compatibility.md", "testdata/compatibility.md.tmpl", map[string]any{
-		"Releases":  Releases(),
-		"Supported": supportedReleases(),
-		"Announced": slices.DeleteFunc(slices.Clone(Releases()), func(r Release) bool { return r.Support != Announced }),
+		"Releases":      Releases(),
+		"Supported":     supportedReleases(),
+		"Announced":     slices.DeleteFunc(slices.Clone(Releases()), func(r Release) bool { return r.Support != Announced }),
 		"LastWithEnded": LastWithEnded,
-		"Kubernetes": KubernetesReleases(), "Generations": Generations(), "Combinations": combinations(), "Sizes": sizes,
+		"Kubernetes":    KubernetesReleases(), "Generations": Generations(), "Combinations": combinations(), "Sizes": sizes,
 	}, template.FuncMap{
 		"fields":  strings.Fields,
 		"drivers": func(minor, generation string) []Driver { return Drivers(minor+".0", generation) },

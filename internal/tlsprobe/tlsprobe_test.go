@@ -247,7 +247,9 @@ func TestPinnedConnections(t *testing.T) {
 	require.True(t, answer.Ready, answer.Text)
 
 	connect := func(to netip.AddrPort, expected Expected) error {
-		conn, err := (&tls.Dialer{Config: expected.PinnedConfig(to.Addr(), answer)}).DialContext(t.Context(), "tcp", to.String())
+		dialer := &tls.Dialer{Config: expected.PinnedConfig(to.Addr(), answer)}
+
+		conn, err := dialer.DialContext(t.Context(), "tcp", to.String())
 		if err == nil {
 			err = conn.Close()
 		}

@@ -232,7 +232,8 @@ func (w *earlierWorld) importState(state apitype.DeploymentV3, recorded []record
 // formerConfiguration is the type of the resource that applied a node's configuration before `talosops apply` did.
 const formerConfiguration = "talos:machine/configurationApply:ConfigurationApply"
 
-// withFormerConfigurations returns a state in which the Talos provider has applied the configurations that machines have.
+// withFormerConfigurations returns a state in which the Talos provider has applied the configurations that machines
+// have.
 func withFormerConfigurations(t *testing.T, state apitype.DeploymentV3) apitype.DeploymentV3 {
 	t.Helper()
 

@@ -135,7 +135,9 @@ func nodeConfiguration(documents ...string) resource {
 		panic(err)
 	}
 
-	return newResource(tokens.LocalCommand, "n", props{"create": "${TALOSOPS:-talosops} apply", "stdin": secret{string(text)}})
+	return newResource(tokens.LocalCommand, "n", props{
+		"create": "${TALOSOPS:-talosops} apply", "stdin": secret{string(text)},
+	})
 }
 
 func TestProductionDiskEncryption(t *testing.T) {

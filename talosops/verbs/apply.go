@@ -29,10 +29,11 @@ was configured before, its certificate has the fingerprint that ` + tlsprobe.Mai
 console. The configuration travels on a connection with that certificate only. A configured machine must present a
 certificate of the authority of talosconfig.
 
-A configuration that the machine has already changes nothing. Any other is applied as docs/upgrades.md#one-machine-at-a-time
-says: the command waits until the cluster tolerates the loss of the machine, drains the node if the change restarts it,
-applies, restarts the machine where Talos needs that, waits until it is back, and uncordons its node. An interrupted
-command can be repeated. Without controlPlanes, the machine is changed immediately.
+A configuration that the machine has already changes nothing. Any other is applied as
+docs/upgrades.md#one-machine-at-a-time says: the command waits until the cluster tolerates the loss of the machine,
+drains the node if the change restarts it, applies, restarts the machine where Talos needs that, waits until it is back,
+and uncordons its node. An interrupted command can be repeated. Without controlPlanes, the machine is changed
+immediately.
 
 With the variable ` + request.RegardlessVariable + `, the machine is changed although its cluster is not steady. worker,
 configured (an earlier run configured the machine; PULUMI_COMMAND_STDOUT says that as well), skipped (leave the machine
@@ -160,9 +161,10 @@ func (a *apply) provision(ctx context.Context, answer tlsprobe.Answer) (tlsprobe
 		what, detail := answer.Text, ""
 
 		if answer.Ready {
-			err := a.Talos.Provision(ctx, n.Address, a.expected.PinnedConfig(a.req.Machine.Address, answer), []byte(a.req.Configuration))
+			pinned := a.expected.PinnedConfig(a.req.Machine.Address, answer)
+			err := a.Talos.Provision(ctx, n.Address, pinned, []byte(a.req.Configuration))
 
-			switch status.Code(err) {
+			switch status.Code(err) { //nolint:exhaustive // the rest is repeated
 			case codes.OK:
 				a.PrintNote(ctx, n.Name, configurationCheck, "is applied")
 
@@ -293,7 +295,8 @@ func (a *apply) applyTo(ctx context.Context) (refusal, err error) {
 	}
 
 	if status.Code(failure) == codes.Unavailable {
-		if now, err := a.Talos.DryRun(ctx, n.Address, []byte(a.req.Configuration)); err == nil && now.Effect == talosapi.Unchanged {
+		now, err := a.Talos.DryRun(ctx, n.Address, []byte(a.req.Configuration))
+		if err == nil && now.Effect == talosapi.Unchanged {
 			return nil, nil
 		}
 	}

@@ -129,7 +129,9 @@ func TestFormerConfigurations(t *testing.T) {
 	s := server(t, time.Now)
 	state := inputs(map[string]any{"node": "127.0.0.1", "machineConfiguration": "machine: {}"})
 
-	read, err := s.Read(p.ReadRequest{ID: "machine_configuration_apply", Urn: urn(applyType), Properties: state, Inputs: state})
+	read, err := s.Read(p.ReadRequest{
+		ID: "machine_configuration_apply", Urn: urn(applyType), Properties: state, Inputs: state,
+	})
 	require.NoError(t, err)
 	assert.Equal(t, state, read.Properties)
 	require.NoError(t, s.Delete(p.DeleteRequest{ID: read.ID, Urn: urn(applyType), Properties: state}))
