@@ -214,7 +214,7 @@ func TestInterruptedRunsAreResumed(t *testing.T) {
 			t.Run(command+" "+stop, func(t *testing.T) {
 				t.Parallel()
 				// Some calls for each way to stop, beginning at different ones.
-				for nth := 1 + 2*slices.Index(stops, stop); nth <= calls; nth += map[string]int{"mv": 6, "sync": 14}[command] {
+				for nth := 1 + 2*slices.Index(stops, stop); nth <= calls; nth += map[string]int{"mv": 10, "sync": 22}[command] {
 					host := newFakeHost(t, m)
 					host.interceptCommand(command, nth, stop)
 					r := host.run(ActionApply, h)

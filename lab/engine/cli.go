@@ -160,7 +160,7 @@ func (c *cli) Run(
 }
 
 // cannedAnswer answers commands of the Automation API whose result is not needed, without a start of the CLI. Every
-// command names its stack, so that none needs to be selected; Up does not return an update's outputs and summary.
+// command names its stack, so that none needs to be selected; no operation returns a summary, and Up no outputs.
 func (c *cli) cannedAnswer(args []string) (answer string, ok bool) {
 	switch strings.Join(args[:min(2, len(args))], " ") {
 	case "stack select":
@@ -168,7 +168,7 @@ func (c *cli) cannedAnswer(args []string) (answer string, ok bool) {
 	case "stack output":
 		return "{}", c.updating
 	case "stack history":
-		return "[]", c.updating
+		return "[]", true
 	default:
 		return "", false
 	}
