@@ -55,20 +55,25 @@ func Serve(ctx context.Context, dir string, lab *server.Server, status Status) e
 	defer stop()
 
 	srv := &http.Server{Handler: handler(lab, status, stop), ReadHeaderTimeout: 10 * time.Second}
+	stopped := make(chan struct{})
 
 	go func() {
 		<-ctx.Done()
 
 		// The response to the stop command is still pending.
-		grace, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 
 		_ = srv.Shutdown(grace)
+
+		close(stopped)
 	}()
 
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("unable to serve the lab's socket: %w", err)
 	}
+
+	<-stopped // Serve returns as soon as a shutdown begins
 
 	return nil
 }

@@ -47,7 +47,7 @@ type cli struct {
 	// previewsFirst lets an update preview first, as it does for a user; the Automation API skips that. Policies about
 	// the whole stack judge at the end of a run: after an update they would be too late to prevent anything.
 	previewsFirst bool
-	// updating is set while the Automation API updates.
+	// updating is set while the Automation API changes the stack.
 	updating bool
 }
 
@@ -168,7 +168,7 @@ func (c *cli) cannedAnswer(args []string) (answer string, ok bool) {
 	case "stack output":
 		return "{}", c.updating
 	case "stack history":
-		return "[]", true
+		return "[]", c.updating
 	default:
 		return "", false
 	}

@@ -263,7 +263,9 @@ func (e *Engine) Refresh(ctx context.Context, opts ...optrefresh.Option) (auto.R
 	}
 	defer done()
 
+	e.cli.updating = true
 	result, err := e.stack.Refresh(ctx, opts...)
+	e.cli.updating = false
 
 	return result, e.exitError("refresh", err)
 }
@@ -281,7 +283,10 @@ func (e *Engine) Destroy(ctx context.Context, opts ...optdestroy.Option) (auto.D
 	}
 	defer done()
 
+	e.cli.updating = true
 	result, err := e.stack.Destroy(ctx, opts...)
+	e.cli.updating = false
+
 	if err == nil {
 		_ = os.Remove(e.unfinishedFile()) // nothing is left to refresh
 	}
