@@ -2,7 +2,6 @@ package components
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/internal/problem"
-	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
 
@@ -107,11 +105,11 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 // plannedConfigurations are what is computed before anything is registered, so that its problems are found first.
 type plannedConfigurations struct {
 	contract string
-	patches  [][]string // by node
-	marks    []request.Marks
+	nodes    []talos.Planned
 }
 
-// planConfigurations checks the machine configurations of a cluster, and computes what depends on them.
+// planConfigurations plans each node's machine configuration and checks it as the machine will, before anything is
+// registered. A patch that makes the configurations of several nodes invalid is reported once.
 func planConfigurations(a TalosClusterArgs) (plannedConfigurations, error) {
 	release, err := talos.ReleaseOf(a.TalosVersion)
 	if err != nil {
@@ -119,47 +117,12 @@ func planConfigurations(a TalosClusterArgs) (plannedConfigurations, error) {
 	}
 
 	planned := plannedConfigurations{contract: cmp.Or(a.Contract, release.Contract)}
-	if err := checkConfigurations(a, planned.contract); err != nil {
-		return plannedConfigurations{}, err
-	}
-
-	var problems []error
-
-	for _, n := range a.nodes() {
-		common, node := clusterConfiguration(a), nodeConfiguration(a, n)
-		marks, marksErr := nodeMarks(common, node)
-
-		patches, err := talos.Patches(a.generation(planned.contract), common, node)
-		if err := errors.Join(marksErr, err); err != nil {
-			problems = append(problems, redactSecretError(n, err))
-		}
-
-		planned.marks, planned.patches = append(planned.marks, marks), append(planned.patches, patches)
-	}
-
-	if err := errors.Join(problems...); err != nil {
-		return plannedConfigurations{}, fmt.Errorf("cluster %q: %w", a.Name, err)
-	}
-
-	return planned, nil
-}
-
-// generation returns what the configurations of a cluster are generated from.
-func (a TalosClusterArgs) generation(contract string) talos.Generation {
-	return talos.Generation{
-		ClusterName: a.Name, Endpoint: a.Endpoint, KubernetesVersion: a.KubernetesVersion, Contract: contract,
-	}
-}
-
-// checkConfigurations generates each node's machine configuration and checks it as the machine will, before anything is
-// registered. A patch that makes the configurations of several nodes invalid is reported once.
-func checkConfigurations(a TalosClusterArgs, contract string) error {
-	generation, common, found := a.generation(contract), clusterConfiguration(a), &problem.List{}
+	generation, common, found := a.generation(planned.contract), clusterConfiguration(a), &problem.List{}
 
 	for i, n := range a.Nodes {
 		path := fmt.Sprintf("nodes[%d]", i)
 
-		invalid, err := talos.CheckConfiguration(generation, common, nodeConfiguration(a, n))
+		node, invalid, err := talos.Plan(generation, common, nodeConfiguration(a, n))
 		if err != nil {
 			found.Add(path, nil, "has no valid machine configuration: %s", redactSecretError(n, err))
 		}
@@ -178,9 +141,18 @@ func checkConfigurations(a TalosClusterArgs, contract string) error {
 				found.Add(path, nil, "makes the machine configuration of %s invalid; correct or remove it: %s", n.Name, reason)
 			}
 		}
+
+		planned.nodes = append(planned.nodes, node)
 	}
 
-	return problemsOf("cluster", a.Name, found)
+	return planned, problemsOf("cluster", a.Name, found)
+}
+
+// generation returns what the configurations of a cluster are generated from.
+func (a TalosClusterArgs) generation(contract string) talos.Generation {
+	return talos.Generation{
+		ClusterName: a.Name, Endpoint: a.Endpoint, KubernetesVersion: a.KubernetesVersion, Contract: contract,
+	}
 }
 
 // machineConfiguration generates a node's machine configuration, for the version contract of the secrets, which an

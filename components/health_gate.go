@@ -26,7 +26,13 @@ func (c *TalosCluster) registerHealthGate(ctx *pulumi.Context, name string, args
 		Versions:          requestVersions(checked.nodes()),
 	}
 	dependencies := []pulumi.Resource{c.bootstrap}
-	digested := []any{args.planned.patches, nodeHardware(args)}
+
+	patches := make([][]string, 0, len(args.planned.nodes))
+	for _, node := range args.planned.nodes {
+		patches = append(patches, node.Patches)
+	}
+
+	digested := []any{patches, nodeHardware(args)}
 
 	var updates []any
 

@@ -329,7 +329,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) {
 				c.worker(0).Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}
 			},
-			"machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself",
+			"nodes[1].patches[0]: makes the machine configuration of one-general-1 invalid; correct or remove it: node-role.kubernetes.io/worker: Kubernetes lets no worker",
 		},
 	})
 }

@@ -100,7 +100,8 @@ func (i *importer) add(r importResource) {
 const secretsMeta = `{"schema_version":"1"}` //nolint:gosec // a number
 
 // addCluster adds a cluster with its machine secrets. Their version contract is the one that new secrets of the planned
-// Talos version get: the provider's own import would record v1.3 and generate configurations for that.
+// Talos version get, see [talos.ContractOfSecrets]: the provider's own import would record v1.3 and generate
+// configurations for that.
 func (i *importer) addCluster(name string, bundle []byte, now time.Time) error {
 	chosen, err := i.Deployed.clusters([]string{name})
 	if err != nil {
@@ -117,11 +118,13 @@ func (i *importer) addCluster(name string, bundle []byte, now time.Time) error {
 		return fmt.Errorf("cluster %s: %w", name, err)
 	}
 
+	contract := talos.ContractOfSecrets(machine, release)
+
 	secrets := importResource{
 		Type: tokens.Secrets, Logical: name + tokens.OfSecrets, Parent: tokens.TalosCluster + name, ID: "machine_secrets",
 		Version: tokens.TalosPlugin.Version, Server: tokens.TalosPlugin.Server,
-		Inputs:  object{"talosVersion": release.Contract},
-		Outputs: object{"talosVersion": release.Contract, "__meta": secretsMeta},
+		Inputs:  object{"talosVersion": contract},
+		Outputs: object{"talosVersion": contract, "__meta": secretsMeta},
 	}
 	if err := setSecretOutputs(object{"outputs": secrets.Outputs}, object{
 		"machineSecrets": machine, "clientConfiguration": client,

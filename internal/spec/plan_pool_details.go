@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // checkPool checks the settings that all machines of a pool share.
@@ -234,7 +236,7 @@ func (p *planner) checkLabels(path string, labels map[string]string, g *pool) ma
 			p.problems.Add(at, nil, "is a label that Kubernetes or Talos sets on every node; remove it")
 		} else if g.hasTopology && isTopologyLabel(key) {
 			p.problems.Add(at, nil, "follows from the cluster's proxmox.region and the node's host; remove it")
-		} else if g.role == RoleWorker && RestrictedLabel(key) {
+		} else if g.role == RoleWorker && talos.RestrictedLabel(key) {
 			p.problems.Add(
 				at, nil, "is a label that Kubernetes does not let a worker set on itself; use your own prefix, such as example.org/, "+
 					"or node.kubernetes.io/, or set it with kubectl: such labels are kept",
@@ -245,29 +247,6 @@ func (p *planner) checkLabels(path string, labels map[string]string, g *pool) ma
 	}
 
 	return labels
-}
-
-// RestrictedLabel reports whether Kubernetes' NodeRestriction admission plugin rejects a label that a worker's kubelet
-// sets. Talos sets all labels of a worker in one update, with the kubelet's permissions: one such label would cost the
-// others (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
-func RestrictedLabel(key string) bool {
-	prefix, _, found := strings.Cut(key, "/")
-
-	inDomain := func(domains ...string) bool {
-		return slices.ContainsFunc(
-			domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) },
-		)
-	}
-	if !found || !inDomain("kubernetes.io", "k8s.io") || inDomain("kubelet.kubernetes.io", "node.kubernetes.io") {
-		return false
-	}
-
-	return !slices.Contains([]string{
-		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
-		"failure-domain.beta.kubernetes.io/zone",
-		"beta.kubernetes.io/instance-type", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
-		"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
-	}, key)
 }
 
 // isSystemLabel reports whether the kubelet or Talos itself sets a label: removing it from the configuration would

@@ -59,11 +59,11 @@ func TestSplitPatch(t *testing.T) {
 	}
 }
 
-func TestNodePatchesReportsEverythingAtOnce(t *testing.T) {
+func TestOwnPatchesReportEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 
 	gateway := netip.MustParseAddr("10.0.0.1")
-	_, err := NodePatches(
+	_, err := ownPatches(
 		ClusterConfig{DiscoveryEndpoint: "nowhere"},
 		NodeConfig{
 			Name: "Prod_1",
@@ -92,35 +92,16 @@ func TestNodePatchesReportsEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestNodePatchesNamesTheWrongPatch(t *testing.T) {
+func TestOwnPatchesRefuseBadInput(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := testCluster(), testNode("prod-cp-1", RoleControlPlane, 10)
-	cluster.Patches = []string{"machine:\n  sysctls: {a: b}\n"}
-	node.Patches = []string{"machine:\n  sysctls: {a: b}\n", "machine:\n  nonsense: true\n"}
-	_, err := NodePatches(cluster, node, "v1.12")
-	require.ErrorContains(t, err, `machine configuration of "prod-cp-1": patch 2 of the node`)
-
-	cluster.Patches = append(cluster.Patches, "")
-	_, err = NodePatches(cluster, node, "v1.12")
-	require.ErrorContains(t, err, "patch 2 of the cluster")
-}
-
-func TestNodePatchesNeedsAnInterface(t *testing.T) {
-	t.Parallel()
-
-	node := testNode("prod-cp-1", RoleControlPlane, 10)
-	node.Interfaces = nil
-	_, err := NodePatches(testCluster(), node, "v1.12")
+	withoutCard := testNode("prod-cp-1", RoleControlPlane, 10)
+	withoutCard.Interfaces = nil
+	_, err := ownPatches(testCluster(), withoutCard, "v1.12")
 	require.ErrorContains(t, err, "interfaces: is missing")
-}
 
-func TestRolePatchesRefusesBadInput(t *testing.T) {
-	t.Parallel()
-
-	_, err := RolePatches(testCluster(), "init")
+	_, err = ownPatches(ClusterConfig{Subnets: []netip.Prefix{{}}}, testNode("prod-x-1", "init", 10), "v1.12")
 	require.ErrorContains(t, err, `role: "init"`)
-	_, err = RolePatches(ClusterConfig{Subnets: []netip.Prefix{{}}}, RoleWorker)
 	require.ErrorContains(t, err, "subnets[0]")
 }
 
@@ -130,8 +111,12 @@ func TestUserPatchesComeLast(t *testing.T) {
 	cluster, node := testCluster(), testNode("prod-cp-1", RoleControlPlane, 10)
 	cluster.Patches = []string{"machine:\n  sysctls: {a: cluster}\n"}
 	node.Patches = []string{"machine:\n  sysctls: {a: node}\n"}
-	patches, err := NodePatches(cluster, node, "v1.12")
+
+	planned, invalid, err := Plan(testGeneration("v1.12"), cluster, node)
 	require.NoError(t, err)
-	assert.Equal(t, append(cluster.Patches, node.Patches...), patches[len(patches)-2:])
-	assert.False(t, strings.Contains(strings.Join(patches[:len(patches)-2], ""), "sysctls"))
+	require.Empty(t, invalid)
+
+	own := len(planned.Patches) - 2
+	assert.Equal(t, append(cluster.Patches, node.Patches...), planned.Patches[own:])
+	assert.NotContains(t, strings.Join(planned.Patches[:own], ""), "sysctls")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
 // Generation is what the configurations of a cluster are generated from, before any patch.
@@ -38,55 +40,80 @@ type PatchError struct {
 	Reason string
 }
 
-// CheckConfiguration generates a node's machine configuration with secrets of the same shape as a cluster's, and
-// validates it as the machine will. It returns the patches of the user that make it invalid, or that the node's release
-// does not read, and any other error.
-func CheckConfiguration(g Generation, c ClusterConfig, n NodeConfig) ([]PatchError, error) {
+// Planned is what is known of a node's machine configuration without the cluster's secrets.
+type Planned struct {
+	// Patches are the program's own, then the user's.
+	Patches []string
+	// Marks are those that the patches give the Kubernetes node.
+	Marks Marks
+}
+
+// Plan generates a node's machine configuration with secrets of the same shape as a cluster's, and validates it as the
+// machine will. It returns the patches of the user that make it invalid, or that the node's release does not read, and
+// any other error.
+func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, error) {
 	bundle, err := placeholderBundle()
 	if err != nil {
-		return nil, err
-	}
-
-	generated, err := generateForRole(g, n.Role, bundle)
-	if err != nil {
-		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+		return Planned{}, nil, err
 	}
 
 	own, err := ownPatches(c, n, g.Contract)
 	if err != nil {
-		return nil, err
+		return Planned{}, nil, err
 	}
 
-	patches := slices.Concat(c.Patches, n.Patches)
+	generated, err := generateForRole(g, c, n.Role, bundle)
+	if err != nil {
+		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+	}
 
-	unread := make([]error, len(patches))
-	for i, patch := range patches {
+	ofUser, err := userPatches(g, c, n)
+	if err != nil {
+		return Planned{}, nil, err
+	}
+
+	unread := make([]error, len(ofUser))
+	for i, patch := range ofUser {
 		unread[i] = checkReleaseReads(n.TalosVersion, patch)
 	}
 
+	planned := Planned{Patches: slices.Concat(own, ofUser)}
+
 	if errors.Join(unread...) == nil {
-		if _, err = patchAndValidate(generated, slices.Concat(own, patches)); err == nil {
-			return nil, nil
+		if planned.Marks, err = marked(generated, generated, planned.Patches); err == nil {
+			return planned, nil, nil
 		}
 	}
 
 	without, ownErr := patchAndValidate(generated, own)
 	if ownErr != nil {
-		return nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(ownErr))
+		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(ownErr))
 	}
 
-	return invalidPatches(without, patches, unread, len(c.Patches)), nil
+	return Planned{}, invalidPatches(generated, without, ofUser, unread, len(c.Patches)), nil
+}
+
+// marked returns the marks of a configuration with patches, compared with the generated one.
+func marked(generated, configuration config.Provider, patches []string) (Marks, error) {
+	patched, err := patchAndValidate(configuration, patches)
+	if err != nil {
+		return Marks{}, err
+	}
+
+	return marksOf(generated, patched)
 }
 
 // invalidPatches returns the patches that make a valid configuration invalid, and those that the node's release does
 // not read. The first ofCluster patches are the cluster's.
 func invalidPatches(
-	configuration config.Provider, patches []string, unread []error, ofCluster int,
+	generated, configuration config.Provider, patches []string, unread []error, ofCluster int,
 ) (invalid []PatchError) {
 	for i, patch := range patches {
 		patched, err := patchAndValidate(configuration, []string{patch})
 		if err == nil {
-			configuration = patched
+			if _, err = marksOf(generated, patched); err == nil {
+				configuration = patched
+			}
 		}
 
 		if err = cmp.Or(unread[i], err); err == nil {
@@ -94,6 +121,10 @@ func invalidPatches(
 		}
 
 		found := PatchError{OfCluster: i < ofCluster, Index: i, Reason: flatten(err)}
+		if instead := writtenInstead(patch); instead != "" && isConflict(err) {
+			found.Reason += "; write " + instead + ", which the cluster's contract has"
+		}
+
 		if !found.OfCluster {
 			found.Index -= ofCluster
 		}
@@ -112,17 +143,26 @@ func Configuration(g Generation, c ClusterConfig, n NodeConfig, machineSecrets m
 		return "", err
 	}
 
-	generated, err := generateForRole(g, n.Role, bundle)
+	return configurationWith(g, c, n, bundle)
+}
+
+func configurationWith(g Generation, c ClusterConfig, n NodeConfig, bundle *secrets.Bundle) (string, error) {
+	generated, err := generateForRole(g, c, n.Role, bundle)
 	if err != nil {
 		return "", fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 
-	patches, err := Patches(g, c, n)
+	own, err := ownPatches(c, n, g.Contract)
 	if err != nil {
 		return "", err
 	}
 
-	whole, err := patchAndValidate(generated, patches)
+	ofUser, err := userPatches(g, c, n)
+	if err != nil {
+		return "", err
+	}
+
+	whole, err := patchAndValidate(generated, slices.Concat(own, ofUser))
 	if err != nil {
 		return "", fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(err))
 	}
@@ -135,37 +175,54 @@ var placeholderBundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent, secrets.WithECDSAServiceAccountKey())
 })
 
-// Patches returns all patches of a node's configuration: the program's own, then the user's.
-func Patches(g Generation, c ClusterConfig, n NodeConfig) ([]string, error) {
-	own, err := ownPatches(c, n, g.Contract)
-
-	return slices.Concat(own, c.Patches, n.Patches), err
-}
-
-// ownPatches returns the program's own patches of a node's configuration.
-func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
-	c.Patches, n.Patches = nil, nil
-
-	ofRole, err := RolePatches(c, n.Role)
+// userPatches returns the user's patches: the cluster's, then the node's. Who deletes the document KubeletConfig in one
+// describes the kubelet in the v1alpha1 document instead, where the program then adds what it needs.
+func userPatches(g Generation, c ClusterConfig, n NodeConfig) ([]string, error) {
+	release, err := releaseOfContract(g.Contract)
 	if err != nil {
 		return nil, err
 	}
 
-	ofNode, err := NodePatches(c, n, contract)
+	patches := slices.Concat(c.Patches, n.Patches)
+	for i, patch := range patches {
+		documents, err := readDocuments(patch)
+		if err != nil || !release.KubernetesDocuments || documents["KubeletConfig"]["$patch"] != "delete" {
+			continue // an error is that of the patch, and of its validation
+		}
 
-	return slices.Concat(ofRole, ofNode), err
+		kubelet := kubeletMarks(n, "extraConfig")
+		kubelet["image"] = constants.KubeletImage + ":" + g.KubernetesVersion
+		kubelet["defaultRuntimeSeccompProfileEnabled"], kubelet["disableManifestsDirectory"] = true, true
+
+		kept, err := encode([]object{{"machine": object{"kubelet": kubelet}}})
+		if err != nil {
+			return nil, err
+		}
+
+		patches[i] = patch + "\n---\n" + kept[0]
+	}
+
+	return patches, nil
 }
 
-func generateForRole(g Generation, role string, bundle *secrets.Bundle) (config.Provider, error) {
+func generateForRole(g Generation, c ClusterConfig, role string, bundle *secrets.Bundle) (config.Provider, error) {
 	contract, err := config.ParseContractFromVersion(g.Contract)
 	if err != nil {
 		return nil, err
 	}
 
 	input, err := generate.NewInput(g.ClusterName, g.Endpoint, strings.TrimPrefix(g.KubernetesVersion, "v"),
-		generate.WithSecretsBundle(bundle), generate.WithVersionContract(contract))
+		generate.WithSecretsBundle(bundle), generate.WithVersionContract(contract),
+		generate.WithAllowSchedulingOnControlPlanes(c.AllowSchedulingOnControlPlanes),
+		generate.WithClusterDiscovery(!c.NoDiscoveryService))
 	if err != nil {
 		return nil, err
+	}
+
+	for subnets, stated := range map[*[]string]netip.Prefix{&input.PodNet: c.PodCIDR, &input.ServiceNet: c.ServiceCIDR} {
+		if stated.IsValid() {
+			*subnets = []string{stated.String()}
+		}
 	}
 
 	kind := machine.TypeWorker
@@ -197,6 +254,11 @@ func patchAndValidate(configuration config.Provider, patches []string) (config.P
 	_, err = patched.Validate(cloud{}, validation.WithLocal())
 
 	return patched, err
+}
+
+// isConflict reports whether a configuration has something in two places, of which the patch wrote the older one.
+func isConflict(err error) bool {
+	return strings.Contains(err.Error(), "v1alpha1 ")
 }
 
 // Talos lists errors, which may be lists, in several lines: "2 errors occurred:", then one after each asterisk.

@@ -1,7 +1,6 @@
 package talos
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,9 +13,9 @@ func testGeneration(contract string) Generation {
 	}
 }
 
-// TestCheckConfiguration: patches that Talos' loader accepts make configurations that a machine rejects. The conflicts
+// TestPlan: patches that Talos' loader accepts make configurations that a machine rejects. The conflicts
 // are those of Talos 1.12 and later (pkg/machinery/config/types: V1Alpha1ConflictValidate).
-func TestCheckConfiguration(t *testing.T) {
+func TestPlan(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -43,6 +42,20 @@ func TestCheckConfiguration(t *testing.T) {
 			contract: "v1.13", cluster: []string{harmless}, node: []string{resolver}, role: RoleWorker,
 			want: []PatchError{{Index: 0, Reason: ".machine.network.nameservers is already set in v1alpha1 config"}},
 		},
+		"fields that contract 1.14 has in documents": {
+			contract: "v1.14", cluster: []string{harmless, "machine: {kubelet: {extraArgs: {v: \"4\"}, nodeIP: {validSubnets: [10.0.0.0/24]}}}\n"},
+			node: []string{"cluster: {apiServer: {extraArgs: {v: \"4\"}}}\n", "cluster: {discovery: {enabled: false}}\n", "machine: {time: {servers: [a.org]}}\n"},
+			want: []PatchError{
+				{OfCluster: true, Index: 1, Reason: ".machine.kubelet.nodeIP is already set in v1alpha1 config; kubelet config is already set in v1alpha1 config (.machine.kubelet)" +
+					"; write machine.kubelet as KubeletConfig, machine.kubelet.nodeIP as KubeNodeConfig, which the cluster's contract has"},
+				{Index: 0, Reason: "kube-apiserver config is already set in v1alpha1 config (.cluster.apiServer)" +
+					"; write cluster.apiServer as KubeAPIServerConfig, which the cluster's contract has"},
+				{Index: 1, Reason: "discovery service is already configured in .cluster.discovery of the v1alpha1 config" +
+					"; write cluster.discovery as DiscoveryServiceConfig, which the cluster's contract has"},
+				{Index: 2, Reason: "time servers cannot be specified in both v1alpha1 and new-style configuration" +
+					"; write machine.time as TimeSyncConfig, which the cluster's contract has"},
+			},
+		},
 		"each patch that is wrong": {
 			contract: "v1.13", cluster: []string{stableHostname},
 			node: []string{harmless, "machine: {network: {interfaces: [{interface: eth9, addresses: [nine]}]}}\n"},
@@ -62,10 +75,92 @@ func TestCheckConfiguration(t *testing.T) {
 				n.Role = test.role
 			}
 
-			invalid, err := CheckConfiguration(testGeneration(test.contract), c, n)
+			_, invalid, err := Plan(testGeneration(test.contract), c, n)
 			require.NoError(t, err)
 			assert.Equal(t, test.want, invalid)
 		})
+	}
+}
+
+// TestKubeletInTheFormerForm: who deletes the document KubeletConfig describes the kubelet in the v1alpha1 document,
+// and keeps the node's identity and taints.
+func TestKubeletInTheFormerForm(t *testing.T) {
+	t.Parallel()
+
+	node := testNode("prod-general-1", RoleWorker, 30)
+	node.ProviderID, node.Taints = "proxmox://lab/3000", map[string]string{"dedicated": "db:NoSchedule"}
+	node.Patches = []string{
+		"apiVersion: v1alpha1\nkind: KubeletConfig\n$patch: delete\n",
+		"machine: {kubelet: {extraConfig: {maxPods: 250}}}\n",
+	}
+
+	planned, invalid, err := Plan(testGeneration("v1.14"), testCluster(), node)
+	require.NoError(t, err)
+	require.Empty(t, invalid)
+	assert.Equal(t, "proxmox://lab/3000", planned.Marks.ProviderID)
+	assert.Equal(t, []Taint{{"dedicated", "db", "NoSchedule"}}, planned.Marks.Taints)
+
+	cfg := generateConfig(t, testCluster(), node, "v1.14")
+	requireValid(t, cfg)
+	assert.Equal(t, "ghcr.io/siderolabs/kubelet:v1.37.0", cfg.K8sKubeletConfig().Image())
+	assert.Equal(t, 250, cfg.K8sKubeletConfig().ExtraConfig()["maxPods"])
+	assert.True(t, cfg.K8sKubeletConfig().DefaultRuntimeSeccompProfileEnabled())
+}
+
+// TestPatchesInDocuments: what clusters of Talos 1.14 have in their own patches, together on one node.
+func TestPatchesInDocuments(t *testing.T) {
+	t.Parallel()
+
+	document := func(text string) string { return "apiVersion: v1alpha1\nkind: " + text + "\n" }
+
+	cluster := testCluster()
+	controlPlane, worker := testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-gpu-1", RoleWorker, 30)
+	cluster.Patches = []string{
+		document("KubeletConfig\n$patch: delete"),
+		document("ResolverConfig\nnameservers: [{address: 10.0.0.1}]"),
+		document("EthernetConfig\nname: eth0\nfeatures: {tx-checksum-ip-generic: false}"),
+		document("KmsgLogConfig\nname: logs\nurl: tcp://127.0.0.1:6050"),
+		document("TimeSyncConfig\nntp: {servers: [10.0.0.1], useNTS: false}"),
+		"machine: {sysctls: {net.ipv4.tcp_congestion_control: bbr}, udev: {rules: ['SUBSYSTEM==\"bdi\"']}, " +
+			"logging: {destinations: [{endpoint: 'tcp://127.0.0.1:6050', format: json_lines}]}}\n",
+		"machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.37.0', extraConfig: {serializeImagePulls: false}}}\n",
+	}
+	controlPlane.Patches = []string{
+		document("KubeFlannelCNIConfig\n$patch: delete"), document("KubeProxyConfig\nenabled: false"),
+		document("KubeNodeConfig\nlabels: {topology.kubernetes.io/zone: alpha}"),
+		document("KubeAPIServerConfig\nextraArgs: {max-requests-inflight: \"800\"}"),
+		document("KubeControllerManagerConfig\nextraArgs: {bind-address: 0.0.0.0}"),
+		document("KubeSchedulerConfig\nextraArgs: {bind-address: 0.0.0.0}"),
+		document("KubeAuditPolicyConfig\nconfiguration: {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None}]}"),
+		document("VolumeConfig\nname: EPHEMERAL\nprovisioning: {diskSelector: {match: system_disk}, minSize: 64GiB, maxSize: 64GiB}"),
+		document("VolumeConfig\nname: ETCD\nprovisioning: {diskSelector: {match: system_disk}, minSize: 32GiB, maxSize: 32GiB}"),
+		"cluster: {etcd: {extraArgs: {quota-backend-bytes: \"8589934592\"}}}\n",
+	}
+	worker.ProviderID, worker.GPUs, worker.Taints = "proxmox://lab/3000", &GPUs{}, map[string]string{"example.org/link": "wifi:NoSchedule"}
+	worker.Patches = []string{
+		document("KubeNodeConfig\nnodeIP: {validSubnets: [10.0.0.0/24]}"),
+		document("KubeNodeConfig\nlabels: {example.org/disk: config}\nannotations: {example.org/disks: '[]'}"),
+		"machine: {kubelet: {extraMounts: [{destination: /var/lib/longhorn, type: bind, source: /var/local/longhorn, options: [bind, rshared, rw]}]}}\n",
+		"machine: {kernel: {modules: [{name: nvidia}, {name: cp210x}]}, sysctls: {net.core.bpf_jit_harden: 1}}\n",
+		document("UserVolumeConfig\nname: ssd\nprovisioning: {diskSelector: {match: \"!system_disk && disk.size >= 700u * GB\"}, minSize: 700GB, grow: true}"),
+	}
+
+	for _, node := range []NodeConfig{controlPlane, worker} {
+		planned, invalid, err := Plan(testGeneration("v1.14"), cluster, node)
+		require.NoError(t, err)
+		assert.Empty(t, invalid, node.Name)
+
+		if node.Role == RoleControlPlane {
+			assert.Equal(t, map[string]string{"topology.kubernetes.io/zone": "alpha"}, planned.Marks.Labels)
+
+			continue
+		}
+
+		assert.Equal(t, Marks{
+			Labels:     map[string]string{"example.org/disk": "config", gpuLabel: "true", pluginLabel: "exclusive"},
+			Taints:     []Taint{{"example.org/link", "wifi", "NoSchedule"}},
+			ProviderID: "proxmox://lab/3000",
+		}, planned.Marks)
 	}
 }
 
@@ -107,7 +202,7 @@ func TestPatchesOfALaterRelease(t *testing.T) {
 			n := testNode("prod-general-1", RoleWorker, 30)
 			n.TalosVersion, n.Patches = test.version, []string{test.patch}
 
-			invalid, err := CheckConfiguration(testGeneration(test.contract), testCluster(), n)
+			_, invalid, err := Plan(testGeneration(test.contract), testCluster(), n)
 			require.NoError(t, err)
 
 			if test.want == "" {
@@ -122,64 +217,25 @@ func TestPatchesOfALaterRelease(t *testing.T) {
 	require.ErrorContains(t, err, "not accepted by Talos", "of a release that this program does not know")
 }
 
-// TestCheckConfigurationBlamesNoPatch: what is wrong without any patch is nobody's patch.
-func TestCheckConfigurationBlamesNoPatch(t *testing.T) {
+// TestPlanBlamesNoPatch: what is wrong without any patch is nobody's patch.
+func TestPlanBlamesNoPatch(t *testing.T) {
 	t.Parallel()
 
 	g, n := testGeneration("v1.13"), testNode("prod-cp-1", RoleControlPlane, 10)
 	g.Endpoint, n.Patches = "not a URL", []string{"machine: {sysctls: {vm.swappiness: \"1\"}}\n"}
 
-	invalid, err := CheckConfiguration(g, testCluster(), n)
+	_, invalid, err := Plan(g, testCluster(), n)
 	require.ErrorContains(t, err, `machine configuration of "prod-cp-1"`)
 	assert.Empty(t, invalid)
 }
 
-// TestGeneratedConfigurations: the checked configuration is the one that the golden files have.
-func TestGeneratedConfigurations(t *testing.T) {
-	t.Parallel()
-
-	bundle, err := fakeSecrets()
-	require.NoError(t, err)
-
-	for name, scenario := range scenarios() {
-		for _, n := range scenario.nodes {
-			g := testGeneration("v1.13")
-			g.KubernetesVersion = newestKubernetes(g.Contract)
-			g.Endpoint = "https://" + n.Interfaces[0].Address.Addr().String() + ":6443"
-
-			if scenario.cluster.VIP.IsValid() {
-				g.Endpoint = "https://" + scenario.cluster.VIP.String() + ":6443"
-			}
-
-			generated, err := generateForRole(g, n.Role, bundle)
-			require.NoError(t, err, name)
-
-			own, err := ownPatches(scenario.cluster, n, g.Contract)
-			require.NoError(t, err, name)
-
-			generated, err = patchAndValidate(generated, slices.Concat(own, scenario.cluster.Patches, n.Patches))
-			require.NoError(t, err, name)
-
-			text, err := generated.EncodeString()
-			require.NoError(t, err)
-
-			asProvider, err := generateConfig(t, scenario.cluster, n, g.Contract).EncodeString()
-			require.NoError(t, err)
-
-			paths, err := ConfigurationDifferences(text, asProvider)
-			require.NoError(t, err)
-			assert.Empty(t, paths, "%s: %s", name, n.Name)
-		}
-	}
-}
-
-// BenchmarkCheckConfiguration is the cost of fifty nodes before anything is registered.
-func BenchmarkCheckConfiguration(b *testing.B) {
+// BenchmarkPlan is the cost of fifty nodes before anything is registered.
+func BenchmarkPlan(b *testing.B) {
 	c, n := testCluster(), testNode("prod-cp-1", RoleControlPlane, 10)
 	c.Patches = []string{"machine: {sysctls: {vm.swappiness: \"1\"}}\n"}
 
 	check := func() {
-		invalid, err := CheckConfiguration(testGeneration("v1.13"), c, n)
+		_, invalid, err := Plan(testGeneration("v1.13"), c, n)
 		require.NoError(b, err)
 		require.Empty(b, invalid)
 	}

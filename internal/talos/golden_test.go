@@ -2,22 +2,16 @@ package talos
 
 import (
 	"encoding/base64"
-	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/bundle"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,31 +27,18 @@ func (m mode) String() string        { return string(m) }
 func (m mode) RequiresInstall() bool { return m == "metal" }
 func (m mode) InContainer() bool     { return false }
 
-// fakeSecrets has a real certificate authority of the Talos API, which is required to generate a client configuration;
-// the rest is obviously fake.
-var fakeSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
-	authority, err := secrets.NewTalosCA(time.Now())
+// testSecrets are the secrets of a cluster that exists nowhere.
+var testSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
+	bundle, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent)
 	if err != nil {
 		return nil, err
 	}
 
-	fake := func(of string) *x509.PEMEncodedCertificateAndKey {
-		return &x509.PEMEncodedCertificateAndKey{Crt: []byte("fake certificate of " + of), Key: []byte("fake key of " + of)}
-	}
+	bundle.Cluster = &secrets.Cluster{ID: "fake-cluster-id", Secret: base64.StdEncoding.EncodeToString(make([]byte, 32))}
+	bundle.Secrets = &secrets.Secrets{BootstrapToken: "fake.token", SecretboxEncryptionSecret: "fake-secretbox"}
+	bundle.TrustdInfo = &secrets.TrustdInfo{Token: "fake.trustd"}
 
-	return &secrets.Bundle{
-		Clock:      secrets.NewClock(),
-		Cluster:    &secrets.Cluster{ID: "fake-cluster-id", Secret: "fake-cluster-secret"},
-		Secrets:    &secrets.Secrets{BootstrapToken: "fake.token", SecretboxEncryptionSecret: "fake-secretbox"},
-		TrustdInfo: &secrets.TrustdInfo{Token: "fake.trustd"},
-		Certs: &secrets.Certs{
-			OS:                &x509.PEMEncodedCertificateAndKey{Crt: authority.CrtPEM, Key: authority.KeyPEM},
-			Etcd:              fake("etcd"),
-			K8s:               fake("kubernetes"),
-			K8sAggregator:     fake("aggregator"),
-			K8sServiceAccount: &x509.PEMEncodedKey{Key: []byte("fake key of service accounts")},
-		},
-	}, nil
+	return bundle, nil
 })
 
 // newestKubernetes returns the newest default version of a release with the contract; for an ended one the oldest
@@ -74,56 +55,24 @@ func newestKubernetes(contract string) string {
 	return version
 }
 
-// generateConfig works like the published provider: getConfiguration generates and applies the role's patches,
-// configurationApply the node's.
+// generateConfig generates a node's configuration with the newest Kubernetes of a contract.
 func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string) config.Provider {
 	t.Helper()
 
-	bundleSecrets, err := fakeSecrets()
-	require.NoError(t, err)
-	versionContract, err := config.ParseContractFromVersion(contract)
+	bundle, err := testSecrets()
 	require.NoError(t, err)
 
-	endpoint := n.Interfaces[0].Address.Addr()
+	g := testGeneration(contract)
+	g.KubernetesVersion = newestKubernetes(contract)
+	g.Endpoint = "https://" + n.Interfaces[0].Address.Addr().String() + ":6443"
+
 	if c.VIP.IsValid() {
-		endpoint = c.VIP
+		g.Endpoint = "https://" + c.VIP.String() + ":6443"
 	}
 
-	rolePatches, err := RolePatches(c, n.Role)
+	text, err := configurationWith(g, c, n, bundle)
 	require.NoError(t, err)
-	loadedRolePatches, err := configpatcher.LoadPatches(rolePatches)
-	require.NoError(t, err)
-
-	machineType, withPatches := machine.TypeControlPlane, bundle.WithPatchControlPlane
-	if n.Role == RoleWorker {
-		machineType, withPatches = machine.TypeWorker, bundle.WithPatchWorker
-	}
-
-	generated, err := bundle.NewBundle(
-		bundle.WithInputOptions(&bundle.InputOptions{
-			ClusterName: "prod",
-			Endpoint:    fmt.Sprintf("https://%s:6443", endpoint),
-			KubeVersion: strings.TrimPrefix(newestKubernetes(contract), "v"),
-			GenOptions: []generate.Option{
-				generate.WithSecretsBundle(bundleSecrets), generate.WithVersionContract(versionContract),
-			},
-		}),
-		bundle.WithVerbose(false),
-		withPatches(loadedRolePatches),
-	)
-	require.NoError(t, err)
-	input, err := generated.Serialize(encoder.CommentsDisabled, machineType)
-	require.NoError(t, err)
-
-	nodePatches, err := NodePatches(c, n, contract)
-	require.NoError(t, err)
-	loadedNodePatches, err := configpatcher.LoadPatches(nodePatches)
-	require.NoError(t, err)
-	patched, err := configpatcher.Apply(configpatcher.WithBytes(input), loadedNodePatches)
-	require.NoError(t, err)
-	data, err := patched.Bytes()
-	require.NoError(t, err)
-	final, err := configloader.NewFromBytes(data)
+	final, err := configloader.NewFromBytes([]byte(text))
 	require.NoError(t, err)
 
 	return final
@@ -139,19 +88,28 @@ func requireValid(t *testing.T, cfg config.Provider) {
 	}
 }
 
+// pemBlock is a certificate in a document.
+var pemBlock = regexp.MustCompile(` \|\n\s+-----BEGIN CERTIFICATE-----\n[^-]+-----END CERTIFICATE-----\n`)
+
 // requireGolden compares a configuration, with secrets redacted, to a golden file.
 func requireGolden(t *testing.T, name string, cfg config.Provider) {
 	t.Helper()
 
 	data, err := cfg.RedactSecrets("REDACTED").EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	require.NoError(t, err)
-	bundleSecrets, err := fakeSecrets()
+	bundle, err := testSecrets()
 	require.NoError(t, err)
 
-	encode := base64.StdEncoding.EncodeToString
-	text := strings.ReplaceAll(
-		string(data), encode(bundleSecrets.Certs.OS.Crt), encode([]byte("fake certificate of talos")),
-	)
+	text := string(data)
+
+	for of, certificate := range map[string][]byte{
+		"talos": bundle.Certs.OS.Crt, "etcd": bundle.Certs.Etcd.Crt, "kubernetes": bundle.Certs.K8s.Crt, "aggregator": bundle.Certs.K8sAggregator.Crt,
+	} {
+		encode := base64.StdEncoding.EncodeToString
+		text = strings.ReplaceAll(text, encode(certificate), encode([]byte("fake certificate of "+of)))
+	}
+
+	text = pemBlock.ReplaceAllString(text, " fake certificate\n")
 
 	goldentest.Equal(t, filepath.Join("testdata", name+".yaml"), text)
 }

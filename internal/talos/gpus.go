@@ -21,8 +21,8 @@ const (
 	operatorNamespace = "gpu-operator"
 	// devicePluginImage works with every driver track; later versions only add features.
 	devicePluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.18.2"
-	// gpuManifests is the name of the inline manifest.
-	gpuManifests = "nvidia-gpu"
+	// gpuManifestName is the name of the inline manifest.
+	gpuManifestName = "nvidia-gpu"
 )
 
 // GPUs configures how a node shares its GPUs.
@@ -41,21 +41,14 @@ type ClusterGPUs struct {
 	Operator bool
 }
 
-// gpuPatches load the driver, which its extension keeps the kernel from loading by itself, and label the node.
-func gpuPatches(n NodeConfig) []object {
-	if n.GPUs == nil {
-		return nil
-	}
-
-	return []object{
-		{"machine": object{
-			"kernel": object{
-				"modules": []object{{"name": "nvidia"}, {"name": "nvidia_uvm"}, {"name": "nvidia_drm"}, {"name": "nvidia_modeset"}},
-			},
-			"sysctls": object{"net.core.bpf_jit_harden": "1"},
-		}},
-		{"machine": object{"nodeLabels": gpuLabels(n)}},
-	}
+// gpuModules loads the driver, which its extension keeps the kernel from loading by itself.
+func gpuModules() object {
+	return object{"machine": object{
+		"kernel": object{
+			"modules": []object{{"name": "nvidia"}, {"name": "nvidia_uvm"}, {"name": "nvidia_drm"}, {"name": "nvidia_modeset"}},
+		},
+		"sysctls": object{"net.core.bpf_jit_harden": "1"},
+	}}
 }
 
 func gpuLabels(n NodeConfig) map[string]string {
@@ -167,14 +160,14 @@ func devicePlugin(slicing int) object {
 	}
 }
 
-// inlineManifests returns the objects as an inline manifest of control planes.
-func inlineManifests(g *ClusterGPUs) (object, error) {
+// gpuManifest returns the cluster's objects for its GPUs as a manifest.
+func gpuManifest(g *ClusterGPUs) (string, error) {
 	var text strings.Builder
 
 	for i, o := range gpuObjects(g) {
 		document, err := yaml.Marshal(o)
 		if err != nil {
-			return nil, fmt.Errorf("unable to encode the manifests of GPUs: %w", err)
+			return "", fmt.Errorf("unable to encode the manifests of GPUs: %w", err)
 		}
 
 		if i > 0 {
@@ -184,7 +177,7 @@ func inlineManifests(g *ClusterGPUs) (object, error) {
 		text.Write(document)
 	}
 
-	return object{"cluster": object{"inlineManifests": []object{{"name": gpuManifests, "contents": text.String()}}}}, nil
+	return text.String(), nil
 }
 
 // RunsGPUOperator reports whether NVIDIA's GPU Operator works on a Talos version, and the oldest minor on which it

@@ -2,15 +2,12 @@ package talos
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
 // Marks are the labels, taints and provider ID that a machine configuration sets on its Kubernetes node.
@@ -76,111 +73,68 @@ func sortedTaints(taints map[string]string) []Taint {
 	return list
 }
 
-// marksPatch returns the patch with a node's labels, taints and provider ID. The kubelet registers the node with its
-// taints, before any pod can be scheduled there. On control planes Talos also manages them. On workers it cannot: it
-// has the kubelet's permissions there, NodeRestriction lets no kubelet change taints, and the rejected update would
-// lose the labels in it too. The kubelet sets its provider ID only at registration.
-func marksPatch(n NodeConfig) object {
-	machine, kubelet := object{}, object{}
-	if labels := labelsWithoutGPUs(n); len(labels) > 0 {
-		machine["nodeLabels"] = labels
+// managedTaints returns the taints that Talos itself manages on a node. On workers it cannot: it has the kubelet's
+// permissions there, NodeRestriction lets no kubelet change taints, and the rejected update would lose the labels in it
+// too.
+func managedTaints(n NodeConfig) map[string]string {
+	if n.Role != RoleControlPlane {
+		return nil
 	}
 
+	return taintsByKey(n)
+}
+
+// kubeletMarks returns the kubelet's arguments and configuration (below key) that mark its node. The kubelet registers
+// the node with its taints, before any pod can be scheduled there, and sets its provider ID only then.
+func kubeletMarks(n NodeConfig, key string) object {
+	kubelet := object{}
 	if n.ProviderID != "" {
 		kubelet["extraArgs"] = object{"provider-id": n.ProviderID}
-		machine["kubelet"] = kubelet
 	}
 
 	if taints := taintsByKey(n); len(taints) > 0 {
-		kubelet["extraConfig"] = object{"registerWithTaints": sortedTaints(taints)}
-		machine["kubelet"] = kubelet
-
-		if n.Role == RoleControlPlane {
-			machine["nodeTaints"] = taints
-		}
+		kubelet[key] = object{"registerWithTaints": sortedTaints(taints)}
 	}
 
-	return machine
+	return kubelet
 }
 
-// markFields matches patches that may change marks; applying every patch would cost more than the rest of the plan.
-var markFields = regexp.MustCompile(`nodeLabels|nodeTaints|registerWithTaints`)
-
-// MarksOf returns the marks that a node's configuration sets after the user's patches.
-func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
+// marksOf returns the marks that patches added to a generated configuration, of the program or the user. It rejects
+// those that would cost a worker its labels, see [managedTaints].
+func marksOf(generated, configuration config.Provider) (Marks, error) {
+	before, node, kubelet := generated.K8sNodeConfig(), configuration.K8sNodeConfig(), configuration.K8sKubeletConfig()
 	marks := Marks{
-		Labels: union(gpuLabels(n), labelsWithoutGPUs(n)), Taints: sortedTaints(taintsByKey(n)), ProviderID: n.ProviderID,
+		Labels: added(before.Labels(), node.Labels()), Taints: sortedTaints(added(before.Taints(), node.Taints())),
+		ProviderID: strings.Join(kubelet.ExtraArgs()["provider-id"], ""),
 	}
 
-	var userPatches []string
-
-	for _, text := range slices.Concat(c.Patches, n.Patches) {
-		documents, err := SplitPatch(text)
-		if err != nil {
-			return Marks{}, err
-		}
-
-		for _, document := range documents {
-			if markFields.MatchString(document) {
-				userPatches = append(userPatches, document)
-			}
-		}
-	}
-
-	if len(userPatches) == 0 {
+	if configuration.Machine().Type().IsControlPlane() {
 		return marks, nil
 	}
 
-	programPatches, err := encode([]object{
-		{"version": "v1alpha1", "machine": object{"type": n.Role}, "cluster": object{}},
-		{"machine": object{"nodeLabels": marks.Labels}},
-		{"machine": marksPatch(n)},
-	})
-	if err != nil {
-		return Marks{}, err
+	inNode, inKubelet := "machine.nodeTaints", "machine.kubelet.extraConfig.registerWithTaints"
+	if generated.RawV1Alpha1().MachineConfig.MachineKubelet == nil {
+		inNode = "KubeNodeConfig: taints"
 	}
 
-	patches, err := configpatcher.LoadPatches(slices.Concat(programPatches[1:], userPatches))
-	if err != nil {
-		return Marks{}, err
-	}
-
-	patched, err := configpatcher.Apply(configpatcher.WithBytes([]byte(programPatches[0])), patches)
-	if err != nil {
-		return Marks{}, err
-	}
-
-	configuration, err := patched.Config()
-	if err != nil {
-		return Marks{}, err
-	}
-
-	patchedMarks, err := marksOfMachine(configuration.RawV1Alpha1().MachineConfig)
-	patchedMarks.ProviderID = n.ProviderID
-
-	return patchedMarks, err
-}
-
-// marksOfMachine rejects taints that would cost a worker its labels, see [marksPatch].
-func marksOfMachine(machine *v1alpha1.MachineConfig) (Marks, error) {
-	marks := Marks{Labels: machine.MachineNodeLabels, Taints: sortedTaints(machine.MachineNodeTaints)}
-	if machine.Type().IsControlPlane() {
-		return marks, nil
+	if configuration.RawV1Alpha1().MachineConfig.MachineKubelet == nil {
+		inKubelet = "KubeletConfig: config.registerWithTaints"
 	}
 
 	if len(marks.Taints) > 0 {
-		return Marks{}, errors.New(
-			"machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
-				"set the pool's taints, or machine.kubelet.extraConfig.registerWithTaints",
-		)
+		return Marks{}, fmt.Errorf("%s: Kubernetes lets no worker change its taints, and the node would lose its labels with them: "+
+			"set the pool's taints, or %s", inNode, inKubelet)
 	}
 
-	var registerWithTaints []any
-	if machine.MachineKubelet != nil {
-		registerWithTaints, _ = machine.MachineKubelet.ExtraConfig()["registerWithTaints"].([]any)
+	for _, label := range slices.Sorted(maps.Keys(marks.Labels)) {
+		if RestrictedLabel(label) {
+			return Marks{}, fmt.Errorf("%s: Kubernetes lets no worker give itself this label, and the node would lose its other labels with it: "+
+				"use your own prefix, such as example.org/, or set it with kubectl", label)
+		}
 	}
 
-	for i, entry := range registerWithTaints {
+	registered, _ := kubelet.ExtraConfig()["registerWithTaints"].([]any)
+	for i, entry := range registered {
 		fields, _ := entry.(map[string]any)
 		text := func(field string) string {
 			value, _ := fields[field].(string)
@@ -190,9 +144,7 @@ func marksOfMachine(machine *v1alpha1.MachineConfig) (Marks, error) {
 
 		taint := Taint{Key: text("key"), Value: text("value"), Effect: text("effect")}
 		if taint.Key == "" || taint.Effect == "" {
-			return Marks{}, fmt.Errorf(
-				"machine.kubelet.extraConfig.registerWithTaints[%d]: is not a taint: set its key, effect and, if any, value", i,
-			)
+			return Marks{}, fmt.Errorf("%s[%d]: is not a taint: set its key, effect and, if any, value", inKubelet, i)
 		}
 
 		marks.Taints = append(marks.Taints, taint)
@@ -203,4 +155,40 @@ func marksOfMachine(machine *v1alpha1.MachineConfig) (Marks, error) {
 	)
 
 	return marks, nil
+}
+
+// added returns the entries of after that before does not have.
+func added(before, after map[string]string) map[string]string {
+	found := map[string]string{}
+
+	for key, value := range after {
+		if former, had := before[key]; !had || former != value {
+			found[key] = value
+		}
+	}
+
+	return found
+}
+
+// RestrictedLabel reports whether Kubernetes' NodeRestriction admission plugin rejects a label that a worker's kubelet
+// sets. Talos sets all labels of a worker in one update, with the kubelet's permissions: one such label would cost the
+// others (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
+func RestrictedLabel(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+
+	inDomain := func(domains ...string) bool {
+		return slices.ContainsFunc(
+			domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) },
+		)
+	}
+	if !found || !inDomain("kubernetes.io", "k8s.io") || inDomain("kubelet.kubernetes.io", "node.kubernetes.io") {
+		return false
+	}
+
+	return !slices.Contains([]string{
+		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+		"failure-domain.beta.kubernetes.io/zone",
+		"beta.kubernetes.io/instance-type", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
+		"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	}, key)
 }

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -34,46 +35,50 @@ func TestMarksMatchTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change  func(c *ClusterConfig, n *NodeConfig)
+		change  func(c *ClusterConfig, n *NodeConfig, contract string)
 		control bool
 		labels  map[string]string
 		taints  []Taint
 		// managed are the taints that Talos itself manages.
 		managed map[string]string
 	}{
-		"nothing": {func(*ClusterConfig, *NodeConfig) {}, false, map[string]string{}, []Taint{}, nil},
-		"a worker's own": {func(_ *ClusterConfig, n *NodeConfig) {
+		"nothing": {func(*ClusterConfig, *NodeConfig, string) {}, false, map[string]string{}, []Taint{}, nil},
+		"a worker's own": {func(_ *ClusterConfig, n *NodeConfig, _ string) {
 			n.Labels, n.Taints = map[string]string{"tier": "db"}, map[string]string{
 				"dedicated": "db:NoSchedule", "b": "NoExecute",
 			}
 		}, false, map[string]string{"tier": "db"}, []Taint{{"b", "", "NoExecute"}, {"dedicated", "db", "NoSchedule"}}, nil},
-		"a control plane's own": {func(_ *ClusterConfig, n *NodeConfig) {
+		"a control plane's own": {func(_ *ClusterConfig, n *NodeConfig, _ string) {
 			n.Taints = map[string]string{"dedicated": "etcd:NoExecute"}
 		}, true, map[string]string{}, []Taint{
 			{"dedicated", "etcd", "NoExecute"},
 		}, map[string]string{"dedicated": "etcd:NoExecute"}},
-		"GPUs and its own, which wins": {func(_ *ClusterConfig, n *NodeConfig) {
+		"GPUs and its own, which wins": {func(_ *ClusterConfig, n *NodeConfig, _ string) {
 			n.GPUs, n.Taints = &GPUs{Dedicated: true}, map[string]string{"nvidia.com/gpu": "mine:NoExecute", "a": "NoSchedule"}
 		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{
 			{"a", "", "NoSchedule"}, {"nvidia.com/gpu", "mine", "NoExecute"},
 		}, nil},
-		"its place on Proxmox": {func(_ *ClusterConfig, n *NodeConfig) {
+		"its place on Proxmox": {func(_ *ClusterConfig, n *NodeConfig, _ string) {
 			n.Region, n.Zone, n.ProviderID = "homelab", "pve1", "proxmox://homelab/3000"
 			n.Taints = map[string]string{"a": "NoSchedule"}
 		}, false, map[string]string{regionLabel: "homelab", zoneLabel: "pve1"}, []Taint{{"a", "", "NoSchedule"}}, nil},
-		"patches of the cluster and the node": {func(c *ClusterConfig, n *NodeConfig) {
+		"patches of the cluster and the node": {func(c *ClusterConfig, n *NodeConfig, contract string) {
 			n.GPUs, n.Labels = &GPUs{Dedicated: true}, map[string]string{"tier": "db", "zone": "a"}
 			c.Patches = []string{
-				"machine:\n  nodeLabels:\n    tier: web\n    zone:\n      $patch: delete\n", "machine:\n  sysctls:\n    a: b\n",
+				inForm(contract, "machine:\n  nodeLabels:\n    tier: web\n    zone:\n      $patch: delete\n",
+					"apiVersion: v1alpha1\nkind: KubeNodeConfig\nlabels:\n    tier: web\n    zone:\n      $patch: delete\n"),
+				"machine:\n  sysctls:\n    a: b\n",
 			}
 			n.Patches = []string{
-				"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: more, effect: NoSchedule}]\n",
+				inForm(contract, "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: more, effect: NoSchedule}]\n",
+					"apiVersion: v1alpha1\nkind: KubeletConfig\nconfig:\n  registerWithTaints: [{key: more, effect: NoSchedule}]\n"),
 			}
 		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive", "tier": "web"}, []Taint{
 			{"more", "", "NoSchedule"}, {"nvidia.com/gpu", "present", "NoSchedule"},
 		}, nil},
-		"a patch of a control plane": {func(_ *ClusterConfig, n *NodeConfig) {
-			n.Patches = []string{"machine:\n  nodeTaints: {dedicated: \"etcd:NoSchedule\"}\n"}
+		"a patch of a control plane": {func(_ *ClusterConfig, n *NodeConfig, contract string) {
+			n.Patches = []string{inForm(contract, "machine:\n  nodeTaints: {dedicated: \"etcd:NoSchedule\"}\n",
+				"apiVersion: v1alpha1\nkind: KubeNodeConfig\ntaints: {dedicated: \"etcd:NoSchedule\"}\n")}
 		}, true, map[string]string{}, []Taint{
 			{"dedicated", "etcd", "NoSchedule"},
 		}, map[string]string{"dedicated": "etcd:NoSchedule"}},
@@ -87,9 +92,12 @@ func TestMarksMatchTheConfiguration(t *testing.T) {
 					node = testNode("prod-cp-1", RoleControlPlane, 10)
 				}
 
-				test.change(&cluster, &node)
-				marks, err := MarksOf(cluster, node)
+				test.change(&cluster, &node, contract)
+				planned, invalid, err := Plan(testGeneration(contract), cluster, node)
 				require.NoError(t, err)
+				require.Empty(t, invalid)
+
+				marks := planned.Marks
 				assert.Equal(t, test.labels, marks.Labels)
 				assert.Equal(t, test.taints, marks.Taints)
 
@@ -100,7 +108,14 @@ func TestMarksMatchTheConfiguration(t *testing.T) {
 					assert.Equal(t, value, cfg.K8sNodeConfig().Labels()[key])
 				}
 
-				assert.Equal(t, test.managed, cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints)
+				managed := maps.Clone(cfg.K8sNodeConfig().Taints())
+				delete(managed, "node-role.kubernetes.io/control-plane")
+				assert.Equal(t, len(test.managed), len(managed))
+
+				for key, value := range test.managed {
+					assert.Equal(t, value, managed[key])
+				}
+
 				assert.Equal(t, node.ProviderID, marks.ProviderID)
 				assert.Equal(t, node.ProviderID, strings.Join(cfg.K8sKubeletConfig().ExtraArgs()["provider-id"], " "))
 
@@ -112,27 +127,43 @@ func TestMarksMatchTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestMarksRejectTaintsThatCostAWorkerItsLabels(t *testing.T) {
+// TestMarksThatCostAWorkerItsLabels are refused at the patch that sets them.
+func TestMarksThatCostAWorkerItsLabels(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ patch, problem string }{
+	const managed = ": Kubernetes lets no worker change its taints, and the node would lose its labels with them: set the pool's taints, or "
+
+	for name, test := range map[string]struct{ contract, patch, problem string }{
 		"Talos' taints": {
-			"machine:\n  nodeTaints: {a: \"b:NoSchedule\"}\n",
-			"machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
-				"set the pool's taints, or machine.kubelet.extraConfig.registerWithTaints",
+			"v1.13", "machine:\n  nodeTaints: {a: \"b:NoSchedule\"}\n",
+			"machine.nodeTaints" + managed + "machine.kubelet.extraConfig.registerWithTaints",
+		},
+		"Talos' taints, in a document": {
+			"v1.14", "apiVersion: v1alpha1\nkind: KubeNodeConfig\ntaints: {a: \"b:NoSchedule\"}\n",
+			"KubeNodeConfig: taints" + managed + "KubeletConfig: config.registerWithTaints",
 		},
 		"a taint of another form": {
-			"machine: {kubelet: {extraConfig: {registerWithTaints: [{name: a, effect: NoSchedule}]}}}\n",
+			"v1.13", "machine: {kubelet: {extraConfig: {registerWithTaints: [{name: a, effect: NoSchedule}]}}}\n",
 			"machine.kubelet.extraConfig.registerWithTaints[0]: is not a taint: set its key, effect and, if any, value",
+		},
+		"a taint of another form, in a document": {
+			"v1.14", "apiVersion: v1alpha1\nkind: KubeletConfig\nconfig: {registerWithTaints: [{name: a, effect: NoSchedule}]}\n",
+			"KubeletConfig: config.registerWithTaints[0]: is not a taint: set its key, effect and, if any, value",
+		},
+		"a restricted label": {
+			"v1.13", "machine:\n  nodeLabels: {node-role.kubernetes.io/worker: \"\"}\n",
+			"node-role.kubernetes.io/worker: Kubernetes lets no worker give itself this label, and the node would lose its other labels " +
+				"with it: use your own prefix, such as example.org/, or set it with kubectl",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			node := testNode("prod-general-1", RoleWorker, 40)
-			node.Patches = []string{test.patch}
-			_, err := MarksOf(testCluster(), node)
-			require.EqualError(t, err, test.problem)
+			cluster, node := testCluster(), testNode("prod-general-1", RoleWorker, 40)
+			node.Patches = []string{"machine: {sysctls: {a: b}}\n", test.patch}
+			_, invalid, err := Plan(testGeneration(test.contract), cluster, node)
+			require.NoError(t, err)
+			assert.Equal(t, []PatchError{{Index: 1, Reason: test.problem}}, invalid)
 		})
 	}
 }

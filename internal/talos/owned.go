@@ -7,7 +7,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ownedPaths returns the paths that a patch must not change, and what determines each.
+// ownedPaths returns the paths that a patch must not change, and what determines each. A path in another document than
+// v1alpha1 begins with its kind.
 func ownedPaths() map[string]string {
 	const secret = "generated once, with the cluster's secrets"
 
@@ -24,12 +25,23 @@ func ownedPaths() map[string]string {
 		"cluster.serviceAccount":            secret,
 		"cluster.etcd.ca":                   secret,
 
-		"machine.type":                   "the role of its pool",
-		"machine.network.hostname":       "the machine's name",
-		"cluster.clusterName":            "the cluster's name",
-		"cluster.controlPlane.endpoint":  "the cluster's network.vip or first control plane",
-		"cluster.network.podSubnets":     "the cluster's podCidr",
-		"cluster.network.serviceSubnets": "the cluster's serviceCidr",
+		"DiscoveryIdentityConfig":          secret,
+		"KubeAPIServerCAConfig.issuingCA":  secret,
+		"KubeAggregatorCAConfig.issuingCA": secret,
+		"KubeServiceAccountConfig.issuer":  secret,
+		"KubeEtcdEncryptionConfig":         secret,
+
+		"machine.type":                     "the role of its pool",
+		"machine.network.hostname":         "the machine's name",
+		"HostnameConfig":                   "the machine's name",
+		"cluster.clusterName":              "the cluster's name",
+		"KubeClusterConfig.clusterName":    "the cluster's name",
+		"cluster.controlPlane.endpoint":    "the cluster's network.vip or first control plane",
+		"KubeClusterConfig.endpoint":       "the cluster's network.vip or first control plane",
+		"cluster.network.podSubnets":       "the cluster's podCidr",
+		"KubeNetworkConfig.podSubnets":     "the cluster's podCidr",
+		"cluster.network.serviceSubnets":   "the cluster's serviceCidr",
+		"KubeNetworkConfig.serviceSubnets": "the cluster's serviceCidr",
 	}
 }
 
@@ -57,15 +69,9 @@ func checkOwned(document string) error {
 
 	var paths []string
 
-	if kind, ok := patch["kind"]; ok {
-		if kind == "HostnameConfig" {
-			paths = append(paths, "HostnameConfig (the machine's name)")
-		}
-	} else {
-		for path, reason := range ownedPaths() {
-			if changesPath(patch, strings.Split(path, ".")) {
-				paths = append(paths, path+" ("+reason+")")
-			}
+	for path, reason := range ownedPaths() {
+		if changesPath(byKind(patch), strings.Split(path, ".")) {
+			paths = append(paths, path+" ("+reason+")")
 		}
 	}
 
@@ -76,6 +82,15 @@ func checkOwned(document string) error {
 	slices.Sort(paths)
 
 	return &OwnedError{paths}
+}
+
+// byKind returns a document below its kind; the v1alpha1 document has none, and is returned itself.
+func byKind(document map[string]any) map[string]any {
+	if kind, ok := document["kind"].(string); ok {
+		return map[string]any{kind: document}
+	}
+
+	return document
 }
 
 // changesPath reports whether a patch sets a path, or deletes it or one of its parents.
@@ -109,8 +124,8 @@ func NetworkPaths(text string) []string {
 			continue
 		}
 
-		for _, path := range []string{"cluster.network.cni", "cluster.proxy"} {
-			if changesPath(patch, strings.Split(path, ".")) {
+		for _, path := range []string{"cluster.network.cni", "cluster.proxy", "KubeFlannelCNIConfig", "KubeProxyConfig"} {
+			if changesPath(byKind(patch), strings.Split(path, ".")) {
 				paths = append(paths, path)
 			}
 		}

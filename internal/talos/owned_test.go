@@ -60,6 +60,29 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 			"machine: {token: &x hidden}\ncluster: {token: *x}", "it changes cluster.token" + secret + ", machine.token",
 		},
 
+		"the identity, as a document": {
+			"apiVersion: v1alpha1\nkind: DiscoveryIdentityConfig\nclusterID: hidden\nclusterSecret: hidden\n",
+			"it changes DiscoveryIdentityConfig" + secret + ": remove it",
+		},
+		"the authority of Kubernetes, as a document": {
+			"apiVersion: v1alpha1\nkind: KubeAPIServerCAConfig\n$patch: delete\n", "it changes KubeAPIServerCAConfig.issuingCA" + secret + ": remove it",
+		},
+		"the key of Secrets, as a document": {
+			"apiVersion: v1alpha1\nkind: KubeEtcdEncryptionConfig\nconfig: {}\n", "it changes KubeEtcdEncryptionConfig" + secret + ": remove it",
+		},
+		"the endpoint, as a document": {
+			"apiVersion: v1alpha1\nkind: KubeClusterConfig\nendpoint: https://10.9.9.9:6443\n",
+			"it changes KubeClusterConfig.endpoint (the cluster's network.vip or first control plane): remove it",
+		},
+		"pods, as a document": {
+			"apiVersion: v1alpha1\nkind: KubeNetworkConfig\npodSubnets: [10.42.0.0/16]\n",
+			"it changes KubeNetworkConfig.podSubnets (the cluster's podCidr): remove it",
+		},
+
+		"a domain, as a document": {"apiVersion: v1alpha1\nkind: KubeNetworkConfig\ndnsDomain: example.org\n", ""},
+		"further accepted authorities, as a document": {
+			"apiVersion: v1alpha1\nkind: KubeAPIServerCAConfig\nacceptedCAs: []\n", "",
+		},
 		"further names of certificates": {
 			"machine: {certSANs: [a.example.org]}\ncluster: {apiServer: {certSANs: [b.example.org]}}", "",
 		},

@@ -1,7 +1,6 @@
 package talos
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,98 +9,48 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// kubePrismPort is the port of each node's own load balancer for the Kubernetes API; Cilium's values contain it.
-const kubePrismPort = 7445
-
 // object is a YAML mapping; the encoder sorts its keys, so that patches are stable.
 type object = map[string]any
 
-// RolePatches returns the strategic-merge patches that all nodes of a role share, one document each. Apply them before
-// [NodePatches]. They do not change when nodes are added or removed.
-func RolePatches(c ClusterConfig, role string) ([]string, error) {
-	if err := checkRole(role); err != nil {
-		return nil, err
-	}
-
-	if err := checkCluster(c); err != nil {
-		return nil, err
-	}
-
-	docs := []object{
-		{"machine": object{
-			"features": object{"kubePrism": object{"enabled": true, "port": kubePrismPort}},
-			"kubelet":  object{"nodeIP": object{"validSubnets": nodeSubnets(c)}},
-		}},
-		{"cluster": object{
-			"network":   networkConfig(c),
-			"discovery": discoveryConfig(c),
-		}},
-	}
-	if machine := serverConfig(c); len(machine) > 0 {
-		docs = append(docs, object{"machine": machine})
-	}
-
-	if role == RoleControlPlane {
-		docs = append(docs, object{"cluster": controlPlaneConfig(c)})
-		if c.GPUs != nil {
-			manifests, err := inlineManifests(c.GPUs)
-			if err != nil {
-				return nil, err
-			}
-
-			docs = append(docs, manifests)
-		}
-	}
-
-	return encode(docs)
-}
-
-// NodePatches returns the strategic-merge patches of one node, one document each, for a configuration generated with a
-// version contract (v1.12, or a full version). The user's patches come last: the cluster's, then the node's.
-func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
+// ownPatches returns the program's own patches of a node's configuration, one document each, for a configuration that
+// was generated with a version contract (v1.12, or a full version). Those that all nodes of a role share come first.
+func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
 	release, err := releaseOfContract(contract)
 	if problems := errors.Join(checkRole(n.Role), checkCluster(c), checkNode(n), err); problems != nil {
 		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, problems)
 	}
 
-	docs := []object{
-		{"machine": object{"install": installConfig(n.Install)}},
+	form := release.form()
+
+	docs := form.cluster(c, n.Role)
+	if n.Role == RoleControlPlane && c.GPUs != nil {
+		text, err := gpuManifest(c.GPUs)
+		if err != nil {
+			return nil, err
+		}
+
+		docs = append(docs, form.manifest(gpuManifestName, text))
+	}
+
+	docs = append(docs,
+		form.install(n.Install),
 		hostnamePatch(n.Name, release),
-		{"machine": object{"network": object{"interfaces": interfaceConfigs(c, n)}}},
-	}
+		object{"machine": object{"network": object{"interfaces": interfaceConfigs(c, n)}}},
+	)
 	if own := n.Interfaces[0].Address; n.Role == RoleControlPlane && own.IsValid() {
-		docs = append(docs, object{"cluster": object{"apiServer": object{"certSANs": []string{own.Addr().String()}}}})
+		docs = append(docs, form.certificateNames([]string{own.Addr().String()}))
 	}
 
-	docs = append(docs, gpuPatches(n)...)
-	if marks := marksPatch(n); len(marks) > 0 {
-		docs = append(docs, object{"machine": marks})
+	if n.GPUs != nil {
+		docs = append(docs, gpuModules(), form.labels(gpuLabels(n)))
 	}
 
+	docs = append(docs, form.marks(n)...)
 	for _, volume := range n.Volumes {
 		docs = append(docs, userVolumeConfig(volume))
 	}
 
-	patches, err := encode(docs)
-	if err != nil {
-		return nil, err
-	}
-
-	for _, list := range []struct {
-		of    string
-		texts []string
-	}{{"the cluster", c.Patches}, {"the node", n.Patches}} {
-		for i, text := range list.texts {
-			documents, err := SplitPatch(text)
-			if err != nil {
-				return nil, fmt.Errorf("machine configuration of %q: patch %d of %s: %w", n.Name, i+1, list.of, err)
-			}
-
-			patches = append(patches, documents...)
-		}
-	}
-
-	return patches, nil
+	return encode(docs)
 }
 
 func encode(docs []object) ([]string, error) {
@@ -130,67 +79,6 @@ func nodeSubnets(c ClusterConfig) []string {
 	}
 
 	return subnets
-}
-
-// networkConfig disables Talos' own CNI. Its subnets replace the generated ones.
-func networkConfig(c ClusterConfig) object {
-	network := object{"cni": object{"name": "none"}}
-
-	for key, subnet := range map[string]netip.Prefix{"podSubnets": c.PodCIDR, "serviceSubnets": c.ServiceCIDR} {
-		if subnet.IsValid() {
-			network[key] = []string{subnet.String()}
-		}
-	}
-
-	return network
-}
-
-func serverConfig(c ClusterConfig) object {
-	machine := object{}
-	if len(c.DNS) > 0 {
-		machine["network"] = object{"nameservers": toStrings(c.DNS)}
-	}
-
-	if len(c.NTP) > 0 {
-		machine["time"] = object{"servers": c.NTP}
-	}
-
-	return machine
-}
-
-func discoveryConfig(c ClusterConfig) object {
-	service := object{"disabled": c.NoDiscoveryService}
-	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {
-		service["endpoint"] = c.DiscoveryEndpoint
-	}
-
-	return object{
-		"enabled":    !c.NoDiscoveryService,
-		"registries": object{"kubernetes": object{"disabled": true}, "service": service},
-	}
-}
-
-func controlPlaneConfig(c ClusterConfig) object {
-	cluster := object{
-		"proxy":                          object{"disabled": true},
-		"etcd":                           object{"advertisedSubnets": nodeSubnets(c)},
-		"allowSchedulingOnControlPlanes": c.AllowSchedulingOnControlPlanes,
-	}
-
-	names := c.CertSANs
-	if c.VIP.IsValid() {
-		names = append([]string{c.VIP.String()}, names...)
-	}
-
-	if len(names) > 0 {
-		cluster["apiServer"] = object{"certSANs": names}
-	}
-
-	return cluster
-}
-
-func installConfig(i Install) object {
-	return object{"disk": cmp.Or(i.Disk, DefaultInstallDisk), "image": i.Image, "wipe": i.Wipe}
 }
 
 // hostnamePatch sets the host name where the generated configuration has it: Talos rejects a second place.

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,8 +45,17 @@ func testNode(name, role string, last int) NodeConfig {
 	}
 }
 
-// scenarios returns clusters whose complete configurations are golden files.
-func scenarios() map[string]struct {
+// inForm returns the v1alpha1 fields for contracts that have them, and the documents for later ones.
+func inForm(contract, fields, documents string) string {
+	if release, err := releaseOfContract(contract); err == nil && release.KubernetesDocuments {
+		return documents
+	}
+
+	return fields
+}
+
+// scenarios returns clusters whose complete configurations are golden files, with patches for a contract.
+func scenarios(contract string) map[string]struct {
 	cluster ClusterConfig
 	nodes   []NodeConfig
 } {
@@ -80,7 +87,8 @@ func scenarios() map[string]struct {
 	patchedNode := testNode("prod-cp-1", RoleControlPlane, 10)
 	patchedNode.Patches = []string{
 		"machine:\n  sysctls:\n    vm.max_map_count: \"524288\"\n",
-		"cluster:\n  network:\n    cni:\n      name: flannel\n  proxy:\n    disabled: false\n",
+		inForm(contract, "cluster:\n  network:\n    cni:\n      name: flannel\n  proxy:\n    disabled: false\n",
+			"apiVersion: v1alpha1\nkind: KubeFlannelCNIConfig\nbackendType: vxlan\n---\napiVersion: v1alpha1\nkind: KubeProxyConfig\nenabled: true\n"),
 	}
 
 	gpus := testCluster()
@@ -136,8 +144,8 @@ func severalNICs(name, role string, last int) NodeConfig {
 func TestConfigurationsAreTalosOwn(t *testing.T) {
 	t.Parallel()
 
-	for name, scenario := range scenarios() {
-		for _, contract := range contracts {
+	for _, contract := range contracts {
+		for name, scenario := range scenarios(contract) {
 			for _, node := range scenario.nodes {
 				t.Run(name+" "+node.Name+" "+contract, func(t *testing.T) {
 					t.Parallel()
@@ -172,12 +180,12 @@ func restrictions(cfg config.Provider) (found []string) {
 }
 
 // TestConfigurationsRestrictNoPods: pods with hostPID, in-tree iSCSI and Longhorn of the GitOps tree run on every
-// cluster of this program. Contract 1.14 would change that.
+// cluster of this program. What contract 1.14 generates would change that.
 func TestConfigurationsRestrictNoPods(t *testing.T) {
 	t.Parallel()
 
-	for name, scenario := range scenarios() {
-		for _, contract := range contracts {
+	for _, contract := range contracts {
+		for name, scenario := range scenarios(contract) {
 			for _, node := range scenario.nodes {
 				cfg := generateConfig(t, scenario.cluster, node, contract)
 				assert.Empty(t, restrictions(cfg), "%s %s %s", name, node.Name, contract)
@@ -185,48 +193,30 @@ func TestConfigurationsRestrictNoPods(t *testing.T) {
 		}
 	}
 
-	contract := generate.WithVersionContract(config.TalosVersion1_14)
-
-	newer, err := generate.NewInput("one", "https://10.0.0.5:6443", "1.37.2", contract)
-	require.NoError(t, err)
-	cfg, err := newer.Config(machine.TypeWorker)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"workloads are isolated", "/var is mounted securely"}, restrictions(cfg))
+	strict := testNode("prod-general-1", RoleWorker, 30)
+	strict.Patches = []string{
+		"apiVersion: v1alpha1\nkind: SecurityProfileConfig\nworkloadIsolation: true\n",
+		"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: {secure: true}\n",
+	}
+	cfg := generateConfig(t, testCluster(), strict, "v1.14")
+	assert.Equal(t, []string{"workloads are isolated", "/var is mounted securely"}, restrictions(cfg), "a user may want it")
 }
 
 func TestPatchesHoldOneDocumentEach(t *testing.T) {
 	t.Parallel()
 
-	for name, scenario := range scenarios() {
-		for _, node := range scenario.nodes {
-			role, err := RolePatches(scenario.cluster, node.Role)
-			require.NoError(t, err)
-			own, err := NodePatches(scenario.cluster, node, "v1.12")
-			require.NoError(t, err)
+	for _, contract := range contracts {
+		for name, scenario := range scenarios(contract) {
+			for _, node := range scenario.nodes {
+				own, err := ownPatches(scenario.cluster, node, contract)
+				require.NoError(t, err)
 
-			for _, patch := range append(role, own...) {
-				require.NoError(t, checkDocument(patch), "%s: %s", name, patch)
-				assert.NotRegexp(t, separator, patch, name)
+				for _, patch := range own {
+					require.NoError(t, checkDocument(patch), "%s: %s", name, patch)
+					assert.NotRegexp(t, separator, patch, name)
+				}
 			}
 		}
-	}
-}
-
-func TestRolePatchesDoNotDependOnNodes(t *testing.T) {
-	t.Parallel()
-
-	controlPlane, err := RolePatches(testCluster(), RoleControlPlane)
-	require.NoError(t, err)
-	worker, err := RolePatches(testCluster(), RoleWorker)
-	require.NoError(t, err)
-	assert.Equal(t, controlPlane[:len(worker)], worker, "workers share the control planes' patches")
-
-	for _, patch := range controlPlane {
-		assert.NotContains(t, patch, "10.0.0.10")
-	}
-
-	for _, patch := range worker {
-		assert.NotContains(t, patch, "etcd", "Talos refuses etcd settings on workers")
 	}
 }
 
@@ -240,13 +230,13 @@ func TestHostnameFollowsTheContract(t *testing.T) {
 	for contract, want := range map[string]string{
 		"v1.3": field, "v1.11": field, "v1.11.5": field, "v1.12": document, "v1.13.0": document, "v1.14.4": document,
 	} {
-		patches, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), contract)
+		patches, err := ownPatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), contract)
 		require.NoError(t, err)
 		assert.Contains(t, strings.ReplaceAll(strings.Join(patches, "---\n"), "'off'", "\"off\""), want, contract)
 	}
 
-	_, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), "v1.99")
-	require.ErrorContains(t, err, `contract: "v1.99" belongs to no known release: use one of v1.11, v1.12, v1.13`)
+	_, err := ownPatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), "v1.99")
+	require.ErrorContains(t, err, `contract: "v1.99" belongs to no known release: use one of v1.11, v1.12, v1.13, v1.14`)
 }
 
 func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
@@ -254,33 +244,35 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		change    func(*ClusterConfig)
-		enabled   bool
 		endpoints []string
 	}{
-		"public service": {func(*ClusterConfig) {}, true, []string{"https://discovery.talos.dev/"}},
+		"public service": {func(*ClusterConfig) {}, []string{"https://discovery.talos.dev/"}},
 		"private service": {
-			func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, true, []string{"https://discovery.example.org/"},
+			func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, []string{"https://discovery.example.org/"},
 		},
-		"none at all": {func(c *ClusterConfig) { c.NoDiscoveryService = true }, false, nil},
+		"none at all": {func(c *ClusterConfig) { c.NoDiscoveryService = true }, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		for _, contract := range contracts {
+			t.Run(name+" "+contract, func(t *testing.T) {
+				t.Parallel()
 
-			cluster := testCluster()
-			test.change(&cluster)
-			cfg := generateConfig(t, cluster, testNode("prod-cp-1", RoleControlPlane, 10), "v1.12")
-			requireValid(t, cfg)
+				cluster := testCluster()
+				test.change(&cluster)
+				cfg := generateConfig(t, cluster, testNode("prod-cp-1", RoleControlPlane, 10), contract)
+				requireValid(t, cfg)
 
-			discovery := cfg.RawV1Alpha1().ClusterConfig.ClusterDiscoveryConfig
-			assert.Equal(t, test.enabled, *discovery.DiscoveryEnabled)
-			kubernetes := discovery.DiscoveryRegistries.RegistryKubernetes
-			assert.True(t, *kubernetes.RegistryDisabled)
-			assert.Len(t, cfg.DiscoveryServiceConfigs(), len(test.endpoints))
+				var endpoints []string
+				for _, service := range cfg.DiscoveryServiceConfigs() {
+					endpoints = append(endpoints, service.Endpoint().String())
+				}
 
-			for i, service := range cfg.DiscoveryServiceConfigs() {
-				assert.Equal(t, test.endpoints[i], service.Endpoint().String())
-			}
-		})
+				assert.Equal(t, test.endpoints, endpoints)
+
+				if discovery := cfg.RawV1Alpha1().ClusterConfig.ClusterDiscoveryConfig; discovery != nil {
+					assert.True(t, *discovery.DiscoveryRegistries.RegistryKubernetes.RegistryDisabled)
+				}
+			})
+		}
 	}
 }
 

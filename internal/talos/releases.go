@@ -44,14 +44,15 @@ type Release struct {
 	// DefaultKubernetes is the full version with which the minor's first release shipped, so that a Talos patch never
 	// changes Kubernetes.
 	DefaultKubernetes string
-	// Contract is the version contract with which configurations and secrets are generated. It is never newer than the
-	// machinery of the Talos provider, nor than 1.13: contract 1.14 describes Kubernetes in documents that no provider
-	// reads yet, isolates workloads (which breaks hostPID and in-tree iSCSI), and mounts /var securely (VolumeConfig
-	// EPHEMERAL: mount.secure). Configurations of older contracts leave all of this off.
+	// Contract is the version contract with which configurations and secrets of new clusters are generated; a cluster
+	// keeps its own.
 	Contract string
 	// HostnameInV1Alpha1 reports whether configurations of its contract have the host name in the v1alpha1 document;
 	// Talos rejects that together with the HostnameConfig document of newer contracts.
 	HostnameInV1Alpha1 bool
+	// KubernetesDocuments reports whether configurations of its contract have Kubernetes, discovery, installation and
+	// servers in documents of their own; Talos rejects these together with the fields of the v1alpha1 document.
+	KubernetesDocuments bool
 	// Documents are the kinds of configuration documents that it added; Kind/name adds only that name.
 	Documents string
 	// Fields are the fields that it added to existing documents: Kind.path, v1alpha1 for the first document.
@@ -138,7 +139,7 @@ func Releases() []Release {
 			Kernel: "6.18.48-talos", Pause: "registry.k8s.io/pause:3.10.1",
 		},
 		{
-			Talos: "v1.14", Newest: "v1.14.4", Contract: "v1.13",
+			Talos: "v1.14", Newest: "v1.14.4", Contract: "v1.14", KubernetesDocuments: true,
 			OldestKubernetes: "v1.32", NewestKubernetes: "v1.37", DefaultKubernetes: "v1.37.0",
 			Documents: `BGPInstanceConfig CRIBaseRuntimeSpecConfig CRICustomizationConfig ContainerConfig
 				DiscoveryIdentityConfig DiscoveryServiceConfig EtcFileConfig FilesystemScrubConfig FilesystemTrimConfig
@@ -167,7 +168,7 @@ func Releases() []Release {
 			Kernel: "6.18.57-talos", Pause: "registry.k8s.io/pause:3.10.2",
 		},
 		{
-			Talos: "v1.15", Support: Announced, Contract: "v1.13",
+			Talos: "v1.15", Support: Announced, Contract: "v1.14", KubernetesDocuments: true,
 			OldestKubernetes: "v1.33", NewestKubernetes: "v1.38",
 			Documents: "MacVLANConfig VXLANConfig", Fields: "BondConfig.primary", Extensions: "cachefilesd",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},

@@ -141,6 +141,22 @@ func ProviderSecrets(exported []byte, now time.Time) (machine, client map[string
 	}, nil
 }
 
+// ContractOfSecrets returns the contract of existing machine secrets, as [ProviderSecrets] returns them, on a release:
+// its own, but none with documents for secrets that encrypt etcd with AES-CBC, for which Talos would generate another
+// encryption (pkg/machinery/config/generate/kubernetes.go of 1.14.1 has their key as one of secretbox).
+func ContractOfSecrets(machine map[string]any, r Release) string {
+	_, old := machine["secrets"].(map[string]any)["aescbcEncryptionSecret"]
+	contract := Releases()[0].Contract
+
+	for _, known := range Releases() {
+		if fits := !old || !known.KubernetesDocuments; fits && !minorVersion(r.Talos).before(minorVersion(known.Talos)) {
+			contract = known.Contract
+		}
+	}
+
+	return contract
+}
+
 // machineSecretsOutput returns a bundle as the output machineSecrets of the Talos provider.
 func machineSecretsOutput(b *secrets.Bundle) map[string]any {
 	encode := base64.StdEncoding.EncodeToString

@@ -75,6 +75,23 @@ func TestSecretsBundleErrorsQuoteNothing(t *testing.T) {
 	}
 }
 
+func TestContractOfSecrets(t *testing.T) {
+	t.Parallel()
+
+	newer, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
+	require.NoError(t, err)
+
+	older := *newer
+	older.Secrets = &secrets.Secrets{BootstrapToken: newer.Secrets.BootstrapToken, AESCBCEncryptionSecret: "c2VjcmV0"}
+
+	for version, want := range map[string]string{"v1.12.6": "v1.12", "v1.13.9": "v1.13", "v1.14.4": "v1.14"} {
+		release, err := talos.ReleaseOf(version)
+		require.NoError(t, err)
+		assert.Equal(t, want, talos.ContractOfSecrets(providerOutput(t, newer), release))
+		assert.Equal(t, min(want, "v1.13"), talos.ContractOfSecrets(providerOutput(t, &older), release), "AES-CBC")
+	}
+}
+
 func TestProviderSecretsErrorsQuoteNothing(t *testing.T) {
 	t.Parallel()
 

@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 func TestContracts(t *testing.T) {
 	t.Parallel()
 
-	assert.Equal(t, []string{"v1.11", "v1.12", "v1.13"}, Contracts())
+	assert.Equal(t, []string{"v1.11", "v1.12", "v1.13", "v1.14"}, Contracts())
 }
 
 func TestDefaultKubernetes(t *testing.T) {

@@ -237,7 +237,7 @@ func TestGPUControlPlane(t *testing.T) {
 	// A node that has it from the beginning, first without the device plugin, which a patch removes.
 	w.setGateTimeout("30s")
 
-	s.Patches = `["cluster: {inlineManifests: [{name: nvidia-gpu, $patch: delete}]}"]`
+	s.Patches = `["{apiVersion: v1alpha1, kind: KubeInlineManifestConfig, name: nvidia-gpu, $patch: delete}"]`
 	output = w.failedUp(s.yaml(t))
 	assert.Contains(t, output, `one-cp-1: GPU: the cluster has no RuntimeClass "nvidia"`)
 

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -28,7 +31,7 @@ func TestImport(t *testing.T) {
 	file := func() string { return withoutAgents(s.yaml(t)) }
 	w.up(file())
 
-	secrets := w.secretsBundle(w.talosconfig(), w.network+".1.10")
+	bundle := w.secretsBundle(w.talosconfig(), w.network+".1.10")
 	before, members := w.machineIdentities(), w.etcdMembers()
 
 	w.forgetOwnership()
@@ -43,25 +46,25 @@ func TestImport(t *testing.T) {
 	// A machine with the VMID and another name is not the planned one.
 	w.setVMConfig(3000, datacentre.Config{"name": "someone-elses"})
 
-	_, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	_, got, status := w.commandOutput("import", w.options.Stack, "one="+bundle)
 	require.NotZero(t, status)
 	assert.Contains(t, got, "one-general-1 is planned with VMID 3000, and on Proxmox that is someone-elses")
 	assert.NotContains(t, w.state(file()), "one-cp-1-vm")
 
 	w.setVMConfig(3000, datacentre.Config{"name": "one-general-1"})
 
-	added, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	added, got, status := w.commandOutput("import", w.options.Stack, "one="+bundle)
 	require.Zero(t, status, got)
 	assert.Contains(t, added, "one-secrets, one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm")
 
-	_, got, status = w.commandOutput("import", w.options.Stack, "one="+secrets)
+	_, got, status = w.commandOutput("import", w.options.Stack, "one="+bundle)
 	assert.NotZero(t, status)
 	assert.Contains(t, got, "there is nothing to import")
 
-	bundle, err := os.ReadFile(secrets)
+	text, err := os.ReadFile(bundle)
 	require.NoError(t, err)
 
-	keys := regexp.MustCompile(`(?m)^\s+(?:key|secret|token): (\S{20,})$`).FindAllStringSubmatch(string(bundle), -1)
+	keys := regexp.MustCompile(`(?m)^\s+(?:key|secret|token): (\S{20,})$`).FindAllStringSubmatch(string(text), -1)
 	require.NotEmpty(t, keys)
 
 	for path, text := range w.writtenFiles() {
@@ -102,7 +105,7 @@ func TestImport(t *testing.T) {
 
 	w.loseState()
 
-	_, got, status = w.commandOutput("import", w.options.Stack, "one="+secrets)
+	_, got, status = w.commandOutput("import", w.options.Stack, "one="+bundle)
 	require.Zero(t, status, got)
 	w.up(file())
 	assert.Equal(t, before, w.machineIdentities())
@@ -127,12 +130,12 @@ func TestImportOfGPUs(t *testing.T) {
 	file := gpuStack{Network: w.network, Workers: 1}.yaml(t)
 	w.up(file)
 
-	secrets := w.secretsBundle(w.talosconfig(), w.network+".1.10")
+	bundle := w.secretsBundle(w.talosconfig(), w.network+".1.10")
 	mappings, before := w.lab.Data.Records(datacentre.Mappings), w.machineIdentities()
 
 	w.loseState()
 
-	added, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	added, got, status := w.commandOutput("import", w.options.Stack, "one="+bundle)
 	require.Zero(t, status, got)
 	assert.Contains(t, added, "rtx4000-mapping")
 
@@ -196,12 +199,12 @@ func TestImportOfAccounts(t *testing.T) {
 func (w *world) importAccounts(t *testing.T) (removed []string) {
 	t.Helper()
 
-	secrets := w.secretsBundle(w.talosconfig(), w.network+".1.10")
+	bundle := w.secretsBundle(w.talosconfig(), w.network+".1.10")
 
 	w.loseState()
 	w.putLanguageHostOnPath()
 
-	added, got, status := w.commandOutput("import", w.options.Stack, "one="+secrets)
+	added, got, status := w.commandOutput("import", w.options.Stack, "one="+bundle)
 	require.Zero(t, status, got)
 
 	for _, name := range []string{"one-csi", "one-csi-machines", "one-csi-storage", "one-ccm", "one-ccm-machines"} {
@@ -261,7 +264,8 @@ func (w *world) machineIdentities() map[string]string {
 }
 
 // secretsBundle writes the machine secrets of a cluster, which it takes from its control plane as docs/migration.md
-// does.
+// does: with the machinery's function that `talosctl gen secrets` of Talos 1.14 calls, because the talosctl that builds
+// here is older and does not read that configuration.
 func (w *world) secretsBundle(talosconfig, address string) string {
 	w.t.Helper()
 
@@ -269,19 +273,20 @@ func (w *world) secretsBundle(talosconfig, address string) string {
 	at := func(name string) string { return filepath.Join(folder, name) }
 	require.NoError(w.t, os.WriteFile(at("talosconfig"), []byte(talosconfig), 0o600))
 
-	talosctl := func(arguments ...string) []byte {
-		cmd := exec.CommandContext(w.t.Context(), toolPath("talosctl"), arguments...)
+	cmd := exec.CommandContext(w.t.Context(), toolPath("talosctl"), "get", "machineconfig", "v1alpha1",
+		"--nodes", address, "--output", "jsonpath={.spec}")
 
-		cmd.Env = append(os.Environ(), "TALOSCONFIG="+at("talosconfig"))
-		out, err := cmd.CombinedOutput()
-		require.NoError(w.t, err, string(out))
+	cmd.Env = append(os.Environ(), "TALOSCONFIG="+at("talosconfig"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(w.t, err, string(out))
 
-		return out
-	}
-
-	config := talosctl("get", "machineconfig", "v1alpha1", "--nodes", address, "--output", "jsonpath={.spec}")
-	require.NoError(w.t, os.WriteFile(at("controlplane.yaml"), config, 0o600))
-	talosctl("gen", "secrets", "--from-controlplane-config", at("controlplane.yaml"), "--output-file", at("secrets.yaml"))
+	config, err := configloader.NewFromBytes(out)
+	require.NoError(w.t, err)
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewClock(), config)
+	require.NoError(w.t, err)
+	text, err := yaml.Marshal(bundle)
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.WriteFile(at("secrets.yaml"), text, 0o600))
 
 	return at("secrets.yaml")
 }

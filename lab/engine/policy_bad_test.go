@@ -94,7 +94,7 @@ func badVersions() map[string]badPlan {
 			draft: func(d *draft) {
 				d.configuration("c", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/ab:v1.2.0"))
 			},
-			policies: []string{"supported-versions"}, message: "c: machine.install.image, which a patch sets, has no version, or no supported one",
+			policies: []string{"supported-versions"}, message: "c: the installer, which a patch sets, has no version, or no supported one",
 		},
 	}
 }

@@ -18,8 +18,11 @@ import (
 
 // withKubernetesVersion returns a stack file with another version of Kubernetes, Talos' own CNI and kube-proxy.
 func withKubernetesVersion(file, version string) string {
-	return strings.Replace(file, "kubernetesVersion: v1.37.2", "kubernetesVersion: "+version+
-		"\n      patches: [\"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}\"]", 1)
+	file = strings.Replace(file, "kubernetesVersion: v1.37.2", "kubernetesVersion: "+version, 1)
+
+	return strings.Replace(file, "controlPlane: {", "controlPlane: {patches: ["+
+		"\"{apiVersion: v1alpha1, kind: KubeFlannelCNIConfig, backendType: vxlan}\", "+
+		"\"{apiVersion: v1alpha1, kind: KubeProxyConfig, enabled: true}\"], ", 1)
 }
 
 // TestRealKubernetesUpgrade upgrades a small running cluster by a minor version. TestRealReleases does so on a large

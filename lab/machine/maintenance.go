@@ -188,6 +188,10 @@ func (m *machine) applyFirstConfig(ctx context.Context, configuration []byte) ou
 // installerImage returns the installer image of a configuration; empty if it requests no installation, which Talos 1.14
 // allows.
 func (m *machine) installerImage(cfg config.Provider) string {
+	if unattended := cfg.UnattendedInstallConfig(); unattended != nil {
+		return unattended.InstallerImage()
+	}
+
 	if cfg.RawV1Alpha1().MachineConfig.MachineInstall == nil {
 		return ""
 	}

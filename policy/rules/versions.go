@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -30,7 +31,7 @@ func supportedVersions(p plan) problem.List {
 	for _, r := range p.configurations() {
 		for _, image := range p.installerImages(r) {
 			if checkInstaller(image) != nil { // the configuration is secret, and so may the image be
-				found = append(found, violation(r.URN, r.Name, "machine.install.image, which a patch sets, has no version, or "+
+				found = append(found, violation(r.URN, r.Name, "the installer, which a patch sets, has no version, or "+
 					"no supported one: omit it, or use one listed in docs/compatibility.md, such as :v1.14.4"))
 			}
 		}
@@ -65,10 +66,15 @@ func (p plan) installerImages(r resource) []string {
 			Machine struct {
 				Install struct{ Image string }
 			}
+			Installer struct{ Image string } // of UnattendedInstallConfig
 		}
 
-		if document.Decode(&config) == nil && config.Machine.Install.Image != "" {
-			images = append(images, config.Machine.Install.Image)
+		if document.Decode(&config) != nil {
+			continue
+		}
+
+		if image := cmp.Or(config.Machine.Install.Image, config.Installer.Image); image != "" {
+			images = append(images, image)
 		}
 	}
 

@@ -13,7 +13,7 @@ func TestSupportedVersions(t *testing.T) {
 	install := func(image string) resource {
 		return nodeConfiguration("machine:\n  install:\n    image: " + image + "\n")
 	}
-	want := []string{"n: machine.install.image, which a patch sets, has no version, or no supported one: omit it"}
+	want := []string{"n: the installer, which a patch sets, has no version, or no supported one: omit it"}
 
 	runCases(t, "supported-versions", map[string]policyCase{
 		"an installer of a supported version": {
@@ -28,6 +28,9 @@ func TestSupportedVersions(t *testing.T) {
 			plan: []resource{
 				install("ghcr.io/siderolabs/installer@sha256:abcd"), install("ghcr.io/siderolabs/installer:v1.12.6@sha256:abcd"),
 			},
+		},
+		"in a document": {
+			plan: []resource{nodeConfiguration("kind: UnattendedInstallConfig\ninstaller: {image: \"ghcr.io/siderolabs/installer\"}\n")}, want: want,
 		},
 		"a registry with a port": {plan: []resource{install("127.0.0.1:8080/nocloud-installer/ab")}, want: want},
 	})

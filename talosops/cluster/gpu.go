@@ -161,7 +161,7 @@ func missingToolkit(m talosapi.GPUMachine) string {
 func missingClass(c kube.GPUCluster) string {
 	switch {
 	case !c.HasClass:
-		return "the cluster has no RuntimeClass \"nvidia\": create it with handler nvidia; Talos makes it of cluster.inlineManifests, see `talosctl dmesg` of a control plane"
+		return "the cluster has no RuntimeClass \"nvidia\": create it with handler nvidia; Talos makes it of the inline manifest nvidia-gpu, see `talosctl dmesg` of a control plane"
 	case c.Handler != kube.GPURuntime:
 		return fmt.Sprintf(
 			"the RuntimeClass \"nvidia\" has the handler %q: delete it and create it with handler nvidia", c.Handler,

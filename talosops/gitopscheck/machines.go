@@ -199,7 +199,12 @@ func (m machine) check(component string, needs machineNeeds) []string {
 
 	for name, value := range needs.Config {
 		if found := m.field(name); found == nil || fmt.Sprint(found) != value {
-			report(fmt.Sprintf("%s: %s in the machine configuration", name, value), "add it to "+where+".patches")
+			add := "add it to " + where + ".patches"
+			if document, path := talos.InDocument(name); document != "" {
+				add += fmt.Sprintf(", for a cluster created with Talos 1.14 or later as %s of the document %s", path, document)
+			}
+
+			report(fmt.Sprintf("%s: %s in the machine configuration", name, value), add)
 		}
 	}
 
@@ -219,20 +224,31 @@ func (m machine) hasVolume(name string) bool {
 	})
 }
 
-// field returns a field of the machine configuration's main document; nil = it is not set.
+// field returns a field of the machine configuration's main document, or of the document that replaces it; nil = it is
+// not set.
 func (m machine) field(name string) any {
+	kind, path := talos.InDocument(name)
+
 	for _, document := range m.documents {
-		if _, isOther := document["kind"]; isOther {
-			continue
+		var (
+			value any = document
+			at        = name
+		)
+
+		if of, isOther := document["kind"]; isOther {
+			if at = path; of != kind {
+				continue
+			}
 		}
 
-		var value any = document
-		for key := range strings.SplitSeq(name, ".") {
+		for key := range strings.SplitSeq(at, ".") {
 			fields, _ := value.(map[string]any)
 			value = fields[key]
 		}
 
-		return value
+		if value != nil {
+			return value
+		}
 	}
 
 	return nil

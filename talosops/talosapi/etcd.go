@@ -14,6 +14,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"google.golang.org/grpc/codes"
@@ -199,7 +200,11 @@ func (t *Client) Origin(ctx context.Context, address, configuration string) (bac
 		return backup.Origin{}, errors.New("its machine configuration is not that of a control plane")
 	}
 
-	secret := cmp.Or(loaded.Cluster().SecretboxEncryptionSecret(), loaded.Cluster().AESCBCEncryptionSecret())
+	var secret string
+	if bundle, err := secrets.NewBundleFromConfig(secrets.NewClock(), loaded); err == nil { // err may quote it
+		secret = cmp.Or(bundle.Secrets.SecretboxEncryptionSecret, bundle.Secrets.AESCBCEncryptionSecret)
+	}
+
 	if secret == "" {
 		return backup.Origin{}, errors.New("its machine configuration has no key of etcd's Secrets to seal a backup with")
 	}

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/k8s"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,18 +46,19 @@ func (f *fleet) trust(address string) (issuing string, accepted []string, key bo
 	loaded, err := configloader.NewFromBytes([]byte(f.machines[address]))
 	require.NoError(f.t, err)
 
-	machine, cluster := loaded.RawV1Alpha1().MachineConfig, loaded.RawV1Alpha1().ClusterConfig
+	ca, others := loaded.Machine().Security().IssuingCA(), loaded.Machine().Security().AcceptedCAs()
+	issuing = string(ca.Crt)
 
-	ca, others := machine.MachineCA, machine.MachineAcceptedCAs
 	if f.kind == talos.KubernetesAuthority {
-		ca, others = cluster.ClusterCA, cluster.ClusterAcceptedCAs //nolint:staticcheck // as Talos' provider writes it
+		ca, others = loaded.K8sAPIServerCAConfig().IssuingCA(), loaded.K8sAPIServerCAConfig().AcceptedCAs()
+		issuing, others = string(others[0].Crt), others[1:]
 	}
 
-	for _, ca := range others {
-		accepted = append(accepted, string(ca.Crt))
+	for _, other := range others {
+		accepted = append(accepted, string(other.Crt))
 	}
 
-	return string(ca.Crt), append(accepted, string(ca.Crt)), len(ca.Key) > 0
+	return issuing, append(accepted, issuing), ca != nil && len(ca.Key) > 0
 }
 
 // requireConnected requires that every machine accepts the certificates that every other one issues.
@@ -145,7 +149,9 @@ func (c fleetClient) KubeletStart(_ context.Context, address string) (string, er
 	return fmt.Sprint(c.started[address]), nil
 }
 
-func newFleet(t *testing.T, kind talos.AuthorityKind, old, other talos.Authority) *fleet {
+// newFleet returns machines whose configurations have the authority of Kubernetes in a document of its own, as contracts
+// from 1.14 on, or in the v1alpha1 document.
+func newFleet(t *testing.T, kind talos.AuthorityKind, inDocument bool, old, other talos.Authority) *fleet {
 	t.Helper()
 
 	f := &fleet{
@@ -165,12 +171,28 @@ func newFleet(t *testing.T, kind talos.AuthorityKind, old, other talos.Authority
 
 		machine.MachineCA, machine.MachineAcceptedCAs = ca, accepted
 
-		text, err := container.NewV1Alpha1(&v1alpha1.Config{
-			ConfigVersion: "v1alpha1", MachineConfig: machine,
-			ClusterConfig: &v1alpha1.ClusterConfig{
-				ClusterCA: ca, ClusterAcceptedCAs: accepted, //nolint:staticcheck // as Talos' provider writes it
-			},
-		}).Bytes()
+		cluster := &v1alpha1.ClusterConfig{}
+		documents := []config.Document{&v1alpha1.Config{
+			ConfigVersion: "v1alpha1", MachineConfig: machine, ClusterConfig: cluster,
+		}}
+
+		if !inDocument {
+			cluster.ClusterCA, cluster.ClusterAcceptedCAs = ca, accepted //nolint:staticcheck // as contracts up to 1.13 have it
+		} else {
+			document := k8s.NewKubeAPIServerCAConfigV1Alpha1()
+			document.APIAcceptedCAs = []string{string(other.Certificate)}
+			documents = append(documents, document)
+
+			if machine.MachineType == "worker" {
+				document.APIAcceptedCAs = []string{string(old.Certificate), string(other.Certificate)}
+			} else {
+				document.APIIssuingCA = &meta.CertificateAndKey{Cert: string(ca.Crt), Key: string(ca.Key)}
+			}
+		}
+
+		loaded, err := container.New(documents...)
+		require.NoError(t, err)
+		text, err := loaded.Bytes()
 		require.NoError(t, err)
 
 		f.machines[n.Address] = string(text)
@@ -219,17 +241,24 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 	cp1, cp2, cp3, worker := "127.0.9.1", "127.0.9.2", "127.0.9.3", "127.0.9.9"
 	first := []string{cp1, cp2, cp3, worker}
 
-	for kind, last := range map[talos.AuthorityKind][]string{
-		talos.TalosAuthority: first, talos.KubernetesAuthority: {worker, cp1, cp2, cp3},
+	for _, test := range []struct {
+		kind       talos.AuthorityKind
+		inDocument bool
+		last       []string
+	}{
+		{talos.TalosAuthority, false, first},
+		{talos.KubernetesAuthority, false, []string{worker, cp1, cp2, cp3}},
+		{talos.KubernetesAuthority, true, []string{worker, cp1, cp2, cp3}},
 	} {
+		kind := test.kind
 		cas := authorities(t, kind)
 		old, next, other := cas[0], cas[1], cas[2]
 
 		for changes := range 13 {
-			t.Run(fmt.Sprint(kind, changes), func(t *testing.T) {
+			t.Run(fmt.Sprint(kind, changes, test.inDocument), func(t *testing.T) {
 				t.Parallel()
 
-				f := newFleet(t, kind, old, other)
+				f := newFleet(t, kind, test.inDocument, old, other)
 				ctx, stop := context.WithCancel(t.Context())
 				f.changesLeft, f.stop = changes, stop
 
@@ -239,7 +268,7 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 				}
 
 				require.NoError(t, f.rotation(old, next).run(t.Context()))
-				assert.Equal(t, slices.Concat(first, first, last), f.changed, "each step once for each machine")
+				assert.Equal(t, slices.Concat(first, first, test.last), f.changed, "each step once for each machine")
 
 				for i, n := range f.nodes {
 					issuing, accepted, key := f.trust(n.Address)
@@ -256,7 +285,7 @@ func TestARotationNeedsEveryMachine(t *testing.T) {
 	t.Parallel()
 
 	cas := authorities(t, talos.TalosAuthority)
-	f := newFleet(t, talos.TalosAuthority, cas[0], cas[2])
+	f := newFleet(t, talos.TalosAuthority, false, cas[0], cas[2])
 	f.down["127.0.9.2"], f.down["127.0.9.9"] = true, true
 
 	err := f.rotation(cas[0], cas[1]).run(t.Context())
@@ -267,7 +296,7 @@ func TestARotationNeedsEveryMachine(t *testing.T) {
 
 	clear(f.down)
 
-	f.machines["127.0.9.3"] = newFleet(t, talos.TalosAuthority, cas[2], cas[0]).machines["127.0.9.3"]
+	f.machines["127.0.9.3"] = newFleet(t, talos.TalosAuthority, false, cas[2], cas[0]).machines["127.0.9.3"]
 	err = f.rotation(cas[0], cas[1]).run(t.Context())
 	require.ErrorContains(t, err, "  cp-3 on 127.0.9.3: tls: unknown certificate authority\n")
 	assert.Empty(t, f.changed)
@@ -277,7 +306,7 @@ func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	t.Parallel()
 
 	cas := authorities(t, talos.KubernetesAuthority)
-	f := newFleet(t, talos.KubernetesAuthority, cas[0], cas[2])
+	f := newFleet(t, talos.KubernetesAuthority, true, cas[0], cas[2])
 	f.down["127.0.9.9"] = true
 
 	look := f.rotation(cas[0], talos.Authority{})
@@ -290,6 +319,6 @@ func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	clear(f.down)
 	require.NoError(t, look.run(t.Context()))
 
-	f.machines["127.0.9.3"] = newFleet(t, talos.KubernetesAuthority, cas[2], cas[0]).machines["127.0.9.3"]
+	f.machines["127.0.9.3"] = newFleet(t, talos.KubernetesAuthority, true, cas[2], cas[0]).machines["127.0.9.3"]
 	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its cluster.ca is neither")
 }

@@ -178,7 +178,8 @@ func (s Validator) validateKubernetes(cfg config.Provider) error {
 
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		image := images[name]
-		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !setsImage(raw, image) {
+		if !s.Release.KubernetesDocuments && strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) &&
+			!setsImage(raw, image) {
 			continue // a default of the machinery
 		}
 
@@ -195,7 +196,7 @@ func (s Validator) validateKubernetes(cfg config.Provider) error {
 	return all.ErrorOrNil()
 }
 
-// setsImage reports whether the v1alpha1 document sets one of Kubernetes' images.
+// setsImage reports whether the v1alpha1 document sets one of Kubernetes' images; other documents always do.
 func setsImage(raw *v1alpha1.Config, image string) bool {
 	images := []string{
 		raw.ClusterConfig.APIServer().ContainerImage, raw.ClusterConfig.ControllerManager().ContainerImage,

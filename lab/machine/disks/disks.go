@@ -97,6 +97,16 @@ func (ds *Disks) isSystemDisk(d Device) bool { return ds.Volume != "" && d.Volum
 
 // InstallDisk returns the disk to which a configuration installs.
 func (ds *Disks) InstallDisk(cfg config.Provider) (Device, error) {
+	if unattended := cfg.UnattendedInstallConfig(); unattended != nil {
+		for _, d := range ds.devices {
+			if !d.CDROM && ds.matches(unattended.VolumeSelector(), d) {
+				return d, nil
+			}
+		}
+
+		return Device{}, errors.New("no disk matched the selector")
+	}
+
 	if cfg.Machine().Install().Disk() == "" {
 		return Device{}, errors.New("the lab's machines install to the disk that machine.install.disk names")
 	}
