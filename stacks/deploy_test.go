@@ -308,7 +308,7 @@ func TestPatchesThatMachinesWouldRefuse(t *testing.T) {
 	require.ErrorContains(t, err, `the configuration of stack "test" has problems, nothing was changed:
 Pulumi.test.yaml:11: clusters[0].patches[1]: makes the machine configuration of one-cp-1 invalid; correct or remove it: stable hostname is already set in v1alpha1 config
 Pulumi.test.yaml:12: clusters[0].controlPlane.patches[0]: makes the machine configuration of one-cp-1 invalid; correct or remove it: v1alpha1.Config: [networking.os.device.addresses] "eth9": failed to parse IP address "nine"
-Pulumi.test.yaml:17: clusters[1].controlPlane.nodes.two-cp-1.patches[0]: makes the machine configuration of two-cp-1 invalid; correct or remove it: .machine.network.nameservers is already set in v1alpha1 config
+Pulumi.test.yaml:17: clusters[1].controlPlane.nodes.two-cp-1.patches[0]: makes the machine configuration of two-cp-1 invalid; correct or remove it: .machine.network.nameservers is already set in v1alpha1 config; write ResolverConfig as machine.network.nameservers, which the cluster's contract has
 `)
 	assert.Equal(t, []string{"record"}, r.Names(tokens.Record))
 	assert.Len(t, r.All(), 1, "only the record of the run is registered")

@@ -3,7 +3,6 @@ package talos
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -42,7 +41,7 @@ func (f v1alpha1Form) cluster(c ClusterConfig, role string) []object {
 			"features": object{"kubePrism": object{"enabled": true, "port": constants.DefaultKubePrismPort}},
 			"kubelet":  object{"nodeIP": object{"validSubnets": nodeSubnets(c)}},
 		}},
-		{"cluster": object{"network": f.network(c), "discovery": f.discovery(c)}},
+		{"cluster": object{"network": object{"cni": object{"name": "none"}}, "discovery": f.discovery(c)}},
 	}
 
 	servers := object{}
@@ -72,19 +71,6 @@ func (f v1alpha1Form) cluster(c ClusterConfig, role string) []object {
 	}
 
 	return append(docs, object{"cluster": cluster})
-}
-
-// network disables Talos' own CNI. Its subnets replace the generated ones.
-func (v1alpha1Form) network(c ClusterConfig) object {
-	network := object{"cni": object{"name": "none"}}
-
-	for key, subnet := range map[string]netip.Prefix{"podSubnets": c.PodCIDR, "serviceSubnets": c.ServiceCIDR} {
-		if subnet.IsValid() {
-			network[key] = []string{subnet.String()}
-		}
-	}
-
-	return network
 }
 
 func (v1alpha1Form) discovery(c ClusterConfig) object {
@@ -147,13 +133,12 @@ func document(kind string, fields object) object {
 	return fields
 }
 
-// cluster leaves out what the contract's generator does from the same configuration: networks, KubePrism, discovery
-// itself, and the taint of control planes. It turns off what Talos 1.14 newly forbids pods; docs/upgrades.md says why.
+// cluster leaves out what the contract's generator does from the same configuration: KubePrism, discovery itself, and
+// the taint of control planes. It turns off the isolation of workloads; docs/upgrades.md says why.
 func (documentForm) cluster(c ClusterConfig, role string) []object {
 	docs := []object{
 		document("KubeNodeConfig", object{"nodeIP": object{"validSubnets": nodeSubnets(c)}}),
 		document("SecurityProfileConfig", object{"workloadIsolation": false}),
-		document("VolumeConfig", object{"name": constants.EphemeralPartitionLabel, "mount": object{"secure": false}}),
 	}
 	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {
 		docs = append(docs, document("DiscoveryServiceConfig", object{"name": "default", "endpoint": c.DiscoveryEndpoint}))
@@ -239,41 +224,55 @@ func apiNames(c ClusterConfig) []string {
 	return c.CertSANs
 }
 
-// replacedFields are fields of the v1alpha1 document and the documents that have them since contract 1.14
+// sameBelow says that a document has a field's inner fields under their names; otherForm that it has the value in
+// another form.
+const (
+	sameBelow = "."
+	otherForm = ""
+)
+
+// replacedFields are fields of the v1alpha1 document, and the documents and fields that have them since contract 1.14
 // (pkg/machinery/config/types: V1Alpha1ConflictValidate); the first that a field is below counts.
-var replacedFields = []struct{ path, document string }{
-	{"machine.install", "UnattendedInstallConfig"},
-	{"machine.time", "TimeSyncConfig"},
-	{"machine.network.nameservers", "ResolverConfig"},
-	{"machine.network.searchDomains", "ResolverConfig"},
-	{"machine.network.disableSearchDomain", "ResolverConfig"},
-	{"machine.features.hostDNS", "ResolverConfig"},
-	{"machine.features.kubePrism", "KubePrismConfig"},
-	{"machine.features.kubernetesTalosAPIAccess", "KubeTalosAPIAccessConfig"},
-	{"machine.nodeLabels", "KubeNodeConfig"},
-	{"machine.nodeAnnotations", "KubeNodeConfig"},
-	{"machine.nodeTaints", "KubeNodeConfig"},
-	{"machine.kubelet.nodeIP", "KubeNodeConfig"},
-	{"machine.kubelet.registerWithFQDN", "KubeNodeConfig"},
-	{"machine.kubelet.skipNodeRegistration", "KubeNodeConfig"},
-	{"machine.kubelet", "KubeletConfig"},
-	{"cluster.apiServer.admissionControl", "KubeAdmissionControlConfig"},
-	{"cluster.apiServer.auditPolicy", "KubeAuditPolicyConfig"},
-	{"cluster.apiServer.authorizationConfig", "KubeAuthorizerConfig"},
-	{"cluster.apiServer", "KubeAPIServerConfig"},
-	{"cluster.controlPlane.localAPIServerPort", "KubeAPIServerConfig"},
-	{"cluster.controllerManager", "KubeControllerManagerConfig"},
-	{"cluster.scheduler", "KubeSchedulerConfig"},
-	{"cluster.proxy", "KubeProxyConfig"},
-	{"cluster.coreDNS", "KubeCoreDNSConfig"},
-	{"cluster.network.cni", "KubeFlannelCNIConfig"},
-	{"cluster.network", "KubeNetworkConfig"},
-	{"cluster.discovery", "DiscoveryServiceConfig"},
-	{"cluster.allowSchedulingOnControlPlanes", "KubeNodeConfig"},
+var replacedFields = []struct{ path, document, field string }{
+	{"machine.install", "UnattendedInstallConfig", otherForm},
+	{"machine.time.servers", "TimeSyncConfig", "ntp.servers"},
+	{"machine.time.bootTimeout", "TimeSyncConfig", "bootTimeout"},
+	{"machine.time", "TimeSyncConfig", otherForm},
+	{"machine.network.nameservers", "ResolverConfig", otherForm},
+	{"machine.network.searchDomains", "ResolverConfig", "searchDomains.domains"},
+	{"machine.network.disableSearchDomain", "ResolverConfig", "searchDomains.disableDefault"},
+	{"machine.features.hostDNS", "ResolverConfig", "hostDNS"},
+	{"machine.features.kubePrism.port", "KubePrismConfig", "port"},
+	{"machine.features.kubePrism", "KubePrismConfig", otherForm},
+	{"machine.features.kubernetesTalosAPIAccess", "KubeTalosAPIAccessConfig", otherForm},
+	{"machine.nodeLabels", "KubeNodeConfig", "labels"},
+	{"machine.nodeAnnotations", "KubeNodeConfig", "annotations"},
+	{"machine.nodeTaints", "KubeNodeConfig", "taints"},
+	{"machine.kubelet.nodeIP", "KubeNodeConfig", "nodeIP"},
+	{"machine.kubelet.registerWithFQDN", "KubeNodeConfig", "registerWithFQDN"},
+	{"machine.kubelet.skipNodeRegistration", "KubeNodeConfig", "skipNodeRegistration"},
+	{"machine.kubelet.extraConfig", "KubeletConfig", "config"},
+	{"machine.kubelet", "KubeletConfig", sameBelow},
+	{"cluster.apiServer.admissionControl", "KubeAdmissionControlConfig", otherForm},
+	{"cluster.apiServer.auditPolicy", "KubeAuditPolicyConfig", "configuration"},
+	{"cluster.apiServer.authorizationConfig", "KubeAuthorizerConfig", otherForm},
+	{"cluster.apiServer.certSANs", "KubeAPIServerConfig", "certExtraSANs"},
+	{"cluster.apiServer", "KubeAPIServerConfig", sameBelow},
+	{"cluster.controlPlane.localAPIServerPort", "KubeAPIServerConfig", "apiPort"},
+	{"cluster.controllerManager", "KubeControllerManagerConfig", sameBelow},
+	{"cluster.scheduler", "KubeSchedulerConfig", sameBelow},
+	{"cluster.proxy.disabled", "KubeProxyConfig", otherForm},
+	{"cluster.proxy", "KubeProxyConfig", sameBelow},
+	{"cluster.coreDNS", "KubeCoreDNSConfig", otherForm},
+	{"cluster.network.cni", "KubeFlannelCNIConfig", otherForm},
+	{"cluster.network", "KubeNetworkConfig", sameBelow},
+	{"cluster.discovery", "DiscoveryServiceConfig", otherForm},
+	{"cluster.allowSchedulingOnControlPlanes", "KubeNodeConfig", otherForm},
 }
 
-// writtenInstead returns the documents to write instead of fields in a patch: machine.kubelet as KubeletConfig.
-func writtenInstead(patch string) string {
+// writtenInstead returns what to write instead of the parts of a patch that have the other form than a contract:
+// machine.kubelet as KubeletConfig, or KubeletConfig as machine.kubelet. Empty = nothing has.
+func (r Release) writtenInstead(patch string) string {
 	documents, err := readDocuments(patch)
 	if err != nil {
 		return "" // Talos' own loader reports it
@@ -281,9 +280,20 @@ func writtenInstead(patch string) string {
 
 	var instead []string
 
-	for _, field := range differingLeaves("", "", documents[""], nil) {
-		if i := replacement(field); i >= 0 {
-			instead = append(instead, replacedFields[i].path+" as "+replacedFields[i].document)
+	if r.KubernetesDocuments {
+		for _, field := range differingLeaves("", "", documents[""], nil) {
+			if i := replacement(field); i >= 0 {
+				instead = append(instead, replacedFields[i].path+" as "+replacedFields[i].document)
+			}
+		}
+	} else {
+		for _, replaced := range replacedFields {
+			document := documents[replaced.document]
+			whole := replaced.field == sameBelow || replaced.field == otherForm
+
+			if document != nil && (whole || hasPath(document, strings.Split(replaced.field, "."))) {
+				instead = append(instead, replaced.document+" as "+replaced.path)
+			}
 		}
 	}
 
@@ -302,12 +312,19 @@ func replacement(field string) int {
 }
 
 // InDocument returns the document that has a field of the v1alpha1 document since contract 1.14, and the field's path
-// there: KubeletConfig and extraArgs.v for machine.kubelet.extraArgs.v. Empty = it has stayed.
+// there: KubeletConfig and extraArgs.v for machine.kubelet.extraArgs.v. Empty = it has stayed, or has another form.
 func InDocument(field string) (document, path string) {
 	i := replacement(field)
-	if i < 0 {
+	if i < 0 || replacedFields[i].field == otherForm {
 		return "", ""
 	}
 
-	return replacedFields[i].document, strings.TrimPrefix(strings.TrimPrefix(field, replacedFields[i].path), ".")
+	rest := strings.TrimPrefix(field, replacedFields[i].path)
+	if replacedFields[i].field == sameBelow {
+		rest = strings.TrimPrefix(rest, ".")
+	} else {
+		rest = replacedFields[i].field + rest
+	}
+
+	return replacedFields[i].document, rest
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 		return Planned{}, nil, err
 	}
 
-	own, err := ownPatches(c, n, g.Contract)
+	own, ofUser, err := patchesOf(g, c, n)
 	if err != nil {
 		return Planned{}, nil, err
 	}
@@ -65,11 +64,6 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 	generated, err := generateForRole(g, c, n.Role, bundle)
 	if err != nil {
 		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
-	}
-
-	ofUser, err := userPatches(g, c, n)
-	if err != nil {
-		return Planned{}, nil, err
 	}
 
 	unread := make([]error, len(ofUser))
@@ -80,59 +74,58 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 	planned := Planned{Patches: slices.Concat(own, ofUser)}
 
 	if errors.Join(unread...) == nil {
-		if planned.Marks, err = marked(generated, generated, planned.Patches); err == nil {
+		if _, planned.Marks, err = applied(generated, generated, planned.Patches); err == nil {
 			return planned, nil, nil
 		}
 	}
 
-	without, ownErr := patchAndValidate(generated, own)
+	without, _, ownErr := applied(generated, generated, own)
 	if ownErr != nil {
 		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(ownErr))
 	}
 
-	return Planned{}, invalidPatches(generated, without, ofUser, unread, len(c.Patches)), nil
-}
-
-// marked returns the marks of a configuration with patches, compared with the generated one.
-func marked(generated, configuration config.Provider, patches []string) (Marks, error) {
-	patched, err := patchAndValidate(configuration, patches)
+	contract, err := releaseOfContract(g.Contract)
 	if err != nil {
-		return Marks{}, err
+		return Planned{}, nil, err
 	}
 
-	return marksOf(generated, patched)
-}
+	var invalid []PatchError
 
-// invalidPatches returns the patches that make a valid configuration invalid, and those that the node's release does
-// not read. The first ofCluster patches are the cluster's.
-func invalidPatches(
-	generated, configuration config.Provider, patches []string, unread []error, ofCluster int,
-) (invalid []PatchError) {
-	for i, patch := range patches {
-		patched, err := patchAndValidate(configuration, []string{patch})
+	for i, patch := range ofUser {
+		patched, _, err := applied(generated, without, []string{patch})
 		if err == nil {
-			if _, err = marksOf(generated, patched); err == nil {
-				configuration = patched
-			}
+			without = patched
 		}
 
 		if err = cmp.Or(unread[i], err); err == nil {
 			continue
 		}
 
-		found := PatchError{OfCluster: i < ofCluster, Index: i, Reason: flatten(err)}
-		if instead := writtenInstead(patch); instead != "" && isConflict(err) {
+		found := PatchError{OfCluster: i < len(c.Patches), Index: i, Reason: flatten(err)}
+		if instead := contract.writtenInstead(patch); instead != "" && isConflict(err) {
 			found.Reason += "; write " + instead + ", which the cluster's contract has"
 		}
 
 		if !found.OfCluster {
-			found.Index -= ofCluster
+			found.Index -= len(c.Patches)
 		}
 
 		invalid = append(invalid, found)
 	}
 
-	return invalid
+	return Planned{}, invalid, nil
+}
+
+// applied returns a configuration with patches, validated, and the marks that it has beside those of the generated one.
+func applied(generated, configuration config.Provider, patches []string) (config.Provider, Marks, error) {
+	patched, err := patchAndValidate(configuration, patches)
+	if err != nil {
+		return nil, Marks{}, err
+	}
+
+	marks, err := marksOf(generated, patched)
+
+	return patched, marks, err
 }
 
 // Configuration generates a node's whole machine configuration, which is a secret, from the output machineSecrets of
@@ -152,12 +145,7 @@ func configurationWith(g Generation, c ClusterConfig, n NodeConfig, bundle *secr
 		return "", fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 
-	own, err := ownPatches(c, n, g.Contract)
-	if err != nil {
-		return "", err
-	}
-
-	ofUser, err := userPatches(g, c, n)
+	own, ofUser, err := patchesOf(g, c, n)
 	if err != nil {
 		return "", err
 	}
@@ -175,16 +163,22 @@ var placeholderBundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewClock(), config.TalosVersionCurrent, secrets.WithECDSAServiceAccountKey())
 })
 
-// userPatches returns the user's patches: the cluster's, then the node's. Who deletes the document KubeletConfig in one
-// describes the kubelet in the v1alpha1 document instead, where the program then adds what it needs.
-func userPatches(g Generation, c ClusterConfig, n NodeConfig) ([]string, error) {
-	release, err := releaseOfContract(g.Contract)
+// patchesOf returns the patches of a node's configuration: the program's own, and the user's, the cluster's first. Who
+// deletes the document KubeletConfig in one describes the kubelet in the v1alpha1 document instead, where the program
+// then adds what it needs.
+func patchesOf(g Generation, c ClusterConfig, n NodeConfig) (own, ofUser []string, err error) {
+	own, err = ownPatches(c, n, g.Contract)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	patches := slices.Concat(c.Patches, n.Patches)
-	for i, patch := range patches {
+	release, err := releaseOfContract(g.Contract)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	ofUser = slices.Concat(c.Patches, n.Patches)
+	for i, patch := range ofUser {
 		documents, err := readDocuments(patch)
 		if err != nil || !release.KubernetesDocuments || documents["KubeletConfig"]["$patch"] != "delete" {
 			continue // an error is that of the patch, and of its validation
@@ -196,13 +190,13 @@ func userPatches(g Generation, c ClusterConfig, n NodeConfig) ([]string, error) 
 
 		kept, err := encode([]object{{"machine": object{"kubelet": kubelet}}})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 
-		patches[i] = patch + "\n---\n" + kept[0]
+		ofUser[i] = patch + "\n---\n" + kept[0]
 	}
 
-	return patches, nil
+	return own, ofUser, nil
 }
 
 func generateForRole(g Generation, c ClusterConfig, role string, bundle *secrets.Bundle) (config.Provider, error) {
@@ -219,10 +213,12 @@ func generateForRole(g Generation, c ClusterConfig, role string, bundle *secrets
 		return nil, err
 	}
 
-	for subnets, stated := range map[*[]string]netip.Prefix{&input.PodNet: c.PodCIDR, &input.ServiceNet: c.ServiceCIDR} {
-		if stated.IsValid() {
-			*subnets = []string{stated.String()}
-		}
+	if c.PodCIDR.IsValid() {
+		input.PodNet = []string{c.PodCIDR.String()}
+	}
+
+	if c.ServiceCIDR.IsValid() {
+		input.ServiceNet = []string{c.ServiceCIDR.String()}
 	}
 
 	kind := machine.TypeWorker
@@ -256,7 +252,7 @@ func patchAndValidate(configuration config.Provider, patches []string) (config.P
 	return patched, err
 }
 
-// isConflict reports whether a configuration has something in two places, of which the patch wrote the older one.
+// isConflict reports whether a configuration has something in two places: both forms.
 func isConflict(err error) bool {
 	return strings.Contains(err.Error(), "v1alpha1 ")
 }

@@ -40,7 +40,8 @@ func TestPlan(t *testing.T) {
 		},
 		"name servers in two places, in a patch of a node": {
 			contract: "v1.13", cluster: []string{harmless}, node: []string{resolver}, role: RoleWorker,
-			want: []PatchError{{Index: 0, Reason: ".machine.network.nameservers is already set in v1alpha1 config"}},
+			want: []PatchError{{Index: 0, Reason: ".machine.network.nameservers is already set in v1alpha1 config" +
+				"; write ResolverConfig as machine.network.nameservers, which the cluster's contract has"}},
 		},
 		"fields that contract 1.14 has in documents": {
 			contract: "v1.14", cluster: []string{harmless, "machine: {kubelet: {extraArgs: {v: \"4\"}, nodeIP: {validSubnets: [10.0.0.0/24]}}}\n"},
@@ -53,8 +54,13 @@ func TestPlan(t *testing.T) {
 				{Index: 1, Reason: "discovery service is already configured in .cluster.discovery of the v1alpha1 config" +
 					"; write cluster.discovery as DiscoveryServiceConfig, which the cluster's contract has"},
 				{Index: 2, Reason: "time servers cannot be specified in both v1alpha1 and new-style configuration" +
-					"; write machine.time as TimeSyncConfig, which the cluster's contract has"},
+					"; write machine.time.servers as TimeSyncConfig, which the cluster's contract has"},
 			},
+		},
+		"documents that contract 1.13 has as fields": {
+			contract: "v1.13", node: []string{"apiVersion: v1alpha1\nkind: KubeletConfig\nextraArgs: {v: \"4\"}\n"},
+			want: []PatchError{{Index: 0, Reason: "KubeletConfig: kubelet image cannot be empty; kubelet config is already set in v1alpha1 config (.machine.kubelet)" +
+				"; write KubeletConfig as machine.kubelet, which the cluster's contract has"}},
 		},
 		"each patch that is wrong": {
 			contract: "v1.13", cluster: []string{stableHostname},
@@ -79,6 +85,28 @@ func TestPlan(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, test.want, invalid)
 		})
+	}
+}
+
+// TestInDocument: where a later contract has a field, which needs not be below the same name.
+func TestInDocument(t *testing.T) {
+	t.Parallel()
+
+	for field, want := range map[string][2]string{
+		"machine.kubelet.extraArgs.v":         {"KubeletConfig", "extraArgs.v"},
+		"machine.kubelet.extraConfig.maxPods": {"KubeletConfig", "config.maxPods"},
+		"machine.kubelet.nodeIP.validSubnets": {"KubeNodeConfig", "nodeIP.validSubnets"},
+		"machine.nodeLabels.tier":             {"KubeNodeConfig", "labels.tier"},
+		"machine.nodeLabels":                  {"KubeNodeConfig", "labels"},
+		"cluster.apiServer.certSANs":          {"KubeAPIServerConfig", "certExtraSANs"},
+		"cluster.apiServer.extraArgs.v":       {"KubeAPIServerConfig", "extraArgs.v"},
+		"machine.time.servers":                {"TimeSyncConfig", "ntp.servers"},
+		"machine.install.image":               {},
+		"cluster.etcd.extraArgs.election":     {},
+		"machine.sysctls.vm":                  {},
+	} {
+		document, path := InDocument(field)
+		assert.Equal(t, want, [2]string{document, path}, field)
 	}
 }
 

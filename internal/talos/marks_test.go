@@ -30,6 +30,11 @@ func registeredTaints(t *testing.T, cfg config.Provider) []Taint {
 	return kubelet.RegisterWithTaints
 }
 
+// managedBy returns the taints that Talos manages by a configuration, without the one of every control plane.
+func managedBy(cfg config.Provider) map[string]string {
+	return added(map[string]string{"node-role.kubernetes.io/control-plane": "NoSchedule"}, cfg.K8sNodeConfig().Taints())
+}
+
 // TestMarksMatchTheConfiguration: the marks that the program sets on nodes must never contradict their configuration.
 func TestMarksMatchTheConfiguration(t *testing.T) {
 	t.Parallel()
@@ -108,14 +113,7 @@ func TestMarksMatchTheConfiguration(t *testing.T) {
 					assert.Equal(t, value, cfg.K8sNodeConfig().Labels()[key])
 				}
 
-				managed := maps.Clone(cfg.K8sNodeConfig().Taints())
-				delete(managed, "node-role.kubernetes.io/control-plane")
-				assert.Equal(t, len(test.managed), len(managed))
-
-				for key, value := range test.managed {
-					assert.Equal(t, value, managed[key])
-				}
-
+				assert.True(t, maps.Equal(test.managed, managedBy(cfg)), managedBy(cfg))
 				assert.Equal(t, node.ProviderID, marks.ProviderID)
 				assert.Equal(t, node.ProviderID, strings.Join(cfg.K8sKubeletConfig().ExtraArgs()["provider-id"], " "))
 

@@ -31,6 +31,7 @@ func ownedPaths() map[string]string {
 		"KubeServiceAccountConfig.issuer":  secret,
 		"KubeEtcdEncryptionConfig":         secret,
 
+		"KubeNodeConfig.$patch":            "the node's address, labels and taints",
 		"machine.type":                     "the role of its pool",
 		"machine.network.hostname":         "the machine's name",
 		"HostnameConfig":                   "the machine's name",

@@ -37,10 +37,6 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 		"the name": {
 			"machine: {network: {hostname: other}}", "it changes machine.network.hostname (the machine's name): remove it",
 		},
-		"the name, as a document": {
-			"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n",
-			"it changes HostnameConfig (the machine's name): remove it",
-		},
 		"pods": {
 			"cluster: {network: {podSubnets: [10.42.0.0/16]}}",
 			"it changes cluster.network.podSubnets (the cluster's podCidr): remove it",
@@ -60,29 +56,6 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 			"machine: {token: &x hidden}\ncluster: {token: *x}", "it changes cluster.token" + secret + ", machine.token",
 		},
 
-		"the identity, as a document": {
-			"apiVersion: v1alpha1\nkind: DiscoveryIdentityConfig\nclusterID: hidden\nclusterSecret: hidden\n",
-			"it changes DiscoveryIdentityConfig" + secret + ": remove it",
-		},
-		"the authority of Kubernetes, as a document": {
-			"apiVersion: v1alpha1\nkind: KubeAPIServerCAConfig\n$patch: delete\n", "it changes KubeAPIServerCAConfig.issuingCA" + secret + ": remove it",
-		},
-		"the key of Secrets, as a document": {
-			"apiVersion: v1alpha1\nkind: KubeEtcdEncryptionConfig\nconfig: {}\n", "it changes KubeEtcdEncryptionConfig" + secret + ": remove it",
-		},
-		"the endpoint, as a document": {
-			"apiVersion: v1alpha1\nkind: KubeClusterConfig\nendpoint: https://10.9.9.9:6443\n",
-			"it changes KubeClusterConfig.endpoint (the cluster's network.vip or first control plane): remove it",
-		},
-		"pods, as a document": {
-			"apiVersion: v1alpha1\nkind: KubeNetworkConfig\npodSubnets: [10.42.0.0/16]\n",
-			"it changes KubeNetworkConfig.podSubnets (the cluster's podCidr): remove it",
-		},
-
-		"a domain, as a document": {"apiVersion: v1alpha1\nkind: KubeNetworkConfig\ndnsDomain: example.org\n", ""},
-		"further accepted authorities, as a document": {
-			"apiVersion: v1alpha1\nkind: KubeAPIServerCAConfig\nacceptedCAs: []\n", "",
-		},
 		"further names of certificates": {
 			"machine: {certSANs: [a.example.org]}\ncluster: {apiServer: {certSANs: [b.example.org]}}", "",
 		},
@@ -92,26 +65,56 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 		"arguments of etcd":               {"cluster: {etcd: {extraArgs: {election-timeout: '5000'}}}", ""},
 		"cards, registries, another disk": {"machine: {network: {nameservers: [1.1.1.1]}, install: {disk: /dev/vda}, registries: {mirrors: {docker.io: {endpoints: ['https://m']}}}}", ""},
 		"removal of something else":       {"cluster: {proxy: {$patch: delete}}", ""},
-		"another document": {
-			"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: udp://10.0.0.5:514\n", "",
-		},
-		"a document's removal": {"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\n$patch: delete\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			requireOwned(t, test.patch, test.says)
+		})
+	}
+}
 
-			_, err := SplitPatch(test.patch)
-			if test.says == "" {
-				require.NoError(t, err)
+// requireOwned requires that a patch is refused with a text, and without what it sets; empty = that it is accepted.
+func requireOwned(t *testing.T, patch, says string) {
+	t.Helper()
 
-				return
-			}
+	_, err := SplitPatch(patch)
+	if says == "" {
+		require.NoError(t, err)
 
-			var owned *OwnedError
-			require.ErrorAs(t, err, &owned)
-			require.ErrorContains(t, owned, test.says)
-			assert.NotContains(t, owned.Error(), "hidden")
-			assert.NotContains(t, owned.Error(), "aGlkZGVu")
+		return
+	}
+
+	var owned *OwnedError
+	require.ErrorAs(t, err, &owned)
+	require.ErrorContains(t, owned, says)
+	assert.NotContains(t, owned.Error(), "hidden")
+	assert.NotContains(t, owned.Error(), "aGlkZGVu")
+}
+
+// TestPatchesMustNotChangeOwnedDocuments: what contracts from 1.14 on have in documents of their own.
+func TestPatchesMustNotChangeOwnedDocuments(t *testing.T) {
+	t.Parallel()
+
+	const secret = " (generated once, with the cluster's secrets)"
+	for text, says := range map[string]string{
+		"HostnameConfig\nauto: stable":                                      "it changes HostnameConfig (the machine's name): remove it",
+		"DiscoveryIdentityConfig\nclusterID: hidden\nclusterSecret: hidden": "it changes DiscoveryIdentityConfig" + secret + ": remove it",
+		"KubeAPIServerCAConfig\n$patch: delete":                             "it changes KubeAPIServerCAConfig.issuingCA" + secret + ": remove it",
+		"KubeEtcdEncryptionConfig\nconfig: {}":                              "it changes KubeEtcdEncryptionConfig" + secret + ": remove it",
+		"KubeClusterConfig\nendpoint: https://10.9.9.9:6443":                "it changes KubeClusterConfig.endpoint (the cluster's network.vip or first control plane): remove it",
+		"KubeNetworkConfig\npodSubnets: [10.42.0.0/16]":                     "it changes KubeNetworkConfig.podSubnets (the cluster's podCidr): remove it",
+		"KubeNodeConfig\n$patch: delete":                                    "it changes KubeNodeConfig.$patch (the node's address, labels and taints): remove it",
+
+		"KubeNodeConfig\nlabels: {a: b}":                       "",
+		"KubeNetworkConfig\ndnsDomain: example.org":            "",
+		"KubeAPIServerCAConfig\nacceptedCAs: []":               "",
+		"KubeletConfig\n$patch: delete":                        "",
+		"KmsgLogConfig\nname: remote\nurl: udp://10.0.0.5:514": "",
+		"KmsgLogConfig\nname: remote\n$patch: delete":          "",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			requireOwned(t, "apiVersion: v1alpha1\nkind: "+text+"\n", says)
 		})
 	}
 }
