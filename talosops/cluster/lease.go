@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"talos-proxmox/internal/request"
@@ -35,9 +36,8 @@ var errLeaseLost = errors.New("the lease of the cluster is lost, so the work was
 type leaseHolder struct {
 	*Cluster
 
-	own         kube.Lease // as last written, or as last tried
-	lastAddress string     // control plane that answered last
-	renewedAt   time.Time  // when own was renewed last
+	own       kube.Lease // as last written, or as last tried
+	renewedAt time.Time  // when own was renewed last
 	// reconnect creates new clients when no API accepts the current ones: a run may replace their authority. May be nil.
 	reconnect func(context.Context) (*Cluster, error)
 
@@ -45,8 +45,11 @@ type leaseHolder struct {
 	observedAt time.Time  // when observed changed last
 	holder     string     // who holds it; empty = nobody is known to
 
-	run   string       // the identity of the run that this is a step of; empty = there was none
 	steps *leaseHolder // of a run: the lease of its steps, which is observed at the same time
+
+	mu          sync.Mutex // of the following, which a step sets while its lease is being renewed
+	run         string     // the identity of the run that this is a step of; empty = there was none
+	lastAddress string     // control plane that answered last
 }
 
 // WithLease calls do while this process holds the Lease kube-system/talos-proxmox, which serializes changes of a
@@ -300,8 +303,12 @@ func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address st
 
 // fetchLease asks the control planes, beginning with the one that answered last.
 func (h *leaseHolder) fetchLease(ctx context.Context, name string) (now kube.Lease, address string, err error) {
+	h.mu.Lock()
+	last := h.lastAddress
+	h.mu.Unlock()
+
 	inOrder := slices.Clone(h.ControlPlanes)
-	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.lastAddress }); i > 0 {
+	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == last }); i > 0 {
 		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.ControlPlanes[i])
 	}
 
@@ -309,7 +316,9 @@ func (h *leaseHolder) fetchLease(ctx context.Context, name string) (now kube.Lea
 		return h.Kubernetes.Lease(ctx, address, name)
 	})
 	if err == nil {
+		h.mu.Lock()
 		h.lastAddress = address
+		h.mu.Unlock()
 	}
 
 	return now, address, err

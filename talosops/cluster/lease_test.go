@@ -160,39 +160,44 @@ func TestAHolderStopsWhenItCannotRenew(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		happens func(*cluster.Cluster, *clustertest.Leases)
+		alone   bool // there is one control plane
+		happens func(*clustertest.Leases)
 		after   time.Duration
 		want    string
 	}{
 		"someone broke it": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) },
+			false,
+			func(f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) },
 			cluster.LeaseRenewInterval,
 			"the lease of the cluster is lost, so the work was stopped: someone deleted it\ninterrupted",
 		},
 		"someone took it over": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
+			false,
+			func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
 			cluster.LeaseRenewInterval,
 			"it is held by ann@desk (process 7) upgrades one-cp-1\ninterrupted",
 		},
 		"no API answers": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) {
-				f.Set(func() { f.APIErr = errors.New("connection refused") })
-			}, cluster.LeaseRenewDeadline,
+			false,
+			func(f *clustertest.Leases) { f.Set(func() { f.APIErr = errors.New("connection refused") }) },
+			cluster.LeaseRenewDeadline,
 			"it could not be renewed for 30s: connection refused\ninterrupted",
 		},
-		"the only control plane restarts": {func(c *cluster.Cluster, f *clustertest.Leases) {
-			c.ControlPlanes = c.ControlPlanes[:1]
-
+		"the only control plane restarts": {true, func(f *clustertest.Leases) {
 			f.Set(func() { f.APIErr = errors.New("connection refused") })
 			time.AfterFunc(2*time.Minute, func() { f.Set(func() { f.APIErr = nil }) })
 		}, 10 * time.Minute, ""},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewLeased(t, nil)
+			if test.alone {
+				c.ControlPlanes = c.ControlPlanes[:1]
+			}
+
 			err := c.WithLease(t.Context(), "x", func(ctx context.Context) error {
 				began := time.Now()
 
-				test.happens(c, f)
+				test.happens(f)
 
 				select {
 				case <-ctx.Done():

@@ -145,34 +145,40 @@ func (h *leaseHolder) findRun(ctx context.Context) error {
 
 		return err
 	default:
+		h.mu.Lock()
 		h.run = run.HolderIdentity
+		h.mu.Unlock()
 
-		return h.checkRun(run)
+		return checkRun(run, run.HolderIdentity)
 	}
 }
 
 // verifyRun returns an error if the run of this step has lost its lease.
 func (h *leaseHolder) verifyRun(ctx context.Context) error {
-	if h.run == "" {
+	h.mu.Lock()
+	run := h.run
+	h.mu.Unlock()
+
+	if run == "" {
 		return nil
 	}
 
-	run, _, err := h.fetchLease(ctx, runLeaseName)
+	now, _, err := h.fetchLease(ctx, runLeaseName)
 	if err != nil {
 		return err
 	}
 
-	return h.checkRun(run)
+	return checkRun(now, run)
 }
 
 // checkRun compares the lease of a run with its holder at first. An empty holder is that of a run that has ended.
-func (h *leaseHolder) checkRun(now kube.Lease) error {
+func checkRun(now kube.Lease, run string) error {
 	reason := ""
 
 	switch {
 	case now.Version == "":
 		reason = "someone deleted its lease " + kube.LeaseNamespace + "/" + runLeaseName
-	case now.HolderIdentity != "" && now.HolderIdentity != h.run:
+	case now.HolderIdentity != "" && now.HolderIdentity != run:
 		reason = now.HolderIdentity + " holds it"
 	case isDead(now.HolderIdentity):
 		reason = now.HolderIdentity + " has ended"

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -95,17 +96,17 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 
 	_, otherKey, _ := newKey(t)
 	for name, test := range map[string]struct {
-		answer commandHandler
-		change func(*sshHost)
-		says   string
+		authorized string // another key than that of the request
+		answer     commandHandler
+		change     func(*sshHost)
+		says       string
 	}{
 		"another host key": {
 			change: func(h *sshHost) { h.HostKey = otherKey }, says: "shows another host key than the configured one",
 		},
 		"any host key, as configured": {change: func(h *sshHost) { h.HostKey, h.AcceptAnyHostKey = "", true }},
 		"the wrong private key": {
-			change: func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) },
-			says:   "does not let root in with this key: add its public half to ~/.ssh/authorized_keys",
+			authorized: otherKey, says: "does not let root in with this key: add its public half to ~/.ssh/authorized_keys",
 		},
 		"nothing listens": {change: func(h *sshHost) { h.Port = 1 }, says: "does not answer at 127.0.0.1:1"},
 		"a handshake that breaks off": {
@@ -135,7 +136,9 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h, good := startHost(t, "pve1", public, prints("{}")), startHost(t, "pve2", public, prints("{}"))
+			h := startHost(t, "pve1", cmp.Or(test.authorized, public), prints("{}"))
+			good := startHost(t, "pve2", public, prints("{}"))
+
 			if test.answer != nil {
 				h.answer = test.answer
 			}

@@ -31,6 +31,7 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		}()
 
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		assert.Contains(t, f.Held.HolderIdentity, " brings stack acme/talos-proxmox/prod up")
 		assert.JSONEq(t, `{"ready":true}`, out.String())
 		assert.Empty(t, ended)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 type lostCluster struct {
 	clustertest.Unimplemented
 
+	mu            sync.Mutex // nodes are asked at once, and change meanwhile
 	down          map[string]error
 	booting       map[string]time.Time // until when
 	data          map[string]bool
@@ -62,6 +64,9 @@ func newLostCluster() *lostCluster {
 }
 
 func (c *lostCluster) Services(_ context.Context, address string) ([]talosapi.Service, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	if time.Now().Before(c.booting[address]) {
 		return nil, errors.New("connection refused")
 	}
@@ -79,26 +84,48 @@ func (c *lostCluster) Services(_ context.Context, address string) ([]talosapi.Se
 }
 
 func (c *lostCluster) Members(context.Context, string) ([]talosapi.Member, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	if !c.leader {
 		return nil, errors.New("etcdserver: no leader")
 	}
 
-	var list []talosapi.Member
+	return c.members(), nil
+}
 
+// members returns the control planes that have data; c is locked.
+func (c *lostCluster) members() (list []talosapi.Member) {
 	for _, n := range clustertest.ControlPlanes().ControlPlanes {
 		if c.data[n.Address] {
 			list = append(list, talosapi.Member{Hostname: n.Name})
 		}
 	}
 
-	return list, nil
+	return list
+}
+
+// later changes what c fakes after a while.
+func (c *lostCluster) later(after time.Duration, change func()) {
+	time.AfterFunc(after, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		change()
+	})
 }
 
 func (c *lostCluster) HasEtcdData(_ context.Context, address string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	return c.data[address], nil
 }
 
 func (c *lostCluster) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	if c.unresponsive[address] {
 		return talosapi.EtcdStatus{}, errors.New("context deadline exceeded")
 	}
@@ -111,6 +138,9 @@ func (c *lostCluster) Origin(context.Context, string, string) (backup.Origin, er
 }
 
 func (c *lostCluster) Snapshot(_ context.Context, address string, to io.Writer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	if c.unresponsive[address] {
 		panic("a member that does not answer is asked for a snapshot")
 	}
@@ -137,6 +167,9 @@ func (c *lostCluster) EtcdWipe(_ context.Context, address string) (talosapi.Etcd
 }
 
 func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	if want, _ := c.EtcdWipe(context.Background(), address); partition != want.Partition {
 		panic("another partition is wiped: " + partition)
 	}
@@ -154,7 +187,7 @@ func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) err
 		c.booting[address] = time.Now().Add(time.Minute)
 	}
 
-	if members, _ := c.Members(context.Background(), address); len(members) < 2 {
+	if len(c.members()) < 2 {
 		c.leader = false
 	}
 
@@ -162,6 +195,9 @@ func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) err
 }
 
 func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Reader) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	if len(c.recoverErrors) > 0 {
 		err := c.recoverErrors[0]
 		c.recoverErrors = c.recoverErrors[1:]
@@ -285,7 +321,7 @@ func TestARestoreRefuses(t *testing.T) {
 	for name, change := range map[string]func(*lostCluster, *restorer){
 		"a healthy cluster": func(c *lostCluster, _ *restorer) { c.leader = true },
 		"one that only starts": func(c *lostCluster, _ *restorer) {
-			time.AfterFunc(30*time.Second, func() { c.leader = true })
+			c.later(30*time.Second, func() { c.leader = true })
 		},
 		"while a control plane is silent": func(c *lostCluster, _ *restorer) {
 			c.down["127.0.9.3"] = errors.New("no route to host")
@@ -312,7 +348,7 @@ func TestARestoreRefuses(t *testing.T) {
 			c.booting["127.0.9.2"] = time.Now().Add(time.Minute)
 			c.data["127.0.9.3"] = true
 
-			time.AfterFunc(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
+			c.later(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
