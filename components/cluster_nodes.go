@@ -1,9 +1,13 @@
 package components
 
 import (
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -83,6 +87,44 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 
 		c.nodes = append(c.nodes, node)
 	}
+
+	return nil
+}
+
+// showChanges shows in a preview what changes in the machine configurations: once for all nodes with the same changes,
+// and nothing for nodes whose configuration is not known yet.
+func (c *TalosCluster) showChanges(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+	if !ctx.DryRun() {
+		return nil
+	}
+
+	// The program ends only after this output is known.
+	c.secrets.MachineSecrets.ApplyT(func(machine.MachineSecrets) (bool, error) {
+		nodes, distinct := map[string][]string{}, []string{}
+
+		for i, n := range args.nodes() {
+			result, err := internals.UnsafeAwaitOutput(ctx.Context(), c.nodes[i].changes)
+			if err != nil || !result.Known || result.Value == "" { // the error is that of the node's configuration
+				continue
+			}
+
+			changes := result.Value.(string)
+			if nodes[changes] == nil {
+				distinct = append(distinct, changes)
+			}
+
+			nodes[changes] = append(nodes[changes], n.Name)
+		}
+
+		var logged error
+
+		for _, changes := range distinct {
+			text := "changes in the machine configuration of " + strings.Join(nodes[changes], ", ") + ":" + changes
+			logged = errors.Join(logged, ctx.Log.Info(text, &pulumi.LogArgs{Resource: c}))
+		}
+
+		return true, logged
+	})
 
 	return nil
 }

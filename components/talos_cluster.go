@@ -107,6 +107,7 @@ func NewTalosCluster(
 		part("upgrade of Kubernetes", c.registerKubernetesUpgrade),
 		part("accounts on Proxmox", c.registerAccounts),
 		part("nodes", c.registerNodes),
+		part("changes of machine configurations", c.showChanges),
 		part("bootstrap", c.registerBootstrap),
 		part("leave commands", c.registerLeaves),
 		part("kubeconfig", c.registerKubeconfig),

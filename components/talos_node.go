@@ -161,6 +161,7 @@ type TalosNode struct {
 	vm            *vm.VirtualMachine
 	lookup        pulumi.Output // a [vmlookup.Seen]
 	configuration *local.Command
+	changes       pulumi.StringOutput // of [configurationChanges]
 }
 
 // NewTalosNode creates the VM and applies its machine configuration. Its sizes are changed in place; a new template
@@ -259,26 +260,33 @@ func (c *TalosNode) registerConfiguration(
 	// Without the other nodes' addresses, which come and go.
 	talosconfig := args.Client.talosconfig(cmp.Or(args.Cluster, args.Name))
 
+	whole := pulumi.All(args.Configuration, args.patches()).ApplyT(func(values []any) (string, error) {
+		text, err := talos.Patched(values[0].(string), values[1].([]string))
+		if err != nil {
+			return "", fmt.Errorf("configuration of %q: %w", name, err)
+		}
+
+		return string(text), nil
+	}).(pulumi.StringOutput)
+
+	c.changes = whole.ApplyT(func(text string) string {
+		if options.skipped {
+			return ""
+		}
+
+		return configurationChanges(vmlookup.FromContext(ctx).Configuration(args.Name), text, options)
+	}).(pulumi.StringOutput)
+
 	c.configuration, err = talosopsCall{
 		verb: "apply",
-		stdin: pulumi.All(args.Configuration, args.patches(), args.address(), talosconfig, c.lookup).ApplyT(
+		stdin: pulumi.All(whole, args.address(), talosconfig, c.lookup).ApplyT(
 			func(values []any) (string, error) {
 				req := req
-				req.Talosconfig, req.Configured = values[3].(string), values[4].(vmlookup.State).Configured
+				req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
+				req.Configured = values[3].(vmlookup.State).Configured
 
-				if req.Machine.Address, err = netip.ParseAddr(values[2].(string)); err != nil {
+				if req.Machine.Address, err = netip.ParseAddr(values[1].(string)); err != nil {
 					return "", err
-				}
-
-				whole, err := talos.Patched(values[0].(string), values[1].([]string))
-				req.Configuration = string(whole)
-
-				if err != nil {
-					return "", fmt.Errorf("configuration of %q: %w", name, err)
-				}
-
-				if ctx.DryRun() && !options.skipped {
-					c.showChanges(ctx, args.Name, req.Configuration, options)
 				}
 
 				text, err := json.Marshal(req)
@@ -294,17 +302,11 @@ func (c *TalosNode) registerConfiguration(
 	return err
 }
 
-// showChanges shows in a preview what changes in a node's machine configuration, without its secrets.
-func (c *TalosNode) showChanges(ctx *pulumi.Context, node, configuration string, options clusterOptions) {
-	before := vmlookup.FromContext(ctx).Configuration(node)
+// configurationChanges returns what changes in a node's machine configuration, a line each without secrets; empty =
+// nothing, or there was none before.
+func configurationChanges(before, after string, options clusterOptions) string {
 	if before == "" {
-		return
-	}
-
-	// Without the changes, if the configuration in the state is of a form that this program does not know.
-	changes, _ := talos.ConfigurationChanges(before, configuration, options.showValues)
-	if len(changes) == 0 {
-		return
+		return ""
 	}
 
 	inPlace := "in place"
@@ -312,18 +314,20 @@ func (c *TalosNode) showChanges(ctx *pulumi.Context, node, configuration string,
 		inPlace += ", unless this release of Talos restarts the machine for it"
 	}
 
-	lines := []string{fmt.Sprintf("changes in the machine configuration of %s:", node)}
+	var lines strings.Builder
 
+	// Without the changes, if the configuration in the state is of a form that this program does not know.
+	changes, _ := talos.ConfigurationChanges(before, after, options.showValues)
 	for _, change := range changes {
 		effect := inPlace
 		if change.Restart {
 			effect = "with a restart"
 		}
 
-		lines = append(lines, fmt.Sprintf("  %s (%s)", change, effect))
+		fmt.Fprintf(&lines, "\n  %s (%s)", change, effect)
 	}
 
-	_ = ctx.Log.Info(strings.Join(lines, "\n"), &pulumi.LogArgs{Resource: c})
+	return lines.String()
 }
 
 func (a TalosNodeArgs) patches() pulumi.StringArrayOutput {

@@ -166,11 +166,11 @@ func (o Options) providerState(
 		}
 	}
 
-	if o.Preview { // the engine omits unknown outputs
+	if exists := request.GetType() == tokens.Secrets && o.Contract != ""; o.Preview && !exists {
 		id = ""
 
 		for _, key := range []resource.PropertyKey{"machineSecrets", "clientConfiguration", "kubeconfigRaw", "stdout"} {
-			delete(state, key)
+			delete(state, key) // as the engine omits unknown outputs
 		}
 	}
 

@@ -59,7 +59,7 @@ type Options struct {
 	CreationSettings resource.PropertyMap
 	// Nodes are the outputs of the nodes that the last run left.
 	Nodes []resource.PropertyMap
-	// Contract is the version contract of existing secrets; empty = the requested one.
+	// Contract is the version contract of existing secrets; empty = there are none, and new ones have the requested one.
 	Contract string
 	// Authorities are certificates among the secrets, in base64, by their names there; none = that of the client.
 	Authorities map[string]string
@@ -153,6 +153,14 @@ func (r *Recorder) Warnings() []string {
 	defer r.mutex.Unlock()
 
 	return slices.Clone(r.warnings)
+}
+
+// Messages returns the program's messages, warnings among them.
+func (r *Recorder) Messages() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+
+	return slices.Clone(r.logged)
 }
 
 // Everything returns all values that the engine stores or shows, by place: inputs of resources, outputs of components
