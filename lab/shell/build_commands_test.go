@@ -49,7 +49,10 @@ qm create 902 --scsi1 local:iso/seed.iso,media=cdrom; rm "$(pvesm path local:iso
 		assert.Contains(t, stderr, want.stderr, command)
 	}
 
-	stdout, stderr, status := h.run(t, "qm start 900 && (qm stop 900 & qm wait 900 --timeout 900)", "")
+	stdout, stderr, status := h.run(t, `set -euo pipefail
+qm start 900
+qm wait 900 --timeout 900 | { read -r line; qm stop 900; echo "$line"; cat; }
+`, "")
 	assert.Zero(t, status, stderr)
 	assert.Contains(t, stdout, "waiting until VM 900 stops")
 }
