@@ -130,12 +130,13 @@ $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
 	@tar --create --gzip --directory .report --file $@/sbom.tar.gz sbom
 
 .PHONY: test-slow
-test-slow: $(BIN)/pulumi ## develop: Test secretsimport, compile the TypeScript SDK (npm downloads 130 MB), and look for data races
+test-slow: $(ENGINE_TOOLS) ## develop: Test secretsimport, compile the TypeScript SDK (npm downloads 130 MB), and look for data races
 	cd tools/secretsimport && $(GO_TEST) ./...
 	cd lab && $(GO_TEST) -count 1 -v -run TestTypeScript ./sdktest -args -npm
 	$(GO_TEST) -race $$(go list ./... | grep -v /components/scripts)
 	cd talosops && $(GO_TEST) -race ./...
 	cd lab && $(GO_TEST) -race $$(go list ./... | grep -v /lab/engine)
+	cd lab && $(GO_TEST) -race -timeout 30m -run 'TestControlPlanesLeave$$' ./engine
 
 .PHONY: platform
 platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Show a platform from nothing: real Kubernetes, one `up`, and Flux reconciling gitops/clusters/lab

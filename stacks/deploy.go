@@ -138,14 +138,16 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		return err
 	}
 
+	withLookups := d.lookupContext(ctx)
+
 	for _, step := range []func() error{
 		func() error { return d.registerErrorAdvice(ctx) },
 		func() error { return d.registerHosts(ctx) },
 		func() error { return d.registerImages(ctx, images) },
 		func() error { return d.registerTemplates(ctx) },
 		func() error { return d.registerMappings(ctx) },
-		func() error { return d.registerClusters(d.lookupContext(ctx), checked) },
-		func() error { return d.registerMachines(d.lookupContext(ctx)) },
+		func() error { return d.registerClusters(withLookups, checked) },
+		func() error { return d.registerMachines(withLookups) },
 		func() error { return d.registerMachineGuard(ctx) },
 		func() error { return d.export(ctx) },
 	} {
