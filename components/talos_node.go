@@ -159,7 +159,7 @@ type TalosNode struct {
 	Recreations pulumi.IntOutput `pulumi:"remade"`
 
 	vm            *vm.VirtualMachine
-	lookup        pulumi.Output // a [vmlookup.Seen]
+	lookup        pulumi.Output // a [vmlookup.State]
 	configuration *local.Command
 	changes       pulumi.StringOutput // of [configurationChanges]
 }

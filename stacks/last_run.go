@@ -33,7 +33,7 @@ type lastRun struct {
 	vms               map[int]string              // names of the VMs' nodes and machines, by VMID
 	lookups           map[int]vmlookup.State      // by VMID
 	identities        map[int]ownership.Machine   // of machines and templates, by VMID: see [lastRun.created]
-	making            map[string]string           // how it created machines: [vmdiff.Making]
+	creationSettings  map[string]string           // [vmdiff.CreationSettings] of the machines that it has
 	mappings          []string                    // names of PCI mappings
 	resources         map[string]bool             // by type and name: see has
 	calls             map[string]vmlookup.Command // of talosops, by resource name
@@ -151,11 +151,11 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 			l.stackID = id
 		}
 
-		making, _ := outputs["making"].(map[string]any)
+		settings, _ := outputs["making"].(map[string]any)
 
-		l.making = map[string]string{}
-		for key, value := range making {
-			l.making[key], _ = value.(string)
+		l.creationSettings = map[string]string{}
+		for key, value := range settings {
+			l.creationSettings[key], _ = value.(string)
 		}
 	case components.TalosClusterType:
 		for output, to := range map[string]map[string]string{
@@ -312,9 +312,9 @@ func (l *lastRun) checkPlan(
 		}
 	}
 
-	problems, warnings = vmdiff.Check(plan, l.machines, l.making)
+	problems, warnings = vmdiff.Check(plan, l.machines, l.creationSettings)
 	if corrected := l.correctSizes(ctx, vmdiff.Changes(plan, l.machines), proxmox); len(corrected) > 0 {
-		problems, warnings = vmdiff.Check(plan, l.machines, l.making)
+		problems, warnings = vmdiff.Check(plan, l.machines, l.creationSettings)
 		warnings = append(warnings, vmdiff.JoinNames(
 			corrected,
 		)+": the state has other sizes of disks than Proxmox, as after a change that failed; "+
@@ -325,7 +325,7 @@ func (l *lastRun) checkPlan(
 	problems = append(problems, vmdiff.CheckCNIs(plan, l.hasCommand(tokens.OfCNI))...)
 	warnings = append(warnings, vmdiff.CheckFlux(plan, l.hasCommand(tokens.OfGitOps))...)
 
-	return problems, append(warnings, vmdiff.IgnoredChanges(plan, l.making, l.machines)...)
+	return problems, append(warnings, vmdiff.IgnoredChanges(plan, l.creationSettings, l.machines)...)
 }
 
 // correctSizes queries Proxmox for the disks of machines that cannot be changed as planned, and returns the machines

@@ -131,11 +131,11 @@ func TestChangesWithoutEffectOnRunningMachines(t *testing.T) {
 	o.Running = previousVMs(t, gpuStack)
 	r := mustDeploy(t, o)
 	assert.Empty(t, r.Warnings(), "what an earlier version did not record")
-	making := r.Outputs("record")["making"].ObjectValue()
-	assert.Equal(t, resource.NewProperty("linked"), making["one-gpu clone"])
+	settings := r.Outputs("record")["making"].ObjectValue()
+	assert.Equal(t, resource.NewProperty("linked"), settings["one-gpu clone"])
 
-	making["one-gpu clone"] = resource.NewProperty("full")
-	o.CreationSettings = making
+	settings["one-gpu clone"] = resource.NewProperty("full")
+	o.CreationSettings = settings
 	r = mustDeploy(t, o)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does not affect running machines (one-gpu-1, one-gpu-2), only new ones; " +

@@ -45,14 +45,14 @@ func newRecord(ctx *pulumi.Context) (r *record, earlier recordState, err error) 
 }
 
 // registerRecord records the stack's id and Proxmox cluster, and how a run creates machines.
-func (l *lastRun) registerRecord(ctx *pulumi.Context, making map[string]string) error {
+func (l *lastRun) registerRecord(ctx *pulumi.Context, creationSettings map[string]string) error {
 	outputs := pulumi.Map{"deployed": pulumi.Bool(true), "id": pulumi.String(l.stackID)}
 	if l.proxmoxCluster != "" {
 		outputs["proxmoxCluster"] = pulumi.String(l.proxmoxCluster)
 	}
 
-	if len(making) > 0 {
-		outputs["making"] = pulumi.ToStringMap(making)
+	if len(creationSettings) > 0 {
+		outputs["making"] = pulumi.ToStringMap(creationSettings)
 	}
 
 	return ctx.RegisterResourceOutputs(l.record, outputs)
@@ -64,5 +64,5 @@ func (l *lastRun) recordRefusal(ctx *pulumi.Context) error {
 		return nil
 	}
 
-	return l.registerRecord(ctx, l.making)
+	return l.registerRecord(ctx, l.creationSettings)
 }

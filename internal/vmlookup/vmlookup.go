@@ -26,7 +26,7 @@ type State struct {
 	Generation string
 	// CreationID identifies the machine from its creation to its deletion, rollbacks included; empty = unknown.
 	CreationID string
-	// Updates counts the runs that updated the VM, Remade those that found another generation.
+	// Updates counts the runs that updated the VM, Recreated those that found another generation.
 	Updates, Recreated int
 	// Configured reports whether it is still the machine with which its cluster was last healthy, so it has a
 	// configuration.
