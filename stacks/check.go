@@ -59,7 +59,7 @@ func Check(
 
 	proxmox := proxmoxapi.NewMachines(setting, nil)
 	found, warnings := last.checkPlan(ctx, plan, proxmox)
-	siteStack := last.preflightStack(namespace, name)
+	siteStack := last.preflightStack(Project, name)
 	answers := preflight.Read(ctx, preflight.Sources{
 		Plan: plan, Stack: siteStack, Endpoint: setting("endpoint"), Proxmox: proxmox,
 		Factory: talos.Factory{URL: config["talos:imageFactoryUrl"]},

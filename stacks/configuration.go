@@ -21,11 +21,11 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// namespace is the namespace of the configuration keys: the project's name in Pulumi.yaml.
-const namespace = "talos-proxmox"
+// Project is the namespace of the configuration keys, and the project's name in Pulumi.yaml.
+const Project = "talos-proxmox"
 
-// keySSHPrivateKey is the private key for the hosts' shells; without it the SSH agent is used.
-const keySSHPrivateKey = "sshPrivateKey"
+// KeySSHPrivateKey is the private key for the hosts' shells; without it the SSH agent is used.
+const KeySSHPrivateKey = "sshPrivateKey"
 
 // planKeys returns the configuration keys that the plan is made from.
 func planKeys() []string {
@@ -69,7 +69,7 @@ func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 	values := map[string]string{}
 
 	for key, value := range config {
-		if name, ok := strings.CutPrefix(key, namespace+":"); ok {
+		if name, ok := strings.CutPrefix(key, Project+":"); ok {
 			values[name] = value
 		}
 	}
@@ -94,7 +94,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	values := map[string]string{}
 
 	for _, key := range planKeys() {
-		if value, ok := ctx.GetConfig(namespace + ":" + key); ok {
+		if value, ok := ctx.GetConfig(Project + ":" + key); ok {
 			values[key] = value
 		}
 	}
@@ -109,11 +109,11 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	}
 
 	s.factory.URL, _ = ctx.GetConfig("talos:imageFactoryUrl")
-	if key, ok := ctx.GetConfig(namespace + ":" + keySSHPrivateKey); ok {
-		if !ctx.IsConfigSecret(namespace + ":" + keySSHPrivateKey) {
+	if key, ok := ctx.GetConfig(Project + ":" + KeySSHPrivateKey); ok {
+		if !ctx.IsConfigSecret(Project + ":" + KeySSHPrivateKey) {
 			problems.Add(
-				keySSHPrivateKey, nil, "is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file",
-				namespace, keySSHPrivateKey,
+				KeySSHPrivateKey, nil, "is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file",
+				Project, KeySSHPrivateKey,
 			)
 		}
 
@@ -139,12 +139,12 @@ func problemsOf(err error) problem.List {
 
 // unknownKeys reports keys of the project's namespace that nothing reads: a misspelt one would be ignored silently.
 func unknownKeys(keys []string) problem.List {
-	known := append(planKeys(), keySSHPrivateKey)
+	known := append(planKeys(), KeySSHPrivateKey)
 
 	var problems problem.List
 
 	for _, full := range keys {
-		key, ours := strings.CutPrefix(full, namespace+":")
+		key, ours := strings.CutPrefix(full, Project+":")
 		if !ours && !strings.Contains(full, ":") { // Pulumi reads a bare key as one of the project's
 			key, ours = full, true
 		}

@@ -100,9 +100,9 @@ func (d *deployment) queryMembers(
 	}
 
 	req := request.Members{Common: request.Common{
-		Timeout: membersTimeout, ControlPlanes: requestNodes(cluster.ControlPlanes),
+		Timeout: membersTimeout, ControlPlanes: request.NodesOf(cluster.ControlPlanes),
 	}}
-	if req.Talosconfig, err = client.Talosconfig(cluster.Name, endpoints(cluster)); err != nil {
+	if req.Talosconfig, err = client.Talosconfig(cluster.Name, cluster.ControlPlaneAddresses()); err != nil {
 		return found, err
 	}
 

@@ -18,7 +18,7 @@ func encryptedKeys(ctx *pulumi.Context) map[string]string {
 	keys := map[string]string{}
 
 	for _, key := range planKeys() {
-		full := namespace + ":" + key
+		full := Project + ":" + key
 		if !ctx.IsConfigSecret(full) {
 			continue
 		}

@@ -48,7 +48,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 	configuration := map[string]string{}
 
 	for key, value := range file.Config {
-		name, ours := strings.CutPrefix(key, namespace+":")
+		name, ours := strings.CutPrefix(key, Project+":")
 		if !ours && strings.Contains(name, ":") {
 			continue // a key of a provider
 		}

@@ -28,7 +28,7 @@ func HostReport(
 		return "", err
 	}
 
-	request, err := hostfacts.Request(privateKey, hostRequests(namespace+"/"+stack, plan, hosts)...)
+	request, err := hostfacts.Request(privateKey, hostRequests(Project+"/"+stack, plan, hosts)...)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -167,10 +168,9 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 			}
 		}
 	case tokens.Secrets:
-		secrets := clusterSecrets{}
-		secrets.machine, _ = outputs["machineSecrets"].(object)
+		secrets, _ := outputs["machineSecrets"].(map[string]any)
 		cluster := strings.TrimSuffix(resource, tokens.OfSecrets)
-		l.authorities[cluster], _ = secrets.authority(talos.TalosAuthority)
+		l.authorities[cluster], _ = talos.SecretsAuthority(secrets, talos.TalosAuthority)
 		l.contracts[cluster], _ = outputs["talosVersion"].(string)
 	case tokens.ConfigurationApply: // of a program before this one applied configurations itself
 		l.configurations[strings.TrimSuffix(resource, tokens.OfConfiguration)], _ = outputs["machineConfiguration"].(string)
@@ -181,7 +181,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		l.calls[resource] = vmlookup.Command{Request: text, Follows: follows}
 
 		if node, found := strings.CutSuffix(resource, tokens.OfConfiguration); found {
-			l.configurations[node] = appliedConfiguration(text).Configuration
+			l.configurations[node] = request.AppliedConfiguration(text).Configuration
 		}
 
 		if cluster, found := strings.CutSuffix(resource, tokens.OfGate); found {

@@ -40,7 +40,7 @@ func findLine(node *yaml.Node, path string) (line int) {
 	for depth, step := range pathStep.FindAllString(path, -1) {
 		found, value := child(node, step)
 		if found == 0 && depth == 0 {
-			found, value = child(node, namespace+":"+step)
+			found, value = child(node, Project+":"+step)
 		}
 
 		if found == 0 {

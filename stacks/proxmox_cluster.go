@@ -36,7 +36,7 @@ func (d *deployment) checkProxmoxCluster(ctx *pulumi.Context) error {
 				"authority has the fingerprint %s, that of the stack %s; set proxmoxve:endpoint to a host of the stack's cluster. "+
 				"If the stack is to move, or its cluster has a new authority: pulumi config set %s:proxmoxCluster %s --stack %s "+
 				"(machines that do not exist there are created, empty: docs/pipelines.md#another-proxmox)",
-			proxmoxSetting(ctx, os.Getenv)("endpoint"), current, known, namespace, current, ctx.Stack(),
+			proxmoxSetting(ctx, os.Getenv)("endpoint"), current, known, Project, current, ctx.Stack(),
 		)
 	}
 

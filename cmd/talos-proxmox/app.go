@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/offsite"
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
@@ -33,18 +34,18 @@ var (
 )
 
 // readDeployed reads a deployed stack.
-func (a *app) readDeployed(cmd *cobra.Command, name string) (stacks.Deployed, error) {
+func (a *app) readDeployed(cmd *cobra.Command, name string) (operations.Deployed, error) {
 	s, err := a.connect(cmd, name)
 	if err != nil {
-		return stacks.Deployed{}, err
+		return operations.Deployed{}, err
 	}
 
 	talosOps, err := a.TalosOps()
 	if err != nil {
-		return stacks.Deployed{}, err
+		return operations.Deployed{}, err
 	}
 
-	readDeployed, err := stacks.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
+	readDeployed, err := operations.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
 	if err == nil && readDeployed.Plan.Backup.S3 != nil {
 		readDeployed.OffSite = offsite.Connect(*readDeployed.Plan.Backup.S3, nil)
 	}
@@ -196,7 +197,7 @@ func printLines(cmd *cobra.Command, lines ...string) {
 
 // backupCommand returns the body of a command that backs up a stack's clusters and prints the lines it returns.
 func (a *app) backupCommand(
-	do func(context.Context, stacks.Backups, []string) ([]string, error),
+	do func(context.Context, operations.Backups, []string) ([]string, error),
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		deployed, err := a.readDeployed(cmd, args[0])
@@ -204,7 +205,7 @@ func (a *app) backupCommand(
 			return err
 		}
 
-		lines, err := do(cmd.Context(), stacks.Backups{Deployed: deployed}, args[1:])
+		lines, err := do(cmd.Context(), operations.Backups{Deployed: deployed}, args[1:])
 		printLines(cmd, lines...)
 
 		return err

@@ -12,7 +12,7 @@ import (
 
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/offsite"
-	"talos-proxmox/stacks"
+	"talos-proxmox/internal/operations"
 )
 
 func newBackup(a *app) *cobra.Command {
@@ -30,7 +30,7 @@ still made, and the exit status is 1. The command changes neither configuration 
 		Example:           "  talos-proxmox backup etcd prod\n  talos-proxmox backup etcd prod home edge",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
-		RunE: a.backupCommand(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
+		RunE: a.backupCommand(func(ctx context.Context, b operations.Backups, clusters []string) ([]string, error) {
 			lines, err := b.Etcd(ctx, clusters...)
 			if bucket, ok := b.OffSite.(*offsite.Bucket); ok && err == nil {
 				warnOfDeletion(ctx, b.Progress, bucket)

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/planguard"
 	"talos-proxmox/internal/request"
-	"talos-proxmox/stacks"
 )
 
 func newDrift(a *app) *cobra.Command {
@@ -35,7 +35,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 		Example:           "  talos-proxmox drift prod\n  talos-proxmox drift prod --nodes --output json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
-		Annotations:       cli.OtherErrors(stacks.StatusUnknown),
+		Annotations:       cli.OtherErrors(operations.StatusUnknown),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if nodes {
 				return a.driftOfNodes(cmd, args[0], output)
@@ -61,7 +61,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 
 			err = r.report(cmd, output, true)
 			if err != nil && r.Finished {
-				return cli.WithStatus(stacks.StatusAttention, err)
+				return cli.WithStatus(operations.StatusAttention, err)
 			}
 
 			return err
@@ -80,7 +80,7 @@ func (a *app) differences(cmd *cobra.Command, stack string) ([]request.NodeDiffe
 		return nil, err
 	}
 
-	return stacks.Status{Deployed: deployed}.Drift(cmd.Context())
+	return operations.Status{Deployed: deployed}.Drift(cmd.Context())
 }
 
 func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) error {
@@ -104,7 +104,7 @@ func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) 
 	}
 
 	if len(differences) > 0 {
-		return cli.WithStatus(stacks.StatusAttention, fmt.Errorf(
+		return cli.WithStatus(operations.StatusAttention, fmt.Errorf(
 			"nodes of stack %q have drifted: %d", stack, len(differences)))
 	}
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
@@ -77,7 +78,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 				Confirmed:   confirmed,
 				Locks:       locks,
 				Runs: func(ctx context.Context) (live, unknown []string, err error) {
-					deployed, err := stacks.ReadDeployed(ctx, pulumiOf(s), args[0], s.Folder, talosOps, cmd.ErrOrStderr())
+					deployed, err := operations.ReadDeployed(ctx, pulumiOf(s), args[0], s.Folder, talosOps, cmd.ErrOrStderr())
 					if err != nil {
 						return nil, nil, err
 					}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/internal/operations"
 )
 
 func newReseal(a *app) *cobra.Command {
@@ -38,7 +38,7 @@ Machines are not changed. Run that up without a refresh, because a refresh would
 				return err
 			}
 
-			exported, err := stacks.ReadExports(files, keys)
+			exported, err := operations.ReadExports(files, keys)
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ Machines are not changed. Run that up without a refresh, because a refresh would
 				return err
 			}
 
-			recreated, err := stacks.Reseal(cmd.Context(), pulumiOf(s), args[0], state, exported, time.Now())
+			recreated, err := operations.Reseal(cmd.Context(), pulumiOf(s), args[0], state, exported, time.Now())
 			if err != nil {
 				return err
 			}

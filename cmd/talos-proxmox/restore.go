@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
-	"talos-proxmox/stacks"
+	"talos-proxmox/internal/operations"
 )
 
 func newRestore(a *app) *cobra.Command {
 	var (
-		r          stacks.RestoreOptions
+		r          operations.RestoreOptions
 		identities string
 	)
 
@@ -56,7 +56,7 @@ for the cluster's name, and can be interrupted and repeated. Run pulumi up --ref
 				}
 			}
 
-			if err := (stacks.Backups{Deployed: deployed}).Restore(cmd.Context(), r); err != nil {
+			if err := (operations.Backups{Deployed: deployed}).Restore(cmd.Context(), r); err != nil {
 				return err
 			}
 
@@ -88,7 +88,7 @@ for the cluster's name, and can be interrupted and repeated. Run pulumi up --ref
 	)
 	cmd.Flags().StringSliceVar(
 		&r.Gone, "gone", nil, "control planes that are not in the stack file and certainly do not run; "+
-			stacks.NoneGone+" if Proxmox does not answer and there is none; may be repeated",
+			operations.NoneGone+" if Proxmox does not answer and there is none; may be repeated",
 	)
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
 

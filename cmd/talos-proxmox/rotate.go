@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/talos"
-	"talos-proxmox/stacks"
 )
 
 // rotationSubjects start the message that a rotation is done.
@@ -44,7 +44,7 @@ afterwards.`,
 
 			kind := talos.AuthorityKind(authority)
 
-			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, kind, time.Now())
+			err = operations.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, kind, time.Now())
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
-	"talos-proxmox/stacks"
+	"talos-proxmox/internal/operations"
 )
 
 func newSecrets(a *app) *cobra.Command {
@@ -29,7 +29,7 @@ state, and takes no lock.`,
 		Example:           "  talos-proxmox secrets export prod",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
-		RunE: a.backupCommand(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
+		RunE: a.backupCommand(func(ctx context.Context, b operations.Backups, clusters []string) ([]string, error) {
 			return b.Secrets(ctx, time.Now(), clusters...)
 		}),
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
-	"talos-proxmox/stacks"
+	"talos-proxmox/internal/operations"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -30,20 +30,20 @@ could not be queried.`,
 			"  talos-proxmox status prod home --output json | jq -r '.care[].problem'",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
-		Annotations:       cli.OtherErrors(stacks.StatusUnknown),
+		Annotations:       cli.OtherErrors(operations.StatusUnknown),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			deployed, err := a.readDeployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			s := stacks.Status{Deployed: deployed, MaxAge: maxAge, Proxmox: deployed.Proxmox()}
+			s := operations.Status{Deployed: deployed, MaxAge: maxAge, Proxmox: deployed.Proxmox()}
 			status, err := s.Print(cmd.Context(), cmd.OutOrStdout(), output == cli.JSON, args[1:]...)
 
 			switch {
 			case err != nil:
 				return err
-			case status == stacks.StatusAttention:
+			case status == operations.StatusAttention:
 				return cli.WithStatus(status, fmt.Errorf("stack %s needs care", args[0]))
 			case status != 0:
 				return cli.WithStatus(status, fmt.Errorf("not every cluster of stack %s answers", args[0]))

@@ -1,6 +1,10 @@
 package request
 
-import "talos-proxmox/internal/tlsprobe"
+import (
+	"encoding/json"
+
+	"talos-proxmox/internal/tlsprobe"
+)
 
 // Apply is the request of `talosops apply`: the machine configuration of a node.
 type Apply struct {
@@ -24,4 +28,13 @@ type Apply struct {
 // Applied is the result of `talosops apply`.
 type Applied struct {
 	Applied bool `json:"applied"`
+}
+
+// AppliedConfiguration reads a request of `talosops apply`; the zero value if it is none.
+func AppliedConfiguration(text string) (req Apply) {
+	if json.Unmarshal([]byte(text), &req) != nil {
+		return Apply{}
+	}
+
+	return req
 }

@@ -2,7 +2,10 @@
 // are in the states of stacks: another order of fields would run every command again.
 package request
 
-import "talos-proxmox/internal/talos"
+import (
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
+)
 
 // Common is the part that requests about a cluster share.
 type Common struct {
@@ -29,6 +32,15 @@ func (c *Common) CommonFields() *Common { return c }
 type Node struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
+}
+
+// NodesOf returns the nodes of a plan for a request.
+func NodesOf(nodes []spec.Node) (list []Node) {
+	for _, n := range nodes {
+		list = append(list, Node{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return list
 }
 
 // Bootstrap is the request of `talosops bootstrap`.

@@ -188,6 +188,16 @@ func (c Cluster) Nodes() []Node {
 	return append(append(make([]Node, 0, len(c.ControlPlanes)+len(c.Workers)), c.ControlPlanes...), c.Workers...)
 }
 
+// ControlPlaneAddresses returns the addresses of the control planes.
+func (c Cluster) ControlPlaneAddresses() []string {
+	list := make([]string, 0, len(c.ControlPlanes))
+	for _, n := range c.ControlPlanes {
+		list = append(list, n.Address.Addr().String())
+	}
+
+	return list
+}
+
 // Network is the network of a cluster's nodes.
 type Network struct {
 	CIDR    netip.Prefix

@@ -27,6 +27,7 @@ const (
 // authorityKinds are the authorities in machine configurations and how to change them.
 var authorityKinds = map[AuthorityKind]struct {
 	path     string // in the configuration
+	secret   string // its name among the certificates of the provider's machine secrets
 	generate func(now time.Time) (*x509.CertificateAuthority, error)
 	// authorities returns the certificate of the issuing CA and the other accepted ones; nil if there is none.
 	authorities                 func(config.Provider) (issuing []byte, accepted []*x509.PEMEncodedCertificate)
@@ -34,10 +35,10 @@ var authorityKinds = map[AuthorityKind]struct {
 	setIssuing                  func(*x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc
 }{
 	TalosAuthority: {
-		"machine.ca", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA,
+		"machine.ca", "os", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA,
 	},
 	KubernetesAuthority: {
-		"cluster.ca", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
+		"cluster.ca", "k8s", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
 		rotatepatcher.K8sDeleteAcceptedCA, rotatepatcher.K8sSetCA,
 	},
 }

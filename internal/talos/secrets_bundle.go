@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
@@ -134,11 +135,59 @@ func ProviderSecrets(exported []byte, now time.Time) (machine, client map[string
 		return nil, nil, errNotExportedSecrets
 	}
 
-	encode := base64.StdEncoding.EncodeToString
+	client = Client{Authority: bundle.Certs.OS.Crt, Certificate: issued.Crt, Key: issued.Key}.ProviderOutput()
 
-	return machineSecretsOutput(&bundle), map[string]any{
-		"caCertificate": encode(bundle.Certs.OS.Crt), "clientCertificate": encode(issued.Crt), "clientKey": encode(issued.Key),
-	}, nil
+	return machineSecretsOutput(&bundle), client, nil
+}
+
+// SecretsAuthority returns the authority of an API in the output machineSecrets of the provider's resource, decrypted,
+// and while it is being replaced the certificate of the former one, else nil. What the output does not have is empty.
+func SecretsAuthority(machine map[string]any, kind AuthorityKind) (a Authority, replaced []byte) {
+	certs, _ := machine["certs"].(map[string]any)
+	ca, _ := certs[authorityKinds[kind].secret].(map[string]any)
+	a.Key = decodePEM(ca["key"])
+	a.Certificate, replaced = SplitAuthorities(decodePEM(ca["cert"]))
+
+	return a, replaced
+}
+
+// SetSecretsAuthority sets the authority of an API in such an output, and the certificate of the one that it replaces;
+// nil = none.
+func SetSecretsAuthority(machine map[string]any, kind AuthorityKind, a Authority, replaced []byte) {
+	certs, _ := machine["certs"].(map[string]any)
+	certs[authorityKinds[kind].secret] = map[string]any{
+		"cert": encodePEM(slices.Concat(a.Certificate, replaced)), "key": encodePEM(a.Key),
+	}
+}
+
+// ProviderClient returns the client in the output clientConfiguration of the provider's resource, decrypted. What the
+// output does not have is empty.
+func ProviderClient(output map[string]any) Client {
+	return Client{
+		Authority: decodePEM(output["caCertificate"]), Certificate: decodePEM(output["clientCertificate"]),
+		Key: decodePEM(output["clientKey"]),
+	}
+}
+
+// ProviderOutput is the inverse of [ProviderClient].
+func (c Client) ProviderOutput() map[string]any {
+	return map[string]any{
+		"caCertificate": encodePEM(c.Authority), "clientCertificate": encodePEM(c.Certificate), "clientKey": encodePEM(c.Key),
+	}
+}
+
+func encodePEM(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }
+
+// decodePEM decodes a value of the provider; nil = it is not base64.
+func decodePEM(value any) []byte {
+	text, _ := value.(string)
+
+	pem, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+
+	return pem
 }
 
 // ContractOfSecrets returns the contract of existing machine secrets, as [ProviderSecrets] returns them, on a release:

@@ -25,8 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/lab/server"
-	"talos-proxmox/stacks"
 )
 
 // realWorld opens a lab whose clusters are real etcd and Kubernetes.
@@ -57,7 +57,7 @@ func TestRealRestore(t *testing.T) {
 	w.up(file)
 
 	report, status := w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	assert.Equal(
 		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one"}, report.Care.Lines(),
 	)
@@ -72,7 +72,7 @@ func TestRealRestore(t *testing.T) {
 	d.wipeMajority(s)
 
 	report, status = w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	assert.Contains(t, report.Care.Error(), "one: no Kubernetes API lists the nodes: ")
 
 	out, err := w.runCommand("restore", w.options.Stack, snapshot, "--identities", d.keyFile(d.etcdKey), "--confirm", "two")

@@ -18,11 +18,11 @@ import (
 
 	stdx509 "crypto/x509"
 
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
-	"talos-proxmox/stacks"
 )
 
 // TestTheTokenIsRotated follows docs/secrets.md: a second token with the ACLs of the first, config set, up, removal of
@@ -47,7 +47,7 @@ func TestTheTokenIsRotated(t *testing.T) {
 	w.lab.Data.Put(datacentre.Tokens, permissions.Token, first)
 
 	report, status := w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	assert.Contains(t, report.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" expires on "+
 		expires.UTC().Format(time.DateOnly)+", and Proxmox refuses it from then on")
 
@@ -92,7 +92,7 @@ func TestClientCertificatesAreRenewed(t *testing.T) {
 	w.ageCertificates(s.yaml(t), 21*24*time.Hour)
 
 	report, status := w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	require.Len(t, report.Care, 2, "%v", report.Care.Lines())
 
 	for i, of := range []string{"kubeconfig", "talosconfig"} {
@@ -123,7 +123,7 @@ func TestClientCertificatesAreRenewed(t *testing.T) {
 	w.ageCertificates(s.yaml(t), -time.Hour)
 
 	report, status = w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	assert.Contains(t, report.Care.Error(), "kubeconfig: its certificate has ended (")
 	assert.Contains(t, report.Care.Error(), "talosconfig: its certificate has ended (")
 

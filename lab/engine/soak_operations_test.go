@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// operations are the operations that the soak interrupts.
-func operations() []operation {
+// interruptedOperations are the operations that the soak interrupts.
+func interruptedOperations() []operation {
 	return []operation{
 		talosUpgrades(), kubernetesUpgrades(), controlPlaneCounts(), workerRemovals(), deadControlPlanes(), resizes(),
 		restores(),

@@ -98,7 +98,7 @@ func TestSoak(t *testing.T) {
 
 	t.Logf("the random moments follow from -seed %d", begun)
 
-	for _, o := range operations() {
+	for _, o := range interruptedOperations() {
 		for family, disruptions := range map[string][]disruption{"kills": killDisruptions(o), "faults": faultDisruptions(o)} {
 			if len(disruptions) == 0 {
 				continue

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/request"
-	"talos-proxmox/stacks"
 )
 
 // commandOutput runs talos-proxmox, and returns its output and its exit status.
@@ -56,7 +56,7 @@ func (w *world) drift() []request.NodeDifference {
 
 	var d struct{ Drift []request.NodeDifference }
 	require.NoError(w.t, json.Unmarshal([]byte(out), &d), output)
-	require.Equal(w.t, len(d.Drift) > 0, status == stacks.StatusAttention, output)
+	require.Equal(w.t, len(d.Drift) > 0, status == operations.StatusAttention, output)
 
 	return d.Drift
 }
@@ -126,14 +126,14 @@ func TestStatusAndDrift(t *testing.T) {
 	}, w.drift())
 
 	report, status = w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	assert.Equal(t, []string{
 		"one-cp-1: another machine configuration than the running one is on its disk, and takes effect at its next reboot",
 		"one-general-1: its machine configuration is not the one that was applied last: " + paths[0],
 	}, report.Care.Lines())
 
 	table, got, status := w.commandOutput("status", w.options.Stack)
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	assert.Contains(t, table, "Cluster one needs care:\n")
 	assert.NotContains(t, table+got, "a secret of mine")
 
@@ -168,7 +168,7 @@ func TestStatusAndDrift(t *testing.T) {
 	w.stopVM(third.ID)
 
 	report, status = w.clusterStatus()
-	assert.Equal(t, stacks.StatusAttention, status)
+	assert.Equal(t, operations.StatusAttention, status)
 	require.NotEmpty(t, report.Care)
 	assert.Contains(t, report.Care.Lines()[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
 	assert.Len(t, report.Members, 3)
@@ -181,10 +181,10 @@ func TestStatusAndDrift(t *testing.T) {
 	}
 
 	report, status = w.clusterStatus()
-	assert.Equal(t, stacks.StatusUnknown, status)
+	assert.Equal(t, operations.StatusUnknown, status)
 	assert.Equal(t, request.StatusUnknown, report.Status)
 
 	_, got, status = w.commandOutput("status", "nosuch")
-	assert.Equal(t, stacks.StatusUnknown, status)
+	assert.Equal(t, operations.StatusUnknown, status)
 	assert.Contains(t, got, "unable to read stack \"nosuch\"")
 }

@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"bytes"
@@ -194,7 +194,7 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 // waitRequest returns what the nodes of a cluster are expected to run and offer.
 func waitRequest(c spec.Cluster) request.Wait {
 	w := request.Wait{Common: controlPlanes(c, 0), KubernetesVersion: c.KubernetesVersion}
-	w.Timeout, w.Workers = statusTimeout, requestNodes(c.Workers)
+	w.Timeout, w.Workers = statusTimeout, request.NodesOf(c.Workers)
 
 	for _, n := range c.Nodes() {
 		image := n.Template.Talos

@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
+	"talos-proxmox/stacks"
 )
 
 // importResource is a resource in the file of `pulumi import`: one with an id is read from its provider, one with
@@ -191,7 +192,7 @@ func (i *importer) addMachines(ctx context.Context) error {
 
 // owner returns the stack by its name only, because a stack without a state does not know its id.
 func (i *importer) owner() ownership.Owner {
-	return ownership.Owner{Name: namespace + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
+	return ownership.Owner{Name: stacks.Project + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
 }
 
 // addMappings adds the PCI mappings of the planned GPUs that the stack created before its state was lost. Mappings of

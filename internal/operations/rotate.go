@@ -1,8 +1,7 @@
-package stacks
+package operations
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,9 +30,6 @@ type clusterSecrets struct {
 	leaves          map[string]string // requests of leave commands, by URN
 }
 
-// certsOf are the names of the authorities in machine secrets.
-var certsOf = map[talos.AuthorityKind]string{talos.TalosAuthority: "os", talos.KubernetesAuthority: "k8s"}
-
 // RotateAuthority replaces the certificate authority of the Talos API or of Kubernetes of a running cluster; see
 // talosops rotate. The new authority is stored in the state, encrypted, before a machine is changed: the next run
 // resumes an interrupted one, and until then the program refuses to run.
@@ -58,7 +54,7 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.A
 		return d.missingError(c, "kubeconfig")
 	}
 
-	for other := range certsOf {
+	for _, other := range []talos.AuthorityKind{talos.TalosAuthority, talos.KubernetesAuthority} {
 		if _, old := state.secretsOf(c.Name).authority(other); other != kind && old != nil {
 			return fmt.Errorf("the authority of %s is being replaced: finish that first, with --authority %s", other, other)
 		}
@@ -89,7 +85,7 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.A
 			err, c.Name)
 	}
 
-	next.setAuthority(kind, authority, nil)
+	talos.SetSecretsAuthority(next.machine, kind, authority, nil)
 
 	return d.writeClusterSecrets(ctx, next, next.kubeconfig)
 }
@@ -129,10 +125,10 @@ func (d Deployed) storeNewAuthority(
 		return err
 	}
 
-	secrets.client = clientObject(client)
+	secrets.client = client.ProviderOutput()
 
 	replaced, _ := secrets.authority(kind)
-	secrets.setAuthority(kind, next, replaced.Certificate)
+	talos.SetSecretsAuthority(secrets.machine, kind, next, replaced.Certificate)
 
 	kubeconfig := secrets.kubeconfig // renewed, too
 	if kind == talos.TalosAuthority {
@@ -207,20 +203,7 @@ func (d Deployed) writeClusterSecrets(ctx context.Context, s clusterSecrets, kub
 // authority returns the current authority, and during its rotation the certificate of the one that it replaces, else
 // nil.
 func (s clusterSecrets) authority(kind talos.AuthorityKind) (a talos.Authority, replaced []byte) {
-	certs, _ := s.machine["certs"].(object)
-	ca, _ := certs[certsOf[kind]].(object)
-	a.Key = decodePEM(ca["key"])
-	a.Certificate, replaced = talos.SplitAuthorities(decodePEM(ca["cert"]))
-
-	return a, replaced
-}
-
-// setAuthority sets the current authority, which may replace another one.
-func (s clusterSecrets) setAuthority(kind talos.AuthorityKind, a talos.Authority, replaced []byte) {
-	certs, _ := s.machine["certs"].(object)
-	certs[certsOf[kind]] = object{
-		"cert": encodePEM(slices.Concat(a.Certificate, replaced)), "key": encodePEM(a.Key),
-	}
+	return talos.SecretsAuthority(s.machine, kind)
 }
 
 // withNewClient returns the secrets with a new client of the current authority, and the client as a talosconfig or
@@ -241,8 +224,8 @@ func (s clusterSecrets) withNewClient(
 		return s, "", err
 	}
 
-	s.client, s.kubeconfig = clientObject(client), ""
-	clientConfig, err = client.Talosconfig(c.Name, endpoints(c))
+	s.client, s.kubeconfig = client.ProviderOutput(), ""
+	clientConfig, err = client.Talosconfig(c.Name, c.ControlPlaneAddresses())
 
 	return s, clientConfig, err
 }
@@ -250,11 +233,11 @@ func (s clusterSecrets) withNewClient(
 // rotationRequest returns the request for machines that accept clients of the authority that is or was replaced.
 func (l lastState) rotationRequest(c spec.Cluster, kind talos.AuthorityKind) (req request.Rotate, err error) {
 	req.Common = controlPlanes(c, 0)
-	req.Workers = requestNodes(c.Workers)
+	req.Workers = request.NodesOf(c.Workers)
 	s := l.secretsOf(c.Name)
 
 	if _, replaced := s.authority(talos.TalosAuthority); replaced != nil {
-		req.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c))
+		req.Talosconfig, err = talos.ProviderClient(s.client).Talosconfig(c.Name, c.ControlPlaneAddresses())
 	} else {
 		req.Talosconfig, err = l.talosconfig(c, talos.Authority.TemporaryAdministrator)
 	}
@@ -278,41 +261,4 @@ func (l lastState) rotationRequest(c spec.Cluster, kind talos.AuthorityKind) (re
 	req.Kubeconfig = string(former)
 
 	return req, err
-}
-
-// administrator returns the client in the state.
-func (s clusterSecrets) administrator() talos.Client {
-	return talos.Client{
-		Authority: decodePEM(s.client["caCertificate"]), Certificate: decodePEM(s.client["clientCertificate"]),
-		Key: decodePEM(s.client["clientKey"]),
-	}
-}
-
-func endpoints(c spec.Cluster) []string {
-	var list []string
-	for _, n := range c.ControlPlanes {
-		list = append(list, n.Address.Addr().String())
-	}
-
-	return list
-}
-
-func clientObject(c talos.Client) object {
-	return object{
-		"caCertificate": encodePEM(c.Authority), "clientCertificate": encodePEM(c.Certificate), "clientKey": encodePEM(c.Key),
-	}
-}
-
-func encodePEM(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }
-
-// decodePEM decodes a value of the provider; nil = it is not base64.
-func decodePEM(value any) []byte {
-	text, _ := value.(string)
-
-	pem, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return nil
-	}
-
-	return pem
 }

@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
 )
 
 // Deployed is an existing stack: its plan, its state, and talosops to connect to its clusters.
@@ -58,14 +59,14 @@ func ReadDeployed(
 
 	name := stack[strings.LastIndex(stack, "/")+1:]
 
-	plan, err := PlanOfConfig(name, config)
+	plan, err := stacks.PlanOfConfig(name, config)
 	if err != nil {
 		return Deployed{}, fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
 	}
 
 	return Deployed{
 		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
-		PrivateKey:     config[namespace+":"+keySSHPrivateKey],
+		PrivateKey:     config[stacks.Project+":"+stacks.KeySSHPrivateKey],
 		proxmoxSetting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
 	}, nil
 }
@@ -102,18 +103,9 @@ func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
 		common.Timeout = timeout.String()
 	}
 
-	common.ControlPlanes = requestNodes(c.ControlPlanes)
+	common.ControlPlanes = request.NodesOf(c.ControlPlanes)
 
 	return common
-}
-
-// requestNodes converts nodes for requests.
-func requestNodes(nodes []spec.Node) (list []request.Node) {
-	for _, n := range nodes {
-		list = append(list, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
-	}
-
-	return list
 }
 
 // talosops runs a verb with a request, and returns its output, also after a failure.

@@ -1,8 +1,7 @@
-package stacks
+package operations
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
+	"talos-proxmox/stacks"
 )
 
 // lastState is what the stack's state has of its clusters.
@@ -82,18 +82,9 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 func (l lastState) addConfiguration(r apitype.ResourceV3) {
 	if strings.HasSuffix(r.URN.Name(), tokens.OfConfiguration) {
 		text, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
-		req := appliedConfiguration(text)
+		req := request.AppliedConfiguration(text)
 		l.configurations[req.Machine.Address.String()] = req.Configuration
 	}
-}
-
-// appliedConfiguration reads a request of `talosops apply`; the zero value if it is none.
-func appliedConfiguration(text string) (req request.Apply) {
-	if json.Unmarshal([]byte(text), &req) != nil {
-		return request.Apply{}
-	}
-
-	return req
 }
 
 // talosconfig returns a talosconfig with a new client, issued by the authority in the state, so that no verb depends on
@@ -106,7 +97,7 @@ func (l lastState) talosconfig(
 
 	authority, replaced := secrets.authority(talos.TalosAuthority)
 	if replaced != nil {
-		text, err := secrets.administrator().Talosconfig(c.Name, endpoints(c))
+		text, err := talos.ProviderClient(secrets.client).Talosconfig(c.Name, c.ControlPlaneAddresses())
 		if err != nil {
 			return "", err
 		}
@@ -119,7 +110,7 @@ func (l lastState) talosconfig(
 		return "", err
 	}
 
-	return client.Talosconfig(c.Name, endpoints(c))
+	return client.Talosconfig(c.Name, c.ControlPlaneAddresses())
 }
 
 // kubeconfig is talosconfig for the API of Kubernetes.
@@ -149,9 +140,9 @@ func (l *lastState) addOutputs(outputs object) {
 
 		return found
 	}
-	l.talosconfigs, l.kubeconfigs = texts(Talosconfigs), texts(Kubeconfigs)
+	l.talosconfigs, l.kubeconfigs = texts(stacks.Talosconfigs), texts(stacks.Kubeconfigs)
 
-	hosts, _ := outputs[Hosts].(map[string]any)
+	hosts, _ := outputs[stacks.Hosts].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		if host, _ := hosts[name].(map[string]any); host["rebootRequired"] == true {
 			l.rebootPending = append(l.rebootPending, name)

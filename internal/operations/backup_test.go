@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func newBackups(t *testing.T, change func(map[string]any)) (b Backups, lastReque
 		Config map[string]any `yaml:"config"`
 	}
 
-	content, err := os.ReadFile("../Pulumi.lab.yaml")
+	content, err := os.ReadFile("../../Pulumi.lab.yaml")
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(content, &file))
 
@@ -54,8 +54,13 @@ func newBackups(t *testing.T, change func(map[string]any)) (b Backups, lastReque
 	values := map[string]any{}
 
 	for key, value := range file.Config {
-		text, err := engineValue(value)
-		require.NoError(t, err)
+		text, isText := value.(string)
+		if !isText {
+			encoded, err := json.Marshal(value)
+			require.NoError(t, err)
+
+			text = string(encoded)
+		}
 
 		values[key] = map[string]any{"value": text}
 	}

@@ -1,8 +1,9 @@
-package stacks
+package operations
 
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -33,6 +34,9 @@ type rotationStack struct {
 	folder string
 	state  string // as the CLI exports it with its secrets shown
 }
+
+// encode encodes as the provider does.
+func encode(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }
 
 func newRotationStack(t *testing.T) *rotationStack {
 	t.Helper()
@@ -73,8 +77,8 @@ func newRotationStack(t *testing.T) *rotationStack {
 
 	// Talos' authority issues its client certificate here: only the subject matters.
 	kubeconfig := talos.Kubeconfig("clusters: [{cluster: {server: 'https://127.0.0.9:6443', certificate-authority-data: " +
-		encodePEM(kubernetes.Certificate) + "}, name: lab}]\nusers: [{user: {client-certificate-data: " +
-		encodePEM(client.Certificate) + ", client-key-data: " + encodePEM(client.Key) + "}}]\n")
+		encode(kubernetes.Certificate) + "}, name: lab}]\nusers: [{user: {client-certificate-data: " +
+		encode(client.Certificate) + ", client-key-data: " + encode(client.Key) + "}}]\n")
 
 	addresses := object{}
 	for _, n := range r.Plan.Clusters[0].Nodes() {
@@ -90,10 +94,10 @@ func newRotationStack(t *testing.T) *rotationStack {
 			"urn":  "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster$talos:machine/secrets:Secrets::lab-secrets",
 			"type": tokens.Secrets, "outputs": object{
 				"machineSecrets": r.secret(object{"cluster": object{"id": "kept"}, "certs": object{
-					"k8s":  object{"cert": encodePEM(kubernetes.Certificate), "key": encodePEM(kubernetes.Key)},
-					"etcd": object{"cert": "kept"}, "os": object{"cert": encodePEM(ca.Certificate), "key": encodePEM(ca.Key)},
+					"k8s":  object{"cert": encode(kubernetes.Certificate), "key": encode(kubernetes.Key)},
+					"etcd": object{"cert": "kept"}, "os": object{"cert": encode(ca.Certificate), "key": encode(ca.Key)},
 				}}),
-				"clientConfiguration": r.secret(clientObject(client)),
+				"clientConfiguration": r.secret(client.ProviderOutput()),
 			},
 		},
 		object{
@@ -132,7 +136,7 @@ func (r *rotationStack) authorities(kind talos.AuthorityKind) (issuing, replaced
 	assert.Equal(r.t, object{"cert": "kept"}, s.machine["certs"].(object)["etcd"])
 
 	authority, old := s.authority(kind)
-	ca := decodePEM(s.client["caCertificate"])
+	ca := talos.ProviderClient(s.client).Authority
 
 	if kind == talos.KubernetesAuthority {
 		ca, err = s.kubeconfig.Authorities()
@@ -147,7 +151,7 @@ func (r *rotationStack) clientExpiry() time.Time {
 	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
 
-	block, _ := pem.Decode(decodePEM(state.secretsOf(r.Plan.Clusters[0].Name).client["clientCertificate"]))
+	block, _ := pem.Decode(talos.ProviderClient(state.secretsOf(r.Plan.Clusters[0].Name).client).Certificate)
 	require.NotNil(r.t, block)
 
 	certificate, err := x509.ParseCertificate(block.Bytes)
@@ -179,7 +183,10 @@ func clientRoles(t *testing.T, talosconfig string) []string {
 
 	require.NoError(t, yaml.Unmarshal([]byte(talosconfig), &file))
 
-	block, _ := pem.Decode(decodePEM(file.Contexts["lab"].Crt))
+	encoded, err := base64.StdEncoding.DecodeString(file.Contexts["lab"].Crt)
+	require.NoError(t, err)
+
+	block, _ := pem.Decode(encoded)
 	require.NotNil(t, block)
 
 	certificate, err := x509.ParseCertificate(block.Bytes)

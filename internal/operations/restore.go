@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/stacks"
 )
 
 // RestoreOptions are the options for restoring a cluster's etcd.
@@ -170,7 +171,7 @@ func (b Backups) isControlPlane(
 
 	description := string(config["description"])
 	owner, _ := ownership.OwnerOf(description)
-	stack := ownership.Owner{Name: namespace + "/" + b.Plan.Stack, ID: id}
+	stack := ownership.Owner{Name: stacks.Project + "/" + b.Plan.Stack, ID: id}
 	before, after, _ := strings.Cut(ownership.NodeAbout(string(spec.RoleControlPlane), "\x00", c.Name), "\x00")
 	about := ownership.About(description)
 

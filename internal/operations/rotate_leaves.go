@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package stacks
+package operations
 
 import (
 	"bytes"
@@ -31,8 +31,8 @@ func stateWithSecrets(t *testing.T) []byte {
 	require.NoError(t, err)
 
 	replacer := strings.NewReplacer(
-		"OS-CERTIFICATE", encodePEM(ca.Certificate), "OS-KEY", encodePEM(ca.Key),
-		"K8S-CERTIFICATE", encodePEM(kubernetes.Certificate), "K8S-KEY", encodePEM(kubernetes.Key),
+		"OS-CERTIFICATE", encode(ca.Certificate), "OS-KEY", encode(ca.Key),
+		"K8S-CERTIFICATE", encode(kubernetes.Certificate), "K8S-KEY", encode(kubernetes.Key),
 	)
 
 	return []byte(replacer.Replace(labState))
