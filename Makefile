@@ -88,7 +88,7 @@ test: $(ENGINE_TOOLS) ## develop: Run all tests except test-slow and those of re
 	cd lab/engine && $(GO_TEST) -timeout 60m -args -providers=published
 
 .PHONY: bench
-bench: tools ## develop: Measure and print the figures that docs/performance.md explains
+bench: tools ## develop: Measure and print the figures that docs/dev/performance.md explains
 	$(GO_TEST) -run '^$$' -bench . -benchtime 1x ./internal/...
 	cd lab && $(GO_TEST) -timeout 60m -run '^$$' -bench . -benchtime 1x ./engine
 

@@ -1,14 +1,12 @@
 package repositorytest
 
 import (
-	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // maxTerms limits the glossary.
@@ -18,18 +16,14 @@ const maxTerms = 15
 func TestGlossary(t *testing.T) {
 	t.Parallel()
 
-	const glossary = "glossary.md"
-
-	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	require.NoError(t, err)
+	const glossary = "docs/glossary.md"
 
 	texts := map[string]string{}
 
-	for _, path := range append(paths, filepath.Join(root, "README.md")) {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-
-		texts[filepath.Base(path)] = string(text)
+	for _, name := range files(t, ".md") {
+		if name == "README.md" || strings.HasPrefix(name, "docs/") {
+			texts[name] = read(t, name)
+		}
 	}
 
 	terms := regexp.MustCompile(`(?m)^\| ([a-z -]+) \| [A-Z]`).FindAllStringSubmatch(texts[glossary], -1)
@@ -50,13 +44,11 @@ func TestGlossary(t *testing.T) {
 
 	for name, text := range texts {
 		if name != glossary {
-			assert.NotRegexp(t, `(?mi)^#+ glossary`, text, "%s: terms belong into docs/%s", name, glossary)
+			assert.NotRegexp(t, `(?mi)^#+ glossary`, text, "%s: terms belong into %s", name, glossary)
 		}
 	}
 
-	for _, index := range []string{"README.md", "../CONTRIBUTING.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", index))
-		require.NoError(t, err)
-		assert.True(t, strings.Contains(string(text), glossary), "%s links to the glossary", index)
+	for _, index := range []string{"docs/README.md", "CONTRIBUTING.md"} {
+		assert.Contains(t, read(t, index), path.Base(glossary), "it links to the glossary")
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-const architecture = "docs/architecture.md"
+const architecture = "docs/dev/architecture.md"
 
-// libraries are the large libraries that a package may import only if the table of docs/architecture.md says so, by
+// libraries are the large libraries that a package may import only if the table of docs/dev/architecture.md says so, by
 // prefixes of import paths.
 var libraries = map[string][]string{ //nolint:gochecknoglobals // a table
 	"Pulumi":     {"github.com/pulumi/", "github.com/pulumiverse/", "github.com/muhlba91/pulumi-"},
@@ -151,7 +151,7 @@ func checkImports(all []rule, module, folder string, imports []string) []string 
 	return found
 }
 
-// TestImports compares the imports of every package, without its tests, with the table of docs/architecture.md.
+// TestImports compares the imports of every package, without its tests, with the table of docs/dev/architecture.md.
 func TestImports(t *testing.T) {
 	t.Parallel()
 

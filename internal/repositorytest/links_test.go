@@ -100,7 +100,7 @@ func TestReferencedDocuments(t *testing.T) {
 	}
 }
 
-// TestPitfallsNameTheirTests checks every test that docs/provider-pitfalls.md names.
+// TestPitfallsNameTheirTests checks every test that docs/dev/provider-pitfalls.md names.
 func TestPitfallsNameTheirTests(t *testing.T) {
 	t.Parallel()
 
@@ -112,11 +112,11 @@ func TestPitfallsNameTheirTests(t *testing.T) {
 		}
 	}
 
-	named := tests.FindAllStringSubmatch(read(t, "docs/provider-pitfalls.md"), -1)
+	named := tests.FindAllStringSubmatch(read(t, "docs/dev/provider-pitfalls.md"), -1)
 	require.NotEmpty(t, named)
 
 	for _, name := range named {
-		assert.True(t, known[name[1]], "docs/provider-pitfalls.md names %s, which does not exist", name[1])
+		assert.True(t, known[name[1]], "docs/dev/provider-pitfalls.md names %s, which does not exist", name[1])
 	}
 }
 

@@ -28,7 +28,7 @@ type NVIDIA struct {
 }
 
 // Release is a minor version of Talos with everything that the program and the lab know about it. Code checks features
-// of a release and never compares versions; docs/releases.md describes how to add the next one.
+// of a release and never compares versions; docs/dev/releases.md describes how to add the next one.
 type Release struct {
 	// Talos is the minor version with its v.
 	Talos string

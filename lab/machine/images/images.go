@@ -113,7 +113,7 @@ func Find(folder, reference string) (*Image, error) {
 	}
 
 	if built := info.Main.Version; semver.MajorMinor(built) != semver.MajorMinor(tag) {
-		return nil, fmt.Errorf("the lab has %s %s only, not %s: plan a version that has it (docs/lab.md)", name, built, tag)
+		return nil, fmt.Errorf("the lab has %s %s only, not %s: plan a version that has it (docs/dev/lab.md)", name, built, tag)
 	}
 
 	return i, nil

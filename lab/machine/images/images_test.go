@@ -34,5 +34,5 @@ func TestFind(t *testing.T) {
 
 	_, err = images.Find(folder, "mirror.example.org:5000/flux/helm-controller:v1.4.3")
 	require.EqualError(t, err, "the lab has helm-controller "+info.Main.Version+
-		" only, not v1.4.3: plan a version that has it (docs/lab.md)")
+		" only, not v1.4.3: plan a version that has it (docs/dev/lab.md)")
 }
