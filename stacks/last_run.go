@@ -62,7 +62,7 @@ func newLastRun() lastRun {
 }
 
 // loadLastRun reads the state that this run begins with. If nothing was ever deployed, the engine must not be queried
-// for resources: it would panic (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier versions of
+// for resources: it would panic (Pulumi 3.274, backendClient.GetStackResourceOutputs). Stacks of earlier versions of
 // this program have outputs and no record.
 func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	last = newLastRun()

@@ -41,7 +41,7 @@ func logFailure(engine string, failure error) error {
 }
 
 // sdkFrame is the prefix that Pulumi's SDK adds to an error of an output, once for each resource that it passes on its
-// way to the end of the program (sdk/v3 3.259, go/pulumi, context.go and rpc.go).
+// way to the end of the program (sdk/v3 3.274, go/pulumi, context.go and rpc.go).
 var sdkFrame = regexp.MustCompile(
 	`^(waiting for RPCs|resolving options|marshaling \w+( option)?|awaiting input property "[^"]*"): `,
 )

@@ -21,7 +21,7 @@ func (p *Preview) finish() {
 }
 
 // isPluginShutdown reports whether the message is the CLI's error about a plugin that it did not wait for: all plugins
-// together have five seconds to end, and the CLI (3.259) reports the rest as crashed. A plugin that really crashes
+// together have five seconds to end, and the CLI (3.274) reports the rest as crashed. A plugin that really crashes
 // during the preview also leaves an error of the unanswered call.
 func isPluginShutdown(m Message) bool {
 	return m.Resource == "" && strings.HasPrefix(m.Text, "Detected that ") &&

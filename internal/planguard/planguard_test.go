@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Errors of the Pulumi CLI 3.259 about a plugin that it closed too early, in both forms (source:
+// Errors of the Pulumi CLI 3.274 about a plugin that it closed too early, in both forms (source:
 // sdk/go/common/resource/plugin).
 const (
 	closedDigest = `{"message": "error: Detected that /p/pulumi-resource-command exited prematurely. \n       This is *always* a bug in the provider.\n", "severity": "error"}`

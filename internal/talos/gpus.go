@@ -20,7 +20,7 @@ const (
 	pluginNamespace   = "nvidia-device-plugin"
 	operatorNamespace = "gpu-operator"
 	// devicePluginImage works with every driver track; later versions only add features.
-	devicePluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.18.2"
+	devicePluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 	// gpuManifestName is the name of the inline manifest.
 	gpuManifestName = "nvidia-gpu"
 )

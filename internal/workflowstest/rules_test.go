@@ -165,8 +165,8 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			"env.PASS is a secret in the environment of every job",
 		},
 		"a secret for an action": {
-			"up.yaml", "with: {pulumi-version: 3.259.0}",
-			"with: {pulumi-version: 3.259.0}\n        env: {PASS: \"${{ secrets.X }}\"}", "gives env.PASS to an action",
+			"up.yaml", "with: {pulumi-version: 3.274.1}",
+			"with: {pulumi-version: 3.274.1}\n        env: {PASS: \"${{ secrets.X }}\"}", "gives env.PASS to an action",
 		},
 		"an action by its tag": {
 			"drift.yaml", "checkout@3d3c42e5aac5ba805825da76410c181273ba90b1", "checkout@v5", "not pinned by a digest",

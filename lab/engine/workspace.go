@@ -48,7 +48,7 @@ func (e *Engine) prepare() error {
 }
 
 // stopLogging puts a file where the CLI would create its folder of logs. Otherwise it logs every property of each run,
-// which takes two fifths of a preview's processor time (3.259) and has no switch; if it cannot create the folder, it
+// which takes two fifths of a preview's processor time (3.274) and has no switch; if it cannot create the folder, it
 // does not log.
 func (e *Engine) stopLogging() error {
 	path := filepath.Join(e.o.Dir, homeFolder, "logs")

@@ -43,7 +43,7 @@ spec:
       tolerations: [{operator: Exists}]
       containers:
         - name: plugin
-          image: nvcr.io/nvidia/k8s-device-plugin:v0.18.2
+          image: nvcr.io/nvidia/k8s-device-plugin:v0.20.0
           env: [{name: CONFIG_FILE, value: /config/config.yaml}, {name: FAIL_ON_INIT_ERROR, value: "true"}]
           volumeMounts: [{name: sockets, mountPath: /var/lib/kubelet/device-plugins}, {name: config, mountPath: /config}]
       volumes:
