@@ -165,11 +165,9 @@ func checkAuthority(cluster string, kind talos.AuthorityKind, certificates strin
 		return nil
 	}
 
-	api := map[talos.AuthorityKind]string{talos.TalosAuthority: "Talos API", talos.KubernetesAuthority: "Kubernetes"}[kind]
-
 	return fmt.Errorf("the certificate authority of its %s is being replaced, and nothing was changed: "+
 		"talos-proxmox secrets rotate-ca <stack> --cluster %s --authority %s finishes that, then run this again",
-		api, cluster, kind)
+		kind.API(), cluster, kind)
 }
 
 // registerBootstrap runs again when control planes are added, removed or recreated. It waits for all control planes,

@@ -345,7 +345,7 @@ func TestTalosClusterRefusesToRunDuringCARotation(t *testing.T) {
 	for name, wantError := range map[string]string{
 		"os": "Talos API is being replaced, and nothing was changed: " +
 			"talos-proxmox secrets rotate-ca <stack> --cluster one --authority talos finishes that, then run this again",
-		"k8s": "Kubernetes is being replaced, and nothing was changed: " +
+		"k8s": "Kubernetes API is being replaced, and nothing was changed: " +
 			"talos-proxmox secrets rotate-ca <stack> --cluster one --authority kubernetes finishes that, then run this again",
 	} {
 		t.Run(name, func(t *testing.T) {

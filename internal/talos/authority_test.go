@@ -18,12 +18,12 @@ import (
 func TestRotationRejectsUnknownAuthorities(t *testing.T) {
 	t.Parallel()
 
-	const other = " is neither the authority in the stack's state nor its replacement: " +
+	const other = " is neither the one in the stack's state nor its replacement: " +
 		"another tool has changed it"
 
 	for kind, foreign := range map[talos.AuthorityKind][2]string{
-		talos.TalosAuthority:      {"version: v1alpha1\nmachine:\n  type: worker\n  ca:\n    crt: c2VjcmV0\n", "its machine.ca"},
-		talos.KubernetesAuthority: {"version: v1alpha1\nmachine: {}\ncluster:\n  ca:\n    crt: c2VjcmV0\n", "its cluster.ca"},
+		talos.TalosAuthority:      {"version: v1alpha1\nmachine:\n  type: worker\n  ca:\n    crt: c2VjcmV0\n", "its certificate authority of the Talos API"},
+		talos.KubernetesAuthority: {"version: v1alpha1\nmachine: {}\ncluster:\n  ca:\n    crt: c2VjcmV0\n", "its certificate authority of the Kubernetes API"},
 	} {
 		next, err := kind.New(time.Now())
 		require.NoError(t, err)

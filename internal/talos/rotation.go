@@ -26,7 +26,7 @@ const (
 
 // authorityKinds are the authorities in machine configurations and how to change them.
 var authorityKinds = map[AuthorityKind]struct {
-	path     string // in the configuration
+	api      string // whose authority it is, for messages
 	secret   string // its name among the certificates of the provider's machine secrets
 	generate func(now time.Time) (*x509.CertificateAuthority, error)
 	// authorities returns the certificate of the issuing CA and the other accepted ones; nil if there is none.
@@ -35,13 +35,16 @@ var authorityKinds = map[AuthorityKind]struct {
 	setIssuing                  func(*x509.PEMEncodedCertificateAndKey) rotatepatcher.PatcherFunc
 }{
 	TalosAuthority: {
-		"machine.ca", "os", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA,
+		"Talos API", "os", secrets.NewTalosCA, talosAuthorities, addAcceptedTalosCA, removeAcceptedTalosCA, setTalosCA,
 	},
 	KubernetesAuthority: {
-		"cluster.ca", "k8s", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
+		"Kubernetes API", "k8s", newKubernetesCA, kubernetesAuthorities, rotatepatcher.K8sAddAcceptedCA,
 		rotatepatcher.K8sDeleteAcceptedCA, rotatepatcher.K8sSetCA,
 	},
 }
+
+// API returns whose authority it is, for messages: Talos API, Kubernetes API.
+func (k AuthorityKind) API() string { return authorityKinds[k].api }
 
 func newKubernetesCA(now time.Time) (*x509.CertificateAuthority, error) {
 	return secrets.NewKubernetesCA(now, config.TalosVersionCurrent)
@@ -183,8 +186,8 @@ func (r Rotation) patch(
 	}
 
 	if !equalPEM(issuing, r.Old) && !equalPEM(issuing, r.New.Certificate) {
-		return nil, fmt.Errorf("its %s is neither the authority in the stack's state nor its replacement: "+
-			"another tool has changed it", authorityKinds[r.Kind].path)
+		return nil, fmt.Errorf("its certificate authority of the %s is neither the one in the stack's state nor its replacement: "+
+			"another tool has changed it", r.Kind.API())
 	}
 
 	patches := patchesFor(issuing, func(ca []byte) bool {

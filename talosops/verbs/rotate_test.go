@@ -320,5 +320,5 @@ func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	require.NoError(t, look.run(t.Context()))
 
 	f.machines["127.0.9.3"] = newFleet(t, talos.KubernetesAuthority, true, cas[2], cas[0]).machines["127.0.9.3"]
-	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its cluster.ca is neither")
+	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its certificate authority of the Kubernetes API is neither")
 }
