@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reference matches a reference to a declaration in a comment, as go doc links them: Name, Type.Method or package.Name in
-// brackets. Words without a capital letter may be anything.
+// reference matches a reference to a declaration in a comment, as go doc links them: Name, Type.Method or package.Name
+// in brackets. Words without a capital letter may be anything.
 var reference = regexp.MustCompile(`(?:^|[\s(])\[\*?((?:\w+\.){0,2}\w*[A-Z]\w*)\](?:[^(\w]|$)`)
 
 // declarations are the names that a package declares, and members of its types: Name, Type.Method, Type.Field.
@@ -82,8 +82,9 @@ func receiver(of ast.Expr) string {
 	}
 }
 
-// unresolved returns the references in the comments of a file to what neither its package nor another one of the project
-// declares, with their lines. Packages are by name; those of libraries that the file imports are not looked into.
+// unresolved returns the references in the comments of a file to what neither its package nor another one of the
+// project declares, with their lines. Packages are by name; those of libraries that the file imports are not looked
+// into.
 func unresolved(set *token.FileSet, file *ast.File, own declarations, packages map[string]declarations) (found []string) {
 	libraries := map[string]bool{}
 

@@ -22,8 +22,8 @@ type checker struct {
 
 // Check returns the problems of applying a plan to running machines, or else warnings about its effects on them. It
 // sets the interfaces of their attached disks in the plan. All creations and updates of a run precede its deletions, so
-// what a machine occupies is available to another one only in a later run. The settings are those with which the last run
-// left its machines: see [CreationSettings].
+// what a machine occupies is available to another one only in a later run. The settings are those with which the last
+// run left its machines: see [CreationSettings].
 func Check(plan *spec.Plan, machines []Machine, settings map[string]string) (problems problem.List, warnings []string) {
 	j := &checker{
 		plan: plan, machines: machines,
