@@ -149,8 +149,8 @@ func (c fleetClient) KubeletStart(_ context.Context, address string) (string, er
 	return fmt.Sprint(c.started[address]), nil
 }
 
-// newFleet returns machines whose configurations have the authority of Kubernetes in a document of its own, as contracts
-// from 1.14 on, or in the v1alpha1 document.
+// newFleet returns machines whose configurations have the authority of Kubernetes in a document of its own, as
+// contracts from 1.14 on, or in the v1alpha1 document.
 func newFleet(t *testing.T, kind talos.AuthorityKind, inDocument bool, old, other talos.Authority) *fleet {
 	t.Helper()
 
