@@ -49,7 +49,7 @@ help: ## start: Show this list
 	  /^[a-z0-9%-]+:.*## / { split($$2, help, ": "); list[help[1]] = list[help[1]] sprintf("  %-16s %s\n", $$1, substr($$2, length(help[1]) + 3)) } \
 	  END { count = split(groups, order, ","); for (i = 1; i <= count; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], list[order[i]] }' $(firstword $(MAKEFILE_LIST))
 	@printf '%s\n' '' variables '  KUBERNETES=real      real etcd and Kubernetes in place of the lab'"'"'s model: up, test-engine' \
-	  '  PROVIDERS=published  the installed published plugins in place of the stand-ins: test-engine' \
+	  '  PROVIDERS=published  the published plugins in place of the stand-ins: test-engine, which installs them' \
 	  '  RUN=…                a pattern of tests'"'"' names: test-engine, test-platform' \
 	  '  ROUNDS=10            how often a test interrupts at random moments (TestSoak takes hours); SEED= repeats them, GAP=60s waits between'
 
@@ -76,6 +76,7 @@ real-tools: $(BIN)/labkube $(PLATFORM_TOOLS)
 .PHONY: test-engine
 test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube)) ## develop: Run engine tests on the lab: RUN=TestProtection [PROVIDERS=] [KUBERNETES=] [ROUNDS=]
 	@if [ -z '$(value RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
+	$(if $(filter published,$(PROVIDERS)),cd lab && PATH="$(BIN):$$PATH" go run ./providers/install)
 	cd lab/engine && $(if $(filter real,$(KUBERNETES)),LABKUBE=$(BIN)/labkube )$(GO_TEST) -count 1 -v -timeout $(if $(ROUNDS),24h,60m) $(if $(filter real,$(KUBERNETES)),-parallel 3) -run '$(value RUN)' . -args -providers=$(PROVIDERS) $(if $(ROUNDS),-rounds $(ROUNDS) -seed $(SEED)) $(if $(GAP),-gap $(GAP))
 
 # Trades memory for CPU time: garbage collection takes a tenth of it by default.

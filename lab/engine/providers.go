@@ -71,7 +71,7 @@ func (p Providers) choose(creator Providers) (Providers, error) {
 
 	lines := []string{"the published plugins are not installed: " + providers.List(missing) + ". Install them with"}
 	for _, plugin := range missing {
-		lines = append(lines, "  "+plugin.Install())
+		lines = append(lines, "  pulumi "+strings.Join(plugin.InstallArguments(), " "))
 	}
 
 	if creator == "" {

@@ -25,14 +25,14 @@ func (p Plugin) String() string { return p.Name + " " + p.Version }
 // Program returns the file name of the plugin's program.
 func (p Plugin) Program() string { return "pulumi-resource-" + p.Name }
 
-// Install returns the command that installs the plugin.
-func (p Plugin) Install() string {
-	command := fmt.Sprintf("pulumi plugin install resource %s v%s", p.Name, p.Version)
+// InstallArguments returns the arguments of the Pulumi CLI that install the plugin.
+func (p Plugin) InstallArguments() []string {
+	arguments := []string{"plugin", "install", "resource", p.Name, "v" + p.Version}
 	if p.Server != "" {
-		command += " --server " + p.Server
+		arguments = append(arguments, "--server", p.Server)
 	}
 
-	return command
+	return arguments
 }
 
 // Folder returns where the plugin is installed for this user: in PULUMI_HOME, by default ~/.pulumi.

@@ -3,6 +3,7 @@ package providers_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -53,7 +54,8 @@ func TestMissing(t *testing.T) {
 	missing := providers.Missing()
 	require.Equal(t, "talos 0.7.1", providers.List(missing), "another version does not count")
 	assert.Equal(
-		t, "pulumi plugin install resource talos v0.7.1 --server github://api.github.com/pulumiverse", missing[0].Install(),
+		t, "plugin install resource talos v0.7.1 --server github://api.github.com/pulumiverse",
+		strings.Join(missing[0].InstallArguments(), " "),
 	)
 
 	folder, err := missing[0].Folder()
