@@ -57,7 +57,7 @@ func TestGoProxmox(t *testing.T) {
 			require.NoError(t, err)
 			wait(template.ConvertToTemplate(ctx))
 
-			newID, task, err := template.Clone(ctx, &client.VirtualMachineCloneOptions{Full: 1, Name: "node"})
+			newID, task, err := template.Clone(ctx, &client.VirtualMachineCloneOptions{Full: true, Name: "node"})
 			wait(task, err)
 			require.Equal(t, 101, newID)
 
@@ -78,7 +78,7 @@ func TestGoProxmox(t *testing.T) {
 
 			vm, err = node.VirtualMachine(ctx, newID)
 			require.NoError(t, err)
-			assert.Equal(t, 2, vm.VirtualMachineConfig.Cores)
+			assert.Equal(t, new(2), vm.VirtualMachineConfig.Cores)
 			assert.Equal(t, "node", vm.VirtualMachineConfig.Name)
 
 			resources, err := cluster.Resources(ctx, "vm")
@@ -101,7 +101,7 @@ func TestGoProxmox(t *testing.T) {
 			wait(vm.Stop(ctx))
 			require.NoError(t, vm.Ping(ctx))
 			assert.True(t, vm.IsStopped())
-			wait(vm.Delete(ctx))
+			wait(vm.Delete(ctx, nil))
 
 			_, err = node.VirtualMachine(ctx, newID)
 			require.ErrorContains(t, err, "does not exist")

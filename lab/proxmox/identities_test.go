@@ -154,8 +154,8 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 		return err
 	}
 
-	if !strings.Contains(vm.VirtualMachineConfig.SCSI1, volume) || !strings.Contains(vm.VirtualMachineConfig.SCSI1, "2G") {
-		return fmt.Errorf("the volume is not attached: %q", vm.VirtualMachineConfig.SCSI1)
+	if disk := vm.VirtualMachineConfig.SCSIs["scsi1"]; !strings.Contains(disk, volume) || !strings.Contains(disk, "2G") {
+		return fmt.Errorf("the volume is not attached: %q", disk)
 	}
 
 	if err := waitFor(ctx)(vm.UnlinkDisk(ctx, "scsi1", false)); err != nil {
