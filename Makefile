@@ -17,7 +17,7 @@ ROUNDS ?=
 SEED ?= 0
 GAP ?=
 BIN := $(CURDIR)/.bin
-# The policy pack, under the name by which Pulumi finds it without the Go language host.
+# The policy pack, as a program that needs no language host.
 POLICY := $(BIN)/pulumi-analyzer-policy-go
 # The plugin that provides the components to other languages.
 SERVED := $(BIN)/pulumi-resource-talos-proxmox

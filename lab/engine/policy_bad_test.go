@@ -193,14 +193,6 @@ func badProduction() map[string]badPlan {
 			),
 			policies: []string{"production-tls"},
 		},
-		// no resource uses it, since the provider itself refuses that
-		"an API without TLS": {production: true, draft: func(d *draft) {
-			_, err := proxmoxve.NewProvider(
-				d.ctx, "provider",
-				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("http://127.0.0.1:8006/"), ApiToken: pulumi.String(planToken)},
-			)
-			d.record(err)
-		}, policies: []string{"production-tls"}, message: "endpoint is http://127.0.0.1:8006/, without TLS"},
 		"a download from anyone": {production: true, draft: func(d *draft) {
 			d.download(
 				"debian-13.1.img", "https://example.org/debian.img",

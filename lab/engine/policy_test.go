@@ -271,23 +271,6 @@ func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 	}
 }
 
-// TestThePackIsFoundByItsFolder uses `--policy-pack policy`, as on a machine that has the built pack on PATH and no
-// language host.
-func TestThePackIsFoundByItsFolder(t *testing.T) {
-	pack := policyPack(t)
-	t.Setenv("PATH", filepath.Dir(pack)+string(os.PathListSeparator)+os.Getenv("PATH"))
-
-	w := newWorld(t, testSpeed)
-
-	folder, err := filepath.Abs(filepath.Join(project, "policy"))
-	require.NoError(t, err)
-
-	j := newPolicyRunner(t, w, "lab", engine.Policy{Pack: folder})
-	r := j.preview(t.Context(), func(d *draft) { d.cp("pve1"); d.cp("pve2") })
-	require.Error(t, r.err)
-	assert.Equal(t, []string{"control-plane-count"}, r.mandatory, w.output())
-}
-
 func TestMisspeltNamesInTheConfigurationOfPoliciesAreRefused(t *testing.T) {
 	t.Parallel()
 

@@ -3,7 +3,6 @@ package rules
 import (
 	"encoding/json"
 	"regexp"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -141,11 +140,6 @@ func productionTLS(p plan) problem.List {
 		if equals(r.at("insecure").flag(), true) {
 			found = append(found, violation(r.URN, "provider "+r.Name,
 				"insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts"))
-		}
-
-		if endpoint := r.at("endpoint").text(); strings.HasPrefix(endpoint.Value, "http://") {
-			found = append(found, violation(r.URN, "provider "+r.Name,
-				"endpoint is %s, without TLS: use https", redactURL(endpoint.Value)))
 		}
 	}
 
