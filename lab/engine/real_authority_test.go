@@ -57,7 +57,7 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 		}},
 		// After a kill, API servers refuse kubelets that still have certificates of the old authority, so that their
 		// nodes may not be Ready.
-		{"kubernetes", "its Kubernetes is being replaced", "Kubernetes has", []string{
+		{"kubernetes", "its Kubernetes API is being replaced", "Kubernetes has", []string{
 			"one-cp-2: authority: issues with the new authority",
 			"one-cp-1: authority: no longer accepts the old authority",
 		}},
