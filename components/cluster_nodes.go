@@ -1,13 +1,9 @@
 package components
 
 import (
-	"errors"
 	"slices"
-	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
-	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -28,11 +24,6 @@ const clonesAtOnce = 4
 func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	queue, credentials := cloneQueue{}, c.secrets.ClientConfiguration
 
-	release, err := talos.ReleaseOf(args.TalosVersion)
-	if err != nil {
-		return err
-	}
-
 	rollout, err := newRollout(ctx, name, args, c.nodesTalosconfig, &c.leaseLost)
 	if err != nil {
 		return err
@@ -50,8 +41,6 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			rollout:                rollout,
 			skipped:                c.isSkipped(ctx, n),
 			volumes:                plainVolumes(args, n),
-			showValues:             !n.Secret && !args.Secret,
-			restartsForChanges:     release.RestartsForChanges,
 			unreachable:            c.unreachable[n.Name],
 			grantAccess:            func(node *TalosNode) ([]pulumi.Resource, error) { return c.grantNodeAccess(ctx, n, node) },
 		}
@@ -87,44 +76,6 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 
 		c.nodes = append(c.nodes, node)
 	}
-
-	return nil
-}
-
-// showChanges shows in a preview what changes in the machine configurations: once for all nodes with the same changes,
-// and nothing for nodes whose configuration is not known yet.
-func (c *TalosCluster) showChanges(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
-	if !ctx.DryRun() {
-		return nil
-	}
-
-	// The program ends only after this output is known.
-	c.secrets.MachineSecrets.ApplyT(func(machine.MachineSecrets) (bool, error) {
-		nodes, distinct := map[string][]string{}, []string{}
-
-		for i, n := range args.nodes() {
-			result, err := internals.UnsafeAwaitOutput(ctx.Context(), c.nodes[i].changes)
-			if err != nil || !result.Known || result.Value == "" { // the error is that of the node's configuration
-				continue
-			}
-
-			changes := result.Value.(string)
-			if nodes[changes] == nil {
-				distinct = append(distinct, changes)
-			}
-
-			nodes[changes] = append(nodes[changes], n.Name)
-		}
-
-		var logged error
-
-		for _, changes := range distinct {
-			text := "changes in the machine configuration of " + strings.Join(nodes[changes], ", ") + ":" + changes
-			logged = errors.Join(logged, ctx.Log.Info(text, &pulumi.LogArgs{Resource: c}))
-		}
-
-		return true, logged
-	})
 
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -104,10 +103,6 @@ type clusterOptions struct {
 	volumes []string
 	// skipped leaves the machine's configuration as it is.
 	skipped bool
-	// showValues shows the values that change in a preview; no encrypted patch may be among the node's.
-	showValues bool
-	// restartsForChanges is [talos.Release.RestartsForChanges].
-	restartsForChanges bool
 	// unreachable says that the machine does not answer and that the run continues without it.
 	unreachable bool
 }
@@ -161,7 +156,7 @@ type TalosNode struct {
 	vm            *vm.VirtualMachine
 	lookup        pulumi.Output // a [vmlookup.State]
 	configuration *local.Command
-	changes       pulumi.StringOutput // of [configurationChanges]
+	applied       pulumi.StringOutput // its machine configuration, a secret
 }
 
 // NewTalosNode creates the VM and applies its machine configuration. Its sizes are changed in place; a new template
@@ -260,7 +255,7 @@ func (c *TalosNode) registerConfiguration(
 	// Without the other nodes' addresses, which come and go.
 	talosconfig := args.Client.talosconfig(cmp.Or(args.Cluster, args.Name))
 
-	whole := pulumi.All(args.Configuration, args.patches()).ApplyT(func(values []any) (string, error) {
+	c.applied = pulumi.All(args.Configuration, args.patches()).ApplyT(func(values []any) (string, error) {
 		text, err := talos.Patched(values[0].(string), values[1].([]string))
 		if err != nil {
 			return "", fmt.Errorf("configuration of %q: %w", name, err)
@@ -269,17 +264,9 @@ func (c *TalosNode) registerConfiguration(
 		return string(text), nil
 	}).(pulumi.StringOutput)
 
-	c.changes = whole.ApplyT(func(text string) string {
-		if options.skipped {
-			return ""
-		}
-
-		return configurationChanges(vmlookup.FromContext(ctx).Configuration(args.Name), text, options)
-	}).(pulumi.StringOutput)
-
 	c.configuration, err = talosopsCall{
 		verb: "apply",
-		stdin: pulumi.All(whole, args.address(), talosconfig, c.lookup).ApplyT(
+		stdin: pulumi.All(c.applied, args.address(), talosconfig, c.lookup).ApplyT(
 			func(values []any) (string, error) {
 				req := req
 				req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
@@ -300,34 +287,6 @@ func (c *TalosNode) registerConfiguration(
 	}.register(ctx, name+tokens.OfConfiguration, resourceOptions...)
 
 	return err
-}
-
-// configurationChanges returns what changes in a node's machine configuration, a line each without secrets; empty =
-// nothing, or there was none before.
-func configurationChanges(before, after string, options clusterOptions) string {
-	if before == "" {
-		return ""
-	}
-
-	inPlace := "in place"
-	if options.restartsForChanges {
-		inPlace += ", unless this release of Talos restarts the machine for it"
-	}
-
-	var lines strings.Builder
-
-	// Without the changes, if the configuration in the state is of a form that this program does not know.
-	changes, _ := talos.ConfigurationChanges(before, after, options.showValues)
-	for _, change := range changes {
-		effect := inPlace
-		if change.Restart {
-			effect = "with a restart"
-		}
-
-		fmt.Fprintf(&lines, "\n  %s (%s)", change, effect)
-	}
-
-	return lines.String()
 }
 
 func (a TalosNodeArgs) patches() pulumi.StringArrayOutput {
