@@ -3,14 +3,10 @@ package components
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
@@ -19,7 +15,6 @@ import (
 	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/internal/tlsprobe"
 	"talos-proxmox/internal/tokens"
-	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/internal/vmlookup"
 )
 
@@ -340,104 +335,4 @@ func (r *rollout) firstFailure() string {
 	defer r.mu.Unlock()
 
 	return r.failedNode
-}
-
-// firstAddressPath is the path of a VM's first address in its inputs.
-var firstAddressPath = property.PathFromSegments(
-	property.NewSegment("initialization"), property.NewSegment("ipConfigs"), property.NewSegment(0),
-	property.NewSegment("ipv4"), property.NewSegment("address"),
-)
-
-// previousAddress returns the address of a VM that its update gives another one; empty = unchanged.
-func previousAddress(before resource.PropertyMap, target updateTarget) string {
-	address, err := firstAddressPath.Get(property.New(resource.FromResourcePropertyMap(before)))
-	if err != nil || !target.isVM || !address.IsString() {
-		return ""
-	}
-
-	prefix, err := netip.ParsePrefix(address.AsString())
-	if err != nil || prefix.Addr().String() == target.node.Address { // or the address is "dhcp"
-		return ""
-	}
-
-	return prefix.Addr().String()
-}
-
-// isOff reports whether a VM was off when it was last read, which may be long ago, and is still.
-func isOff(before resource.PropertyMap, still func() bool) bool {
-	started := unwrap(before["started"])
-
-	return started.IsBool() && !started.BoolValue() && still()
-}
-
-// restarts reports whether an update of a VM restarts it. If no input changes, the machine itself differs from the
-// state in something that is not known here.
-func restarts(before, after resource.PropertyMap) bool {
-	differs := false
-
-	keys := resource.PropertyMap{}
-	maps.Copy(keys, before)
-	maps.Copy(keys, after)
-
-	for key := range keys {
-		was, is := unwrap(before[key]), unwrap(after[key])
-		if was.DeepEquals(is) {
-			continue
-		}
-
-		differs = true
-
-		if vmdiff.EffectOf(string(key)) == vmdiff.Restart || key == "disks" && movesDisk(was, is) {
-			return true
-		}
-	}
-
-	return !differs
-}
-
-// movesDisk reports whether a disk moves to another datastore, for which the provider shuts its machine down.
-func movesDisk(before, after resource.PropertyValue) bool {
-	datastores := func(disks resource.PropertyValue) map[string]string {
-		byInterface := map[string]string{}
-
-		if disks.IsArray() {
-			for _, disk := range disks.ArrayValue() {
-				if disk = unwrap(disk); disk.IsObject() {
-					object := disk.ObjectValue()
-					byInterface[stringInput(object["interface"])] = stringInput(object["datastoreId"])
-				}
-			}
-		}
-
-		return byInterface
-	}
-	old := datastores(before)
-
-	for at, datastore := range datastores(after) {
-		if previous, exists := old[at]; exists && previous != datastore {
-			return true
-		}
-	}
-
-	return false
-}
-
-// unwrap removes the engine's wrappers from a value.
-func unwrap(value resource.PropertyValue) resource.PropertyValue {
-	switch {
-	case value.IsOutput():
-		return unwrap(value.OutputValue().Element)
-	case value.IsSecret():
-		return unwrap(value.SecretValue().Element)
-	default:
-		return value
-	}
-}
-
-func stringInput(value resource.PropertyValue) string {
-	if value = unwrap(value); value.IsString() {
-		return value.StringValue()
-	}
-
-	return ""
 }
