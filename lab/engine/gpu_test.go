@@ -123,19 +123,7 @@ func TestGPUWorker(t *testing.T) {
 	done := w.up(s.yaml(t))
 	assert.Contains(t, done.withOp("create"), "Pci rtx4000-mapping")
 	w.requireGPUs("one-gpu-1", 1)
-	mappings := w.lab.Data.Records(datacentre.Mappings)
-	require.Len(t, mappings, 1)
-
-	mapping := mappings["rtx4000"]
-	assert.Regexp(
-		t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mapping["description"],
-	)
-
-	delete(mapping, "description")
-
-	require.Equal(t, datacentre.Config{
-		"map": "id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa",
-	}, mapping)
+	w.requireMapping()
 
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
@@ -206,6 +194,23 @@ func TestGPUWorker(t *testing.T) {
 	w.destroy(s.yaml(t))
 	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
 	assert.Empty(t, w.machines())
+}
+
+// requireMapping requires the mapping of the stack's GPU, and no other.
+func (w *world) requireMapping() {
+	mappings := w.lab.Data.Records(datacentre.Mappings)
+	require.Len(w.t, mappings, 1)
+
+	mapping := mappings["rtx4000"]
+	assert.Regexp(
+		w.t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mapping["description"],
+	)
+
+	delete(mapping, "description")
+
+	require.Equal(w.t, datacentre.Config{
+		"map": "id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa",
+	}, mapping)
 }
 
 // firstControlPlane is the VMID of the first control plane.

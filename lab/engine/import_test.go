@@ -61,17 +61,7 @@ func TestImport(t *testing.T) {
 	assert.NotZero(t, status)
 	assert.Contains(t, got, "there is nothing to import")
 
-	text, err := os.ReadFile(bundle)
-	require.NoError(t, err)
-
-	keys := regexp.MustCompile(`(?m)^\s+(?:key|secret|token): (\S{20,})$`).FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, keys)
-
-	for path, text := range w.writtenFiles() {
-		for _, key := range keys {
-			assert.False(t, strings.Contains(text, key[1]), "%s has a secret of the bundle", path)
-		}
-	}
+	w.requireNoSecretOf(bundle)
 
 	done := w.up(file())
 	assert.Equal(t, []string{
@@ -113,6 +103,23 @@ func TestImport(t *testing.T) {
 
 	for i, vm := range w.lab.Data.VMs() {
 		assert.Equal(t, machines[i].Config["description"], vm.Config["description"], vm.Name)
+	}
+}
+
+// requireNoSecretOf requires that no file that was written has a secret of the bundle.
+func (w *world) requireNoSecretOf(bundle string) {
+	t := w.t
+
+	text, err := os.ReadFile(bundle)
+	require.NoError(t, err)
+
+	keys := regexp.MustCompile(`(?m)^\s+(?:key|secret|token): (\S{20,})$`).FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, keys)
+
+	for path, text := range w.writtenFiles() {
+		for _, key := range keys {
+			assert.False(t, strings.Contains(text, key[1]), "%s has a secret of the bundle", path)
+		}
 	}
 }
 

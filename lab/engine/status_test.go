@@ -93,24 +93,7 @@ func TestStatusAndDrift(t *testing.T) {
 	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
-	report, status := w.clusterStatus()
-	assert.Zero(t, status, "%v", report.Care.Lines())
-	assert.Equal(t, request.StatusOK, report.Status)
-	assert.Empty(t, report.Care.Lines())
-	assert.Len(t, report.Members, 3)
-	assert.Len(t, report.Nodes, 4)
-	assert.Equal(t, "no CNI", report.Nodes[3].Ready)
-	assert.Empty(t, w.drift())
-
-	leaders := 0
-
-	for _, m := range report.Members {
-		if m.Leader {
-			leaders++
-		}
-	}
-
-	assert.Equal(t, 1, leaders)
+	w.checkStatusOfAHealthyStack()
 
 	// Someone changes a worker, and stages something on a control plane.
 	const patch = `{"machine": {"sysctls": {"kernel.hostname": "a secret of mine"}}}`
@@ -125,7 +108,7 @@ func TestStatusAndDrift(t *testing.T) {
 		{Node: "one-general-1", Configuration: paths, Cluster: "one"},
 	}, w.drift())
 
-	report, status = w.clusterStatus()
+	report, status := w.clusterStatus()
 	assert.Equal(t, operations.StatusAttention, status)
 	assert.Equal(t, []string{
 		"one-cp-1: another machine configuration than the running one is on its disk, and takes effect at its next reboot",
@@ -163,11 +146,40 @@ func TestStatusAndDrift(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, w.drift())
 
-	// A part that is down hides nothing of the rest.
+	w.checkStatusOfStoppedMachines()
+}
+
+func (w *world) checkStatusOfAHealthyStack() {
+	t := w.t
+
+	report, status := w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
+	assert.Equal(t, request.StatusOK, report.Status)
+	assert.Empty(t, report.Care.Lines())
+	assert.Len(t, report.Members, 3)
+	assert.Len(t, report.Nodes, 4)
+	assert.Equal(t, "no CNI", report.Nodes[3].Ready)
+	assert.Empty(t, w.drift())
+
+	leaders := 0
+
+	for _, m := range report.Members {
+		if m.Leader {
+			leaders++
+		}
+	}
+
+	assert.Equal(t, 1, leaders)
+}
+
+// checkStatusOfStoppedMachines: a part that is down hides nothing of the rest.
+func (w *world) checkStatusOfStoppedMachines() {
+	t := w.t
+
 	third := w.vm("one-cp-3")
 	w.stopVM(third.ID)
 
-	report, status = w.clusterStatus()
+	report, status := w.clusterStatus()
 	assert.Equal(t, operations.StatusAttention, status)
 	require.NotEmpty(t, report.Care)
 	assert.Contains(t, report.Care.Lines()[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
@@ -184,7 +196,7 @@ func TestStatusAndDrift(t *testing.T) {
 	assert.Equal(t, operations.StatusUnknown, status)
 	assert.Equal(t, request.StatusUnknown, report.Status)
 
-	_, got, status = w.commandOutput("status", "nosuch")
+	_, got, status := w.commandOutput("status", "nosuch")
 	assert.Equal(t, operations.StatusUnknown, status)
 	assert.Contains(t, got, "unable to read stack \"nosuch\"")
 }
