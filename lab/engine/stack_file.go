@@ -33,7 +33,7 @@ func ReadStack(project, stack string) ([]byte, error) {
 }
 
 // Needs are what the stacks of a project expect of their Proxmox hosts, each list sorted.
-type Needs struct{ Hosts, Datastores []string }
+type Needs struct{ Hosts, Datastores, Mappings []string }
 
 // ReadNeeds collects what all stacks of a project need. It skips files that cannot be parsed: a run of their stack
 // reports them.
@@ -60,6 +60,12 @@ func ReadNeeds(project string) (Needs, error) {
 			if name := text(host, "name"); name != "" {
 				needs.Hosts = append(needs.Hosts, name)
 			}
+
+			if gpus := get(host, "gpus"); gpus != nil {
+				for _, gpu := range gpus.Content {
+					needs.Mappings = append(needs.Mappings, text(gpu, "name"))
+				}
+			}
 		}
 
 		for _, e := range file.entries() {
@@ -67,9 +73,10 @@ func ReadNeeds(project string) (Needs, error) {
 		}
 	}
 
-	slices.Sort(needs.Hosts)
-	slices.Sort(needs.Datastores)
-	needs.Hosts, needs.Datastores = slices.Compact(needs.Hosts), slices.Compact(needs.Datastores)
+	for _, list := range []*[]string{&needs.Hosts, &needs.Datastores, &needs.Mappings} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 
 	return needs, nil
 }

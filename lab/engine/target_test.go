@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -95,6 +96,25 @@ func TestNewTargetMapsEveryAddress(t *testing.T) {
 	assert.NotContains(t, string(target.File), "encryptionsalt")
 	assert.NotContains(t, string(target.File), "secure")
 	assert.NotContains(t, string(target.File), "proxmoxCluster", "the lab takes the place of the stack's own Proxmox")
+}
+
+// TestNeedsOfStacks: the lab has what other people's stack files name.
+func TestNeedsOfStacks(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "Pulumi.case.yaml"), []byte(`config:
+  talos-proxmox:hosts:
+    - {name: alpha, gpus: [{name: gpu-1, pci: "41:00"}, {name: gpu-1, pci: "61:00"}, {name: arc, pci: "03:00"}]}
+    - {name: beta}
+  talos-proxmox:templates: {talos: {datastore: nvme0}}
+`), 0o600))
+
+	needs, err := ReadNeeds(folder)
+	require.NoError(t, err)
+	assert.Equal(t, Needs{
+		Hosts: []string{"alpha", "beta"}, Datastores: []string{"nvme0"}, Mappings: []string{"arc", "gpu-1"},
+	}, needs)
 }
 
 // TestCommittedStacksOnALab plans every delivered stack for a lab: the same machines as on its own network, and no

@@ -8,10 +8,12 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// places returns what the program's roles are granted on: the data centre's storages by their content, and the mapping
-// of the documents.
-func places(data *datacentre.Datacentre) permissions.Places {
-	p := permissions.Places{Mappings: permissions.Example().Mappings}
+// places returns what the program's roles are granted on: the data centre's storages by their content, the mapping of
+// the documents, and these.
+func places(data *datacentre.Datacentre, mappings []string) permissions.Places {
+	p := permissions.Places{Mappings: slices.Compact(slices.Sorted(slices.Values(
+		append(permissions.Example().Mappings, mappings...),
+	)))}
 
 	for _, host := range data.Hosts() {
 		for _, s := range host.Storages {
@@ -28,8 +30,9 @@ func places(data *datacentre.Datacentre) permissions.Places {
 	return p
 }
 
-// GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes.
-func GrantProgram(data *datacentre.Datacentre, secret string) error {
+// GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes, for
+// stacks with these PCI mappings beside that of the documents.
+func GrantProgram(data *datacentre.Datacentre, secret string, mappings ...string) error {
 	data.Put(datacentre.Users, permissions.User, datacentre.Config{"comment": "talos-proxmox"})
 	data.Put(datacentre.Tokens, permissions.Token, datacentre.Config{"value": secret})
 
@@ -54,7 +57,7 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 			}
 		}
 
-		for _, path := range role.Paths(places(data)) {
+		for _, path := range role.Paths(places(data, mappings)) {
 			for kind, id := range map[string]string{"user": permissions.User, "token": permissions.Token} {
 				rule := datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role.ID, Propagate: permissions.Propagates(path)}
 				if err := data.SetACL(rule); err != nil {

@@ -44,6 +44,8 @@ type Options struct {
 	HostNames []string
 	// Datastores are storages of every host; those that a host does not have are created as LVM thin pools.
 	Datastores []string
+	// Mappings are PCI mappings of stacks, which the program's account may change and use.
+	Mappings []string
 	// Speed is the number of modelled seconds in a real one.
 	Speed float64
 	// Durations are those of the modelled work; the zero value is DefaultDurations.
@@ -243,7 +245,7 @@ func (s *Server) openModel() error {
 	data.Put(datacentre.Users, rootUser, datacentre.Config{"password": s.id.RootPassword})
 	data.Delete(datacentre.Tokens, rootUser+"!lab") // of labs from before the program had its own account
 
-	return GrantProgram(data, s.id.TokenSecret)
+	return GrantProgram(data, s.id.TokenSecret, s.o.Mappings...)
 }
 
 // Last bytes of the hosts' addresses.

@@ -50,7 +50,7 @@ func newServe(f *globalFlags) *cobra.Command {
 				return err
 			}
 
-			o.Dir, o.HostNames, o.Datastores = f.dir, needs.Hosts, needs.Datastores
+			o.Dir, o.HostNames, o.Datastores, o.Mappings = f.dir, needs.Hosts, needs.Datastores, needs.Mappings
 
 			if o.Labkube, err = labkubePath(); err != nil {
 				return err
