@@ -74,12 +74,12 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 	planned := Planned{Patches: slices.Concat(own, ofUser)}
 
 	if errors.Join(unread...) == nil {
-		if _, planned.Marks, err = applied(generated, generated, planned.Patches); err == nil {
+		if _, planned.Marks, err = applied(g, generated, generated, planned.Patches); err == nil {
 			return planned, nil, nil
 		}
 	}
 
-	without, _, ownErr := applied(generated, generated, own)
+	without, _, ownErr := applied(g, generated, generated, own)
 	if ownErr != nil {
 		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(ownErr))
 	}
@@ -92,7 +92,7 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 	var invalid []PatchError
 
 	for i, patch := range ofUser {
-		patched, _, err := applied(generated, without, []string{patch})
+		patched, _, err := applied(g, generated, without, []string{patch})
 		if err == nil {
 			without = patched
 		}
@@ -117,8 +117,14 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 }
 
 // applied returns a configuration with patches, validated, and the marks that it has beside those of the generated one.
-func applied(generated, configuration config.Provider, patches []string) (config.Provider, Marks, error) {
+func applied(
+	g Generation, generated, configuration config.Provider, patches []string,
+) (config.Provider, Marks, error) {
 	patched, err := patchAndValidate(configuration, patches)
+	if err == nil {
+		err = checkKubernetesImages(patched, g.KubernetesVersion)
+	}
+
 	if err != nil {
 		return nil, Marks{}, err
 	}

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,6 +24,8 @@ func TestPlan(t *testing.T) {
 		resolver       = "{apiVersion: v1alpha1, kind: ResolverConfig, nameservers: [{address: 10.0.0.1}]}\n"
 		harmless       = "machine: {sysctls: {vm.swappiness: \"1\"}}\n"
 	)
+
+	digest := strings.Repeat("0", 64)
 
 	for name, test := range map[string]struct {
 		contract      string
@@ -56,6 +59,24 @@ func TestPlan(t *testing.T) {
 				{Index: 2, Reason: "time servers cannot be specified in both v1alpha1 and new-style configuration" +
 					"; write machine.time.servers as TimeSyncConfig, which the cluster's contract has"},
 			},
+		},
+		"images of the cluster's version": {
+			contract: "v1.13", cluster: []string{"machine: {kubelet: {image: 'registry.example.org:5000/kubelet:v1.35.0-patched@sha256:" + digest + "'}}\n"},
+			node: []string{"cluster: {apiServer: {image: 'example.org/kube-apiserver:testing'}, proxy: {image: 'example.org/kube-proxy@sha256:" + digest + "'}}\n"},
+		},
+		"images of another version": {
+			contract: "v1.13", cluster: []string{"machine: {kubelet: {image: 'example.org/kubelet:v1.34.1'}}\n"},
+			node: []string{"cluster: {apiServer: {image: 'example.org/kube-apiserver:v1.35.1'}, scheduler: {image: 'example.org/kube-scheduler:v1.34.0'}}\n"},
+			want: []PatchError{
+				{OfCluster: true, Index: 0, Reason: "the image of the kubelet, example.org/kubelet:v1.34.1, is not of the cluster's kubernetesVersion v1.35.0: " +
+					"write that tag, or leave the image out"},
+				{Index: 0, Reason: "the image of the API server, example.org/kube-apiserver:v1.35.1, is not of the cluster's kubernetesVersion v1.35.0: " +
+					"write that tag, or leave the image out; the image of the scheduler, example.org/kube-scheduler:v1.34.0, is not of the cluster's " +
+					"kubernetesVersion v1.35.0: write that tag, or leave the image out"},
+			},
+		},
+		"images of the control plane, for workers as well": {
+			contract: "v1.13", role: RoleWorker, node: []string{"cluster: {apiServer: {image: 'example.org/kube-apiserver:v1.34.0'}}\n"},
 		},
 		"documents that contract 1.13 has as fields": {
 			contract: "v1.13", node: []string{"apiVersion: v1alpha1\nkind: KubeletConfig\nextraArgs: {v: \"4\"}\n"},
@@ -151,7 +172,7 @@ func TestPatchesInDocuments(t *testing.T) {
 		document("TimeSyncConfig\nntp: {servers: [10.0.0.1], useNTS: false}"),
 		"machine: {sysctls: {net.ipv4.tcp_congestion_control: bbr}, udev: {rules: ['SUBSYSTEM==\"bdi\"']}, " +
 			"logging: {destinations: [{endpoint: 'tcp://127.0.0.1:6050', format: json_lines}]}}\n",
-		"machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.37.0', extraConfig: {serializeImagePulls: false}}}\n",
+		"machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.35.0', extraConfig: {serializeImagePulls: false}}}\n",
 	}
 	controlPlane.Patches = []string{
 		document("KubeFlannelCNIConfig\n$patch: delete"), document("KubeProxyConfig\nenabled: false"),

@@ -41,15 +41,13 @@ func supportedVersions(p plan) problem.List {
 }
 
 func checkInstaller(image string) error {
-	name, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-	if !ok && !strings.Contains(name, "@") {
-		return errors.New("it has no version: append one, such as :v1.14.4")
-	}
+	_, tag := talos.SplitImage(image)
 
-	tag, _, _ = strings.Cut(tag, "@")
-
-	if strings.Contains(name, "@") { // pinned by its digest only
+	switch {
+	case tag == "" && strings.Contains(image, "@"): // pinned by its digest only
 		return nil
+	case tag == "":
+		return errors.New("it has no version: append one, such as :v1.14.4")
 	}
 
 	_, err := talos.ReleaseOf(tag)

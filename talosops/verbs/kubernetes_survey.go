@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
@@ -205,13 +206,13 @@ func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey)
 			{"API server", images.APIServer}, {"controller manager", images.ControllerManager}, {"scheduler", images.Scheduler},
 		} {
 			if p.image != "" {
-				s.components = append(s.components, component{n.Name, p.what, imageTag(p.image)})
+				s.components = append(s.components, component{n.Name, p.what, versionOf(p.image)})
 			}
 		}
 	}
 
 	if s.proxy != "" {
-		s.components = append(s.components, component{"kube-system/kube-proxy", "image", imageTag(s.proxy)})
+		s.components = append(s.components, component{"kube-system/kube-proxy", "image", versionOf(s.proxy)})
 	}
 
 	return s, nil
@@ -289,11 +290,11 @@ func (s *kubernetesSurvey) libraryRequest(req *kubernetesRequest) kubeupgrade.Re
 	upgrade := kubeupgrade.Request{
 		Talosconfig: req.Talosconfig, From: s.oldest(), To: req.KubernetesVersion, Kubelets: s.upgradesKubelets(),
 		Images: kubeupgrade.Images{
-			APIServer:         imageRepository(s.images.APIServer),
-			ControllerManager: imageRepository(s.images.ControllerManager),
-			Scheduler:         imageRepository(s.images.Scheduler),
-			Kubelet:           imageRepository(s.images.Kubelet),
-			Proxy:             imageRepository(s.proxy),
+			APIServer:         repositoryOf(s.images.APIServer),
+			ControllerManager: repositoryOf(s.images.ControllerManager),
+			Scheduler:         repositoryOf(s.images.Scheduler),
+			Kubelet:           repositoryOf(s.images.Kubelet),
+			Proxy:             repositoryOf(s.proxy),
 		},
 	}
 	for _, n := range s.cluster.ControlPlanes {
@@ -307,18 +308,14 @@ func (s *kubernetesSurvey) libraryRequest(req *kubernetesRequest) kubeupgrade.Re
 	return upgrade
 }
 
-// imageTag returns the tag of an image; imageRepository what precedes it.
-func imageTag(image string) string {
-	image, _, _ = strings.Cut(image, "@")
+func versionOf(image string) string {
+	_, tag := talos.SplitImage(image)
 
-	return strings.TrimPrefix(image[len(imageRepository(image)):], ":")
+	return tag
 }
 
-func imageRepository(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
-		return image[:colon]
-	}
+func repositoryOf(image string) string {
+	repository, _ := talos.SplitImage(image)
 
-	return image
+	return repository
 }

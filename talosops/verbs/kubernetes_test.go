@@ -406,19 +406,6 @@ func TestAnotherOperatorMayHaveUpgraded(t *testing.T) {
 	})
 }
 
-func TestImages(t *testing.T) {
-	t.Parallel()
-
-	for image, want := range map[string][2]string{
-		"registry.k8s.io/kube-apiserver:v1.35.0":           {"registry.k8s.io/kube-apiserver", "v1.35.0"},
-		"registry.example.org:5000/a/b:v1.35.0@sha256:123": {"registry.example.org:5000/a/b", "v1.35.0"},
-		"registry.example.org:5000/a/b@sha256:123":         {"registry.example.org:5000/a/b", ""},
-		"": {"", ""},
-	} {
-		assert.Equal(t, want, [2]string{imageRepository(image), imageTag(image)})
-	}
-}
-
 // TestKubeProxyOverRealConnections distinguishes a DaemonSet, a missing one, and an API server without DaemonSets.
 func TestKubeProxyOverRealConnections(t *testing.T) {
 	t.Parallel()
