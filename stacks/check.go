@@ -1,98 +1,196 @@
 package stacks
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
-	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
-	"talos-proxmox/internal/talos"
-	"talos-proxmox/internal/tokens"
-	"talos-proxmox/internal/vmdiff"
+	"talos-proxmox/internal/request"
 )
 
-// ErrCheck is the error of [Check] if a problem blocks a stack, or Proxmox does not answer.
+// ErrCheck is the error of [Check.Run] if a problem blocks a stack, or something could not be asked.
 var ErrCheck = errors.New("not everything is as the stack needs it, see above")
 
-// Check makes the checks of previews without an engine: it reads a stack's configuration and state with the Pulumi CLI,
-// and compares the stack with Proxmox and the Image Factory. The text is for a terminal. It takes no lock and changes
-// nothing.
-func Check(
-	ctx context.Context, pulumi recovery.Pulumi, stack string, environment func(string) string,
-) (string, error) {
-	config, err := recovery.ReadConfig(ctx, pulumi, stack)
+// Check makes the checks of a preview without an engine. It takes no lock and changes nothing.
+type Check struct {
+	Stack    string
+	Folder   string // of the stack file
+	Pulumi   recovery.Pulumi
+	TalosOps string // path of the program
+	// PrivateKey is the key for the hosts' shells, a secret; empty = that of the configuration, or the SSH agent.
+	PrivateKey string
+	// Transport connects to Proxmox and the Image Factory; nil = HTTP's default.
+	Transport http.RoundTripper
+}
+
+// Run reads the stack's configuration and state with the Pulumi CLI, and makes all checks. It returns a report for a
+// terminal: what each host is, what the checks found, and what could not be asked.
+func (c Check) Run(ctx context.Context) (string, error) {
+	d, found, err := c.deployment(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	name := stack[strings.LastIndex(stack, "/")+1:]
-	setting := proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, environment)
-	problems := slices.Concat(checkEndpoint(setting), checkCredentials(setting))
-
-	plan, err := PlanOfConfig(name, config)
-	if err != nil {
-		problems = append(problems, problemsOf(err)...)
+	var unasked []evidence
+	if slices.ContainsFunc(found, func(p problem.Problem) bool { return strings.HasPrefix(p.Path, "proxmoxve:") }) {
+		unasked = append(unasked, fromProxmox)
 	}
 
-	if len(problems) > 0 {
-		return "", fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, problems)
-	}
+	for _, check := range d.checks() {
+		if slices.Contains(unasked, check.evidence) {
+			continue
+		}
 
-	_, deployment, err := recovery.ReadState(ctx, pulumi, stack)
-	if err != nil {
-		return "", err
-	}
+		more, err := check.run(ctx)
+		if err != nil {
+			more.Add("", nil, "%s", err)
+			unasked = append(unasked, check.evidence)
+		}
 
-	last := newLastRun()
-	for _, r := range deployment.Resources {
-		if err := last.add(string(r.URN), string(r.Type), recovery.Reveal(r.Outputs)); err != nil {
-			return "", err
+		if found = append(found, more...); check.decisive && len(more.Errors()) > 0 {
+			break
 		}
 	}
 
-	vmdiff.KeepRoles(plan, func(role string) bool { return last.has(tokens.Role, role) })
+	about := map[string][]string{}
 
-	proxmox := proxmoxapi.NewMachines(setting, nil)
-	found, warnings := last.checkPlan(ctx, plan, proxmox)
-	siteStack := last.preflightStack(Project, name)
-	answers := preflight.Read(ctx, preflight.Sources{
-		Plan: plan, Stack: siteStack, Endpoint: setting("endpoint"), Proxmox: proxmox,
-		Factory: talos.Factory{URL: config["talos:imageFactoryUrl"]},
-	})
-
-	found = append(found, preflight.Check(plan, siteStack, answers)...)
-	for _, warning := range warnings {
-		found.Warn("", nil, "%s", warning)
+	for name, h := range d.hosts {
+		switch {
+		case h.answer.Facts != nil:
+			about[name] = hostfacts.Describe(h.answer.Facts, h.Host, h.needs)
+		case !slices.Contains(unasked, fromHosts):
+			unasked = append(unasked, evidence(name))
+		}
 	}
 
-	answer, blocked := summary(found), len(found.Errors()) > 0
-	if answers.Unreachable != nil {
-		answer, blocked = "Nothing is known of what Proxmox has.", true
+	if !slices.Contains(unasked, fromProxmox) && d.site().Unreachable != nil {
+		unasked = append(unasked, fromProxmox)
 	}
 
-	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", name, setting("endpoint"), preflight.Report(found), answer)
-	if blocked {
+	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", d.stack, d.proxmox("endpoint"),
+		problem.Report(problem.List(Located(found, d.stack, d.file).(problem.List)), about), summary(found, unasked))
+	if len(unasked) > 0 || len(found.Errors()) > 0 {
 		return text, ErrCheck
 	}
 
 	return text, nil
 }
 
-// summary returns the result in one sentence.
-func summary(found problem.List) string {
-	checks, problems, warnings := problem.Count(len(found), "check"), len(found.Errors()), len(found.Warnings())
+// deployment returns the stack as a preview would begin with it, and what prevents the provider from logging in. The
+// error has all problems of the configuration.
+func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error) {
+	values, err := recovery.ReadConfig(ctx, c.Pulumi, c.Stack)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	by := surroundings{
+		project: Project, stack: c.Stack[strings.LastIndex(c.Stack, "/")+1:], preview: true, everyHost: true, transport: c.Transport,
+		facts: func(ctx context.Context, request string) (string, error) { return c.talosOps(ctx, "facts", request) },
+		members: func(ctx context.Context, req request.Members) (found request.MembersResult, err error) {
+			text, err := json.Marshal(req)
+			if err != nil {
+				return found, err
+			}
+
+			stdout, err := c.talosOps(ctx, "members", string(text))
+			if err != nil {
+				return found, err
+			}
+
+			return found, json.Unmarshal([]byte(stdout), &found)
+		},
+	}
+	by.file, _ = os.ReadFile(filepath.Join(c.Folder, fileName(by.stack))) // only for the places of problems
+
+	s, problems := readSettings(by.stack, configuration{
+		keys: slices.Collect(maps.Keys(values)), file: by.file,
+		get: func(key string) (string, bool) {
+			value, exists := values[key]
+
+			return value.Value, exists
+		},
+		secret: func(key string) bool { return values[key].Secret },
+	})
+	if s.plan == nil {
+		return nil, nil, fmt.Errorf("the configuration of stack %q has problems:\n%w", c.Stack, Located(problems, by.stack, by.file))
+	}
+
+	if c.PrivateKey != "" {
+		s.sshPrivateKeyText = c.PrivateKey
+	}
+
+	_, state, err := recovery.ReadState(ctx, c.Pulumi, c.Stack, "--show-secrets")
+	if err != nil {
+		return nil, nil, err
+	}
+
+	resources := map[string]stateResource{}
+	for _, r := range state.Resources {
+		resources[string(r.URN)] = stateResource{string(r.Type), recovery.Reveal(r.Outputs)}
+	}
+
+	stack := ownership.Of("", Project, by.stack, "") // whose organization is not compared
+
+	last := newLastRun()
+	err = last.addAll(resources, stack)
+
+	d := newDeployment(ctx, s, by)
+	d.useLastRun(last, stack, err)
+
+	return d, problems, nil
+}
+
+// talosOps runs a verb of talosops. The error has what it printed.
+func (c Check) talosOps(ctx context.Context, verb, request string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.TalosOps, verb) //nolint:gosec // the project's own program
+
+	var stdout, stderr bytes.Buffer
+
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(request), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+
+	return stdout.String(), nil
+}
+
+// summary returns the result in one or two sentences.
+func summary(found problem.List, unasked []evidence) string {
+	problems, warnings := len(found.Errors()), len(found.Warnings())
+
+	text := problem.Count(len(found), "check") + ", all fine."
 
 	switch {
 	case problems > 0:
-		return fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", checks, problem.Count(problems, "problem"), problem.Count(warnings, "warning"))
+		text = fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", problem.Count(len(found), "check"),
+			problem.Count(problems, "problem"), problem.Count(warnings, "warning"))
 	case warnings > 0:
-		return fmt.Sprintf("%s: no problem, %s.", checks, problem.Count(warnings, "warning"))
-	default:
-		return checks + ", all fine."
+		text = fmt.Sprintf("%s: no problem, %s.", problem.Count(len(found), "check"), problem.Count(warnings, "warning"))
 	}
+
+	for i, what := range slices.Sorted(slices.Values(unasked)) {
+		if i == 0 {
+			text += " Not asked: "
+		} else {
+			text += ", "
+		}
+
+		text += string(what)
+	}
+
+	return text
 }

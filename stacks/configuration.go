@@ -3,7 +3,6 @@ package stacks
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -35,7 +34,8 @@ func planKeys() []string {
 // settings are the configuration of a stack.
 type settings struct {
 	plan          *spec.Plan
-	proxmox       proxmoxapi.Setting // the provider's settings
+	plannedImages []plannedImage
+	proxmox       proxmoxapi.Setting // the provider's settings, also from the environment
 	factory       talos.Factory
 	sshPrivateKey pulumi.StringPtrInput // nil = the SSH agent
 	// sshPrivateKeyText is the same for the program's own queries of hosts; empty = the SSH agent.
@@ -85,32 +85,59 @@ func blindedOptions(stack string) spec.Options {
 	return options
 }
 
-// readSettings returns the settings, or every problem of the configuration at once.
-func readSettings(ctx *pulumi.Context) (settings, error) {
-	get := proxmoxSetting(ctx, os.Getenv)
-	s := settings{proxmox: get}
-	problems := slices.Concat(unknownKeys(configuredKeys(ctx, os.Getenv)), checkEndpoint(get), checkCredentials(get))
+// configuration is a stack's configuration: the engine's, or that of the Pulumi CLI.
+type configuration struct {
+	keys []string // full
+	// get returns a value by its full key, in plain text; secret reports whether it, or a part of it, is encrypted.
+	get    func(key string) (value string, exists bool)
+	secret func(key string) bool
+	// file is the content of the stack file; nil = there is none.
+	file []byte
+}
+
+// engineConfiguration returns the configuration of a run.
+func engineConfiguration(ctx *pulumi.Context) configuration {
+	file := stackFile(ctx)
+
+	return configuration{
+		keys: configuredKeys(file, os.Getenv), get: ctx.GetConfig, secret: ctx.IsConfigSecret, file: file,
+	}
+}
+
+// readSettings returns the settings and all problems of a configuration. The plan is nil if it has problems itself.
+func readSettings(stack string, c configuration) (s settings, problems problem.List) {
+	s.proxmox = proxmoxapi.Settings(func(key string) string {
+		value, _ := c.get("proxmoxve:" + key)
+
+		return value
+	}, os.Getenv)
+	problems = slices.Concat(unknownKeys(c.keys), checkEndpoint(s.proxmox), checkCredentials(s.proxmox))
 
 	values := map[string]string{}
 
 	for _, key := range planKeys() {
-		if value, ok := ctx.GetConfig(Project + ":" + key); ok {
+		if value, ok := c.get(Project + ":" + key); ok {
 			values[key] = value
 		}
 	}
 
-	options := planOptions(ctx.Stack())
-	options.Encrypted = encryptedKeys(ctx)
-	options.CheckRaw = func() error { return checkRaw(get) }
+	options := planOptions(stack)
+	options.Encrypted = encryptedKeys(c)
+	options.CheckRaw = func() error { return checkRaw(s.proxmox) }
 
 	var err error
 	if s.plan, err = spec.Load(values, options); err != nil {
-		problems = append(problems, problemsOf(err)...)
+		s.plan, problems = nil, append(problems, problemsOf(err)...)
+	} else {
+		var ofImages problem.List
+
+		s.plannedImages, ofImages = planImages(s.plan)
+		problems = append(problems, ofImages...)
 	}
 
-	s.factory.URL, _ = ctx.GetConfig("talos:imageFactoryUrl")
-	if key, ok := ctx.GetConfig(Project + ":" + KeySSHPrivateKey); ok {
-		if !ctx.IsConfigSecret(Project + ":" + KeySSHPrivateKey) {
+	s.factory.URL, _ = c.get("talos:imageFactoryUrl")
+	if key, ok := c.get(Project + ":" + KeySSHPrivateKey); ok {
+		if !c.secret(Project + ":" + KeySSHPrivateKey) {
 			problems.Add(
 				KeySSHPrivateKey, nil, "is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file",
 				Project, KeySSHPrivateKey,
@@ -121,12 +148,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 		s.sshPrivateKey = pulumi.ToSecret(pulumi.String(key)).(pulumi.StringOutput)
 	}
 
-	if len(problems) > 0 {
-		return s, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(),
-			Located(problems, ctx.Stack(), stackFile(ctx)))
-	}
-
-	return s, nil
+	return s, problems
 }
 
 // problemsOf returns the problems in an error of [spec.Load], which has no other content.
@@ -160,7 +182,7 @@ func unknownKeys(keys []string) problem.List {
 // configuredKeys returns the full keys of the configuration. A program can query single keys only. All of them are in
 // the environment that the language host sets, and in the stack file if it is available: a program inside another one
 // has only that.
-func configuredKeys(ctx *pulumi.Context, environment func(string) string) []string {
+func configuredKeys(stackFile []byte, environment func(string) string) []string {
 	keys := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(environment(pulumi.EnvConfig)), &keys) // empty without a language host
 
@@ -168,7 +190,7 @@ func configuredKeys(ctx *pulumi.Context, environment func(string) string) []stri
 		Config map[string]yaml.Node `yaml:"config"`
 	}
 
-	_ = yaml.Unmarshal(stackFile(ctx), &file) // the engine has read it before
+	_ = yaml.Unmarshal(stackFile, &file) // the engine has read it before
 
 	return slices.AppendSeq(slices.Collect(maps.Keys(keys)), maps.Keys(file.Config))
 }

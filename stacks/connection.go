@@ -5,20 +5,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 )
-
-// proxmoxSetting reads the settings of the stack's Proxmox provider.
-func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) proxmoxapi.Setting {
-	return proxmoxapi.Settings(func(key string) string {
-		value, _ := ctx.GetConfig("proxmoxve:" + key)
-
-		return value
-	}, environment)
-}
 
 // checkEndpoint checks the address of the Proxmox API.
 func checkEndpoint(get proxmoxapi.Setting) problem.List {

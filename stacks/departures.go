@@ -7,12 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/internal/vmdiff"
 )
 
@@ -25,7 +22,7 @@ const noLeaveCommand = "the state has no command for it"
 // findDepartures finds out about the control planes that the plan no longer has, and whose leave commands the state no
 // longer has: a killed run may have ended after the command and before the deletion of the VM, and only the machines
 // and Proxmox know that. A control plane that its run did not finish to create never had one.
-func (d *deployment) findDepartures(ctx *pulumi.Context) error {
+func (d *deployment) findDepartures(ctx context.Context) (warnings []string) {
 	planned := map[string]bool{}
 	for _, m := range d.plan.Members() {
 		planned[m.Name] = true
@@ -47,17 +44,15 @@ func (d *deployment) findDepartures(ctx *pulumi.Context) error {
 
 		found, err := d.queryMembers(ctx, cluster, unsure)
 		if err != nil {
-			if err := warn(ctx, fmt.Sprintf("unable to ask cluster %s who belongs to it: %v", cluster.Name, err)); err != nil {
-				return err
-			}
+			warnings = append(warnings, fmt.Sprintf("unable to ask cluster %s who belongs to it: %v", cluster.Name, err))
 		}
 
 		for _, m := range unsure {
-			d.judgeDeparture(ctx.Context(), m, found)
+			d.judgeDeparture(ctx, m, found)
 		}
 	}
 
-	return nil
+	return warnings
 }
 
 // judgeDeparture sets whether a machine has left its cluster. One that runs may be about to join.
@@ -92,7 +87,7 @@ func (d *deployment) judgeDeparture(ctx context.Context, m *vmdiff.Machine, foun
 
 // queryMembers asks the remaining control planes with a client of the authority in the state.
 func (d *deployment) queryMembers(
-	ctx *pulumi.Context, cluster spec.Cluster, machines []*vmdiff.Machine,
+	ctx context.Context, cluster spec.Cluster, machines []*vmdiff.Machine,
 ) (found request.MembersResult, err error) {
 	client, err := d.lastRun.authorities[cluster.Name].TemporaryAdministrator(time.Now())
 	if err != nil {
@@ -114,5 +109,5 @@ func (d *deployment) queryMembers(
 		req.Nodes = append(req.Nodes, request.Node{Name: m.Name, Address: m.Address})
 	}
 
-	return found, talosopsexec.Query(ctx, "members", req, &found)
+	return d.members(ctx, req)
 }

@@ -2,30 +2,36 @@
 package stacks
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/internal/vmlookup"
 )
 
 // deployment is what one run of the program registers.
 type deployment struct {
 	settings
+	surroundings
 	hosts         map[string]*hostState              // those with prep or gpus, by name
 	images        map[string]*components.TalosImage  // by name
 	systems       map[string]*components.SystemImage // by name
@@ -35,8 +41,10 @@ type deployment struct {
 	cloudMachines map[string]*components.CloudMachine // by name
 	lookup        *machineLookup
 	lastRun       lastRun
-	zones         map[string]string // current hosts of nodes, by node name
-	newID         func() string
+	stateErr      error                                  // why the state cannot be read
+	site          func() *preflight.Site                 // waits for what Proxmox and the Image Factory have; nil = they are not asked
+	arguments     map[string]components.TalosClusterArgs // of clusters, by name; set by the checks
+	zones         map[string]string                      // current hosts of nodes, by node name
 }
 
 // Program configures the program.
@@ -49,8 +57,12 @@ type Program struct {
 	NewID func() string
 }
 
-// randomID returns 16 hexadecimal digits.
-func randomID() string {
+// newID returns an id for a stack that has none: by default 16 random hexadecimal digits.
+func (p Program) newID() string {
+	if p.NewID != nil {
+		return p.NewID()
+	}
+
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails
 
@@ -70,72 +82,40 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		ctx = talosopsexec.WithProgram(ctx, p.TalosOps)
 	}
 
-	s, err := readSettings(ctx)
-	if err != nil {
-		return err
+	file := engineConfiguration(ctx)
+
+	s, problems := readSettings(ctx.Stack(), file)
+	if len(problems) > 0 {
+		return fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(),
+			Located(problems, ctx.Stack(), file.file))
 	}
 
-	d := &deployment{
-		settings:      s,
-		newID:         p.NewID,
-		images:        map[string]*components.TalosImage{},
-		systems:       map[string]*components.SystemImage{},
-		templates:     map[templateKey]*components.GoldenTemplate{},
-		mappings:      map[string]*components.PCIMapping{},
-		clusters:      map[string]*components.TalosCluster{},
-		zones:         map[string]string{},
-		cloudMachines: map[string]*components.CloudMachine{},
-		lookup: &machineLookup{
-			proxmox: proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport),
-			warn:    ctx.Log.Warn,
-			preview: ctx.DryRun(),
+	d := newDeployment(ctx.Context(), s, surroundings{
+		project: ctx.Project(), stack: ctx.Stack(), preview: ctx.DryRun(), file: file.file, transport: p.Transport,
+		facts: func(_ context.Context, request string) (string, error) { return queryFacts(ctx, request) },
+		members: func(_ context.Context, req request.Members) (found request.MembersResult, err error) {
+			return found, talosopsexec.Query(ctx, "members", req, &found)
 		},
+	})
+	d.lookup.warn = ctx.Log.Warn
+
+	last, stateErr := loadLastRun(ctx)
+	// If the record cannot be read, the stack must not get a new id.
+	if last.record != nil && last.stackID == "" {
+		last.stackID = p.newID()
 	}
 
-	if d.newID == nil {
-		d.newID = randomID
-	}
-
-	images, err := planImages(s.plan)
-	if err != nil {
-		return err
-	}
-
-	stateErr := d.readLastRun(ctx)
+	d.useLastRun(last, ownership.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), ""), stateErr)
 	ctx = vmlookup.NewContext(ctx, vmlookup.Run{StackID: d.lastRun.stackID})
 
-	if err := d.checkProxmoxCluster(ctx); err != nil {
+	if err := d.enforceChecks(ctx); err != nil {
 		return errors.Join(err, d.lastRun.recordRefusal(ctx))
 	}
 
-	if err := d.verifyMachines(ctx); err != nil {
-		return errors.Join(err, d.lastRun.recordRefusal(ctx))
-	}
-
-	checked, err := d.checkClusters(ctx)
-	if err != nil {
-		return errors.Join(err, d.lastRun.recordRefusal(ctx))
-	}
-
-	if err := d.checkRunningMachines(ctx, stateErr); err != nil {
-		return err
-	}
-
-	for _, warning := range s.plan.Warnings {
-		if err := warn(ctx, warning); err != nil {
+	if stateErr == nil {
+		if err := d.lastRun.registerRecord(ctx, vmdiff.CreationSettings(d.plan)); err != nil {
 			return err
 		}
-	}
-
-	if err := d.warnUnsupportedGPUOperator(ctx); err != nil {
-		return err
-	}
-
-	site := d.startPreflight(ctx, p.Transport)
-
-	err = d.checkHosts(ctx, site)
-	if err := errors.Join(d.checkPreflight(ctx, site()), err); err != nil {
-		return err
 	}
 
 	withLookups := d.lookupContext(ctx)
@@ -143,10 +123,10 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	for _, step := range []func() error{
 		func() error { return d.registerErrorAdvice(ctx) },
 		func() error { return d.registerHosts(ctx) },
-		func() error { return d.registerImages(ctx, images) },
+		func() error { return d.registerImages(ctx) },
 		func() error { return d.registerTemplates(ctx) },
 		func() error { return d.registerMappings(ctx) },
-		func() error { return d.registerClusters(withLookups, checked) },
+		func() error { return d.registerClusters(withLookups) },
 		func() error { return d.registerMachines(withLookups) },
 		func() error { return d.registerMachineGuard(ctx) },
 		func() error { return d.export(ctx) },
@@ -159,41 +139,55 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	return nil
 }
 
-// checkClusters returns the clusters' arguments by name, or all their problems.
-func (d *deployment) checkClusters(ctx *pulumi.Context) (map[string]components.TalosClusterArgs, error) {
-	checked := map[string]components.TalosClusterArgs{}
-
-	var problems problem.List
-
-	for i, cluster := range d.plan.Clusters {
-		args, err := d.clusterArgs(cluster).Validated(cluster.Name)
-		checked[cluster.Name] = args
-
-		if err == nil {
-			continue
-		}
-
-		ofArgs := problemsOf(err)
-		if len(ofArgs) == 0 {
-			return nil, err
-		}
-
-		for _, p := range ofArgs {
-			p.Path = stackFilePath(fmt.Sprintf("clusters[%d]", i), cluster, p.Path)
-			problems = append(problems, p)
-		}
+// newDeployment returns a deployment before its checks.
+func newDeployment(ctx context.Context, s settings, by surroundings) *deployment {
+	d := &deployment{
+		settings:      s,
+		surroundings:  by,
+		images:        map[string]*components.TalosImage{},
+		systems:       map[string]*components.SystemImage{},
+		templates:     map[templateKey]*components.GoldenTemplate{},
+		mappings:      map[string]*components.PCIMapping{},
+		clusters:      map[string]*components.TalosCluster{},
+		zones:         map[string]string{},
+		cloudMachines: map[string]*components.CloudMachine{},
+		lookup: &machineLookup{
+			proxmox: proxmoxapi.NewMachines(s.proxmox, by.transport), preview: by.preview,
+		},
 	}
 
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(),
-			Located(problems, ctx.Stack(), stackFile(ctx)))
-	}
+	// In previews only: an update normally follows one.
+	d.site = sync.OnceValue(func() *preflight.Site {
+		if !d.preview {
+			return nil
+		}
 
-	return checked, nil
+		return preflight.Read(ctx, preflight.Sources{
+			Plan: d.plan, Stack: d.preflightStack(), Endpoint: d.proxmox("endpoint"), Proxmox: d.lookup.proxmox,
+			Factory: d.factory, Transport: d.transport,
+		})
+	})
+
+	return d
 }
 
-func (d *deployment) registerImages(ctx *pulumi.Context, images []plannedImage) error {
-	for _, planned := range images {
+// queryFacts queries the facts of hosts with one call of talosops, also in previews.
+func queryFacts(ctx *pulumi.Context, request string) (string, error) {
+	logging, addPreviousOutput := local.LoggingNone, false
+
+	result, err := local.Run(ctx, &local.RunArgs{
+		Command: talosopsexec.Command(ctx) + "facts", Stdin: &request, Logging: &logging,
+		AddPreviousOutputInEnv: &addPreviousOutput,
+	})
+	if err != nil {
+		return "", err
+	}
+
+	return result.Stdout, nil
+}
+
+func (d *deployment) registerImages(ctx *pulumi.Context) error {
+	for _, planned := range d.plannedImages {
 		if planned.template.System != nil {
 			image, err := components.NewSystemImage(
 				ctx, planned.name, d.systemImageArgs(planned, ctx.Project()+"/"+ctx.Stack()),
@@ -248,9 +242,9 @@ func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 	})
 }
 
-func (d *deployment) registerClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
+func (d *deployment) registerClusters(ctx *pulumi.Context) error {
 	for _, planned := range d.plan.Clusters {
-		args := checked[planned.Name]
+		args := d.arguments[planned.Name]
 		d.setDependencies(&args, planned)
 
 		cluster, err := components.NewTalosCluster(ctx, planned.Name, args)

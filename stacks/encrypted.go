@@ -1,25 +1,22 @@
 package stacks
 
-import (
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"go.yaml.in/yaml/v4"
-)
+import "go.yaml.in/yaml/v4"
 
 // encryptedKeys returns the keys of the plan with encrypted contents, each with the JSON of its value in the stack
 // file; empty = there is none. The engine passes decrypted values and the names of such keys, but not which parts of a
 // value are encrypted.
-func encryptedKeys(ctx *pulumi.Context) map[string]string {
+func encryptedKeys(c configuration) map[string]string {
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 
-	_ = yaml.Unmarshal(stackFile(ctx), &file) // the engine has read it before
+	_ = yaml.Unmarshal(c.file, &file) // the engine has read it before
 
 	keys := map[string]string{}
 
 	for _, key := range planKeys() {
 		full := Project + ":" + key
-		if !ctx.IsConfigSecret(full) {
+		if !c.secret(full) {
 			continue
 		}
 

@@ -10,7 +10,6 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 )
 
 // registerMappings registers a PCI mapping for each GPU name that machines use, with the devices of the hosts they are
@@ -121,24 +120,6 @@ func (d *deployment) mappedDevice(gpu spec.GPU) (components.MappedDevice, error)
 	device.Group = identity.ApplyT(func(i any) int { return i.(hostfacts.Identity).Group }).(pulumi.IntOutput)
 
 	return device, nil
-}
-
-// warnUnsupportedGPUOperator warns about clusters whose Talos the GPU Operator cannot validate.
-func (d *deployment) warnUnsupportedGPUOperator(ctx *pulumi.Context) error {
-	for _, cluster := range d.plan.Clusters {
-		runs, oldest := talos.RunsGPUOperator(cluster.TalosVersion)
-		if !cluster.GPUOperator || runs {
-			continue
-		}
-
-		text := fmt.Sprintf("cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or set gpuOperator: false for the device plugin",
-			cluster.Name, cluster.TalosVersion, oldest)
-		if err := warn(ctx, text); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // exportGPUs exports the devices of mappings, and the values of the GPU Operator for clusters that use it.

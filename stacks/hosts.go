@@ -1,11 +1,11 @@
 package stacks
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
@@ -15,10 +15,9 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talosopsexec"
 )
 
-// hostState is what is known about a host. Hosts with neither prep nor gpus are not queried.
+// hostState is what is known about a host. Runs do not query hosts with neither prep nor gpus.
 type hostState struct {
 	spec.Host
 
@@ -27,73 +26,49 @@ type hostState struct {
 	prep   *components.ProxmoxHostPrep // nil without prep
 }
 
-// checkHosts queries the facts of hosts and checks the plan against them before anything is registered, and returns all
-// problems of all hosts. Storages that Proxmox' API has reported are checked by the preflight instead.
-func (d *deployment) checkHosts(ctx *pulumi.Context, site func() *preflight.Site) error {
+// checkHosts queries the facts of hosts, in parallel, and checks the plan against them. Storages that Proxmox' API has
+// reported are checked by [deployment.checkSite] instead.
+func (d *deployment) checkHosts(ctx context.Context) (found problem.List, err error) {
+	go d.site() // which takes its time as well
+
 	d.hosts = map[string]*hostState{}
 
 	var queried []spec.Host
 
 	for _, h := range d.plan.Hosts {
-		if h.Prep != nil || len(h.GPUs) > 0 {
+		if d.everyHost || h.Prep != nil || len(h.GPUs) > 0 {
 			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.PlannedNeeds(d.plan, h.Name)}
 			queried = append(queried, h)
 		}
 	}
 
 	if len(queried) == 0 {
-		return nil
+		return nil, nil
 	}
 
-	answers, err := queryHosts(ctx, d.plan, queried, d.sshPrivateKeyText)
-	if err != nil {
-		return err
-	}
-
-	var problems problem.List
-
-	for _, h := range queried {
-		d.hosts[h.Name].answer = answers[h.Name]
-
-		found, err := d.checkHost(ctx, d.hosts[h.Name], site().HasStorages(h.Name))
-		if err != nil {
-			return err
-		}
-
-		problems = append(problems, found...)
-	}
-
-	if len(problems) > 0 {
-		return fmt.Errorf("the plan does not fit the hosts, nothing was changed:\n%w",
-			Located(problems, ctx.Stack(), stackFile(ctx)))
-	}
-
-	return nil
-}
-
-// queryHosts queries the facts of all hosts in parallel, with one round trip each, also in previews. Without a private
-// key the SSH agent is used. The answers are by host name; they include the errors of single hosts.
-func queryHosts(
-	ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string,
-) (map[string]hostfacts.Answer, error) {
-	req, err := hostfacts.Request(privateKey, hostRequests(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
+	req, err := hostfacts.Request(d.sshPrivateKeyText, hostRequests(d.project+"/"+d.stack, d.plan, queried)...)
 	if err != nil {
 		return nil, err
 	}
 
-	logging, addPreviousOutput := local.LoggingNone, false
-
-	result, err := local.Run(ctx, &local.RunArgs{
-		Command:                talosopsexec.Command(ctx) + "facts",
-		Stdin:                  pulumi.StringRef(req),
-		Logging:                &logging,
-		AddPreviousOutputInEnv: &addPreviousOutput,
-	})
+	stdout, err := d.facts(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("unable to query the facts of the hosts: %w", err)
 	}
 
-	return hostfacts.Answers(result.Stdout)
+	answers, err := hostfacts.Answers(stdout)
+	if err != nil {
+		return nil, err
+	}
+
+	site := d.site()
+
+	for _, h := range queried {
+		d.hosts[h.Name].answer = answers[h.Name]
+		found = append(found, d.checkHost(d.hosts[h.Name], site != nil && site.HasStorages(h.Name))...)
+	}
+
+	return found, nil
 }
 
 // hostRequests returns the hosts for a request to talosops.
@@ -110,62 +85,41 @@ func hostRequests(owner string, plan *spec.Plan, hosts []spec.Host) []request.Ho
 	return list
 }
 
-// checkHost returns the problems of a host, and logs its warnings and pending changes. A preview continues without a
-// host that does not answer.
-func (d *deployment) checkHost(ctx *pulumi.Context, h *hostState, storagesReported bool) (problem.List, error) {
+// checkHost checks the plan against a host's facts. A preview continues without a host that does not answer.
+func (d *deployment) checkHost(h *hostState, storagesReported bool) (found problem.List) {
 	if h.answer.Facts == nil {
 		reason := "it gave no answer: use the talosops of this program's version"
 		if h.answer.Err != nil {
 			reason = h.answer.Err.Error()
 		}
 
-		if ctx.DryRun() {
-			return nil, warn(
-				ctx,
-				fmt.Sprintf(
-					"%s: %s cannot be queried, so that this preview does not know what will change on it: %s", h.Path, h.Name,
-					reason,
-				),
-			)
+		if d.preview {
+			found.Warn(h.Path, nil, "%s cannot be queried, so that it is unknown what will change on it: %s", h.Name, reason)
+		} else {
+			found.Add(h.Path, nil, "%s cannot be queried: %s", h.Name, reason)
 		}
 
-		return problem.List{{Path: h.Path, Message: fmt.Sprintf("%s cannot be queried: %s", h.Name, reason)}}, nil
+		return found
 	}
 
-	facts := *h.answer.Facts
-	if storagesReported {
-		facts.Storages = nil
-	}
+	judgement := hostfacts.Check(h.answer.Facts, h.Host, h.needs)
+	found = append(hostfacts.CheckOwner(h.answer.Facts, h.Host, d.project+"/"+d.stack), judgement.Found...)
 
-	judgement := checkFacts(d.plan, d.preflightStack(ctx), &facts, h.Host)
-	for _, warning := range judgement.Found.Warnings() {
-		if err := warn(ctx, warning.String()); err != nil {
-			return nil, err
-		}
+	if len(hostfacts.CheckIdentity(h.answer.Facts, h.Host)) == 0 && !storagesReported {
+		found = append(found, preflight.CheckStorages(d.plan, d.preflightStack(), h.Name, h.answer.Facts.Storages)...)
 	}
 
 	if files := slices.DeleteFunc(
 		slices.Clone(judgement.Changes), func(c string) bool { return c == hostfacts.ChangeReboot },
 	); len(files) > 0 {
-		text := fmt.Sprintf("%s.prep: %s is not as wanted, up changes %s", h.Path, h.Name, strings.Join(files, ", "))
-		if err := ctx.Log.Info(text, nil); err != nil {
-			return nil, fmt.Errorf("unable to log a host's changes: %w", err)
-		}
+		found.Note(h.Path+".prep", "%s is not as wanted, up changes %s", h.Name, strings.Join(files, ", "))
 	}
 
-	problems := hostfacts.CheckOwner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack())
-
-	return append(problems, judgement.Found.Errors()...), nil
-}
-
-// checkFacts checks the plan against a host's facts.
-func checkFacts(plan *spec.Plan, stack preflight.Stack, facts *hostfacts.Facts, h spec.Host) hostfacts.Result {
-	judgement := hostfacts.Check(facts, h, hostfacts.PlannedNeeds(plan, h.Name))
-	if len(hostfacts.CheckIdentity(facts, h)) == 0 {
-		judgement.Found = append(judgement.Found, preflight.CheckStorages(plan, stack, h.Name, facts.Storages)...)
+	for i := range found {
+		found[i].Heading = h.Name
 	}
 
-	return judgement
+	return found
 }
 
 func warn(ctx *pulumi.Context, text string) error {

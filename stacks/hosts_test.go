@@ -158,60 +158,8 @@ func TestUnreachableHosts(t *testing.T) {
 	require.NoError(t, err, "a preview continues")
 	assert.Contains(
 		t, strings.Join(r.Warnings(), "\n"),
-		"hosts[1]: pve1 cannot be queried, so that this preview does not know what will change on it",
+		"hosts[1]: pve1 cannot be queried, so that it is unknown what will change on it",
 	)
 	assert.True(t, r.ByType(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.False(t, r.ByType(tokens.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
-}
-
-func TestHostReport(t *testing.T) {
-	t.Parallel()
-
-	o := strings.ReplaceAll(hostsStack, "REBOOT", "never") + "  proxmoxve:endpoint: https://127.20.0.11:8006/\n"
-	plan, err := PlanFile("test", []byte(o))
-	require.NoError(t, err)
-
-	facts := enginetest.PreparedHost("pve1")
-	facts.ZFS.Pools[0].Compression = "off"
-	good, err := json.Marshal(facts)
-	require.NoError(t, err)
-
-	talosops := []string{"sh", "-c", `cat >/dev/null; printf '%s\n' "$0"`}
-
-	text, err := HostReport(
-		t.Context(), "test", plan, []string{"pve1"}, "",
-		append(talosops, `{"hosts":[{"name":"pve1","facts":`+string(good)+`}]}`)...,
-	)
-	require.NoError(t, err)
-
-	for _, line := range []string{
-		"pve1: Proxmox VE 9.1.1, kernel 6.17.2-1-pve\n",
-		"  boot        systemd-boot (the firmware started entry 0001, systemd-boot); command line in /etc/kernel/cmdline\n",
-		"  GPU rtx4000 at 0000:01:00: VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation], IOMMU group 12, alone in it, bound to vfio-pci\n",
-		"  Advice on pools:\n    - pool rpool: compression is off", "  Nothing blocks the plan (2 machines).\n",
-	} {
-		assert.Contains(t, text, line)
-	}
-
-	facts.System.PVE = "7.4"
-	facts.Storages = facts.Storages[:1]
-	bad, err := json.Marshal(facts)
-	require.NoError(t, err)
-	text, err = HostReport(
-		t.Context(), "test", plan, nil, "",
-		append(
-			talosops,
-			`{"hosts":[{"name":"pve1","facts":`+string(bad)+
-				`},{"name":"pve2","error":"pve2 sleeps"},{"name":"pve3","error":"pve3 sleeps"}]}`,
-		)...,
-	)
-	require.ErrorIs(t, err, ErrHostReport)
-	assert.Contains(t, text, "  In the way:\n    - hosts[1]: pve1 runs Proxmox VE 7.4; upgrade it to 8 or later")
-	assert.Contains(t, text, `is not a storage of pve1 (for images there are local): correct the name, or add it with `+"`pvesm add`")
-	assert.Contains(t, text, "pve2: no answer: pve2 sleeps\n")
-
-	_, err = HostReport(t.Context(), "test", plan, []string{"pve9"}, "", talosops...)
-	require.ErrorContains(t, err, "not every one of pve9 is a host of the stack: name some of pve1, pve2, pve3")
-	_, err = HostReport(t.Context(), "test", plan, nil, "", "sh", "-c", "echo no agent >&2; exit 1")
-	require.ErrorContains(t, err, "unable to query the hosts: exit status 1: no agent")
 }

@@ -1,12 +1,11 @@
 package stacks
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
 )
 
@@ -33,10 +32,10 @@ func ImageOf(t spec.Template) string {
 }
 
 // planImages returns the templates' images, sorted by name. Classes and hosts share a file of the same name.
-func planImages(plan *spec.Plan) ([]plannedImage, error) {
+func planImages(plan *spec.Plan) ([]plannedImage, problem.List) {
 	byName := map[string]*plannedImage{}
 
-	var problems []error
+	var problems problem.List
 
 	for _, t := range plan.Templates {
 		if !t.Downloaded() {
@@ -53,19 +52,13 @@ func planImages(plan *spec.Plan) ([]plannedImage, error) {
 
 		found.secret = found.secret || t.Secret
 		if found.template.System != nil && found.template.System.URL != t.System.URL {
-			problems = append(problems, fmt.Errorf(
-				"templates.%s.url: another class with the same image has another url: set the right one for both", t.Key,
-			))
+			problems.Add("templates."+t.Key+".url", nil, "another class with the same image has another url: set the right one for both")
 		}
 
 		if t.Checksum != "" {
 			if found.checksum != "" && found.checksum != t.Checksum {
-				problems = append(
-					problems,
-					fmt.Errorf(
-						"templates.%s.checksum: another class with the same image has another checksum: set the right one for both",
-						t.Key,
-					),
+				problems.Add(
+					"templates."+t.Key+".checksum", nil, "another class with the same image has another checksum: set the right one for both",
 				)
 			}
 
@@ -82,5 +75,5 @@ func planImages(plan *spec.Plan) ([]plannedImage, error) {
 
 	slices.SortFunc(images, func(a, b plannedImage) int { return strings.Compare(a.name, b.name) })
 
-	return images, errors.Join(problems...)
+	return images, problems
 }

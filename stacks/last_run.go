@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -88,10 +87,7 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}
 
 	var resources struct {
-		Outputs map[string]struct {
-			Type    string         `pulumi:"type"`
-			Outputs map[string]any `pulumi:"outputs"`
-		} `pulumi:"outputs"`
+		Outputs map[string]stateResource `pulumi:"outputs"`
 	}
 	if _, err := ctx.InvokePackageRaw(readResources, struct {
 		Name string `pulumi:"stackName"`
@@ -99,33 +95,44 @@ func loadLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 		return last, err
 	}
 
-	for urn, r := range resources.Outputs {
-		if err := last.add(urn, r.Type, r.Outputs); err != nil {
-			return last, err
+	return last, last.addAll(resources.Outputs, ownership.Owner{Name: name})
+}
+
+// stateResource is a resource of the state, with secrets in plain text.
+type stateResource struct {
+	Type    string         `pulumi:"type"`
+	Outputs map[string]any `pulumi:"outputs"`
+}
+
+// addAll reads the resources of a stack's state, by URN.
+func (l *lastRun) addAll(resources map[string]stateResource, stack ownership.Owner) error {
+	for urn, r := range resources {
+		if err := l.add(urn, r.Type, r.Outputs); err != nil {
+			return err
 		}
 	}
 
-	for _, r := range resources.Outputs { // an interrupted destroy may have deleted the record before the machines
+	for _, r := range resources { // an interrupted destroy may have deleted the record before the machines
 		description, _ := r.Outputs["description"].(string)
 
 		owner, _ := ownership.OwnerOf(description)
-		if last.stackID == "" && r.Type == tokens.VirtualMachine && owner.IsNamesake(ownership.Owner{Name: name}) {
-			last.stackID = owner.ID
+		if l.stackID == "" && r.Type == tokens.VirtualMachine && owner.IsNamesake(stack) {
+			l.stackID = owner.ID
 		}
 	}
 
-	for i := range last.machines {
-		m := &last.machines[i]
-		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
+	for i := range l.machines {
+		m := &l.machines[i]
+		m.Talos, m.Schematic = l.talos[m.Name], l.schematics[m.Name]
 
-		if _, isNode := last.configurations[m.Name]; isNode && !last.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
+		if _, isNode := l.configurations[m.Name]; isNode && !l.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
 			m.CannotLeave = noLeaveCommand
 		}
 	}
 
-	slices.SortFunc(last.machines, func(a, b vmdiff.Machine) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.machines, func(a, b vmdiff.Machine) int { return strings.Compare(a.Name, b.Name) })
 
-	return last, nil
+	return nil
 }
 
 // add reads a resource of the state.
@@ -150,6 +157,10 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	case tokens.Record:
 		if id, _ := outputs["id"].(string); id != "" {
 			l.stackID = id
+		}
+
+		if cluster, _ := outputs["proxmoxCluster"].(string); cluster != "" {
+			l.proxmoxCluster = cluster
 		}
 
 		settings, _ := outputs["making"].(map[string]any)
@@ -234,17 +245,12 @@ func (l *lastRun) isBootstrapped(cluster string) bool {
 	return l.has(tokens.LocalCommand, cluster+tokens.OfBootstrap)
 }
 
-// readLastRun reads the state, and the current hosts of machines from it. The error is that of an unreadable state.
-func (d *deployment) readLastRun(ctx *pulumi.Context) error {
-	last, err := loadLastRun(ctx)
-	// If the record cannot be read, the stack must not get a new id.
-	if last.record != nil && last.stackID == "" {
-		last.stackID = d.newID()
-	}
+// useLastRun makes the last run known to what follows; err is that of an unreadable state.
+func (d *deployment) useLastRun(last lastRun, owner ownership.Owner, err error) {
+	owner.ID = last.stackID
 
 	d.lastRun, d.lookup.last, d.lookup.healthyGenerations = last, last.lookups, last.generations
-	d.lookup.owner = ownership.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), last.stackID)
-	d.lookup.isBlank = last.isBlank()
+	d.lookup.owner, d.lookup.isBlank, d.stateErr = owner, last.isBlank(), err
 
 	vmdiff.KeepRoles(d.plan, func(role string) bool {
 		return err != nil || last.has(tokens.Role, role) // an unreadable state may have them
@@ -256,8 +262,6 @@ func (d *deployment) readLastRun(ctx *pulumi.Context) error {
 			d.zones[n.Name] = n.Host
 		}
 	}
-
-	return err
 }
 
 // isBlank reports whether the state has neither clusters nor machines: the stack was never deployed, or its state was
@@ -266,37 +270,21 @@ func (l *lastRun) isBlank() bool { return !l.hasAny(tokens.VirtualMachine, token
 
 // checkRunningMachines refuses a plan that running machines block, and warns about its effects on them. An unreadable
 // state does not stop the run.
-func (d *deployment) checkRunningMachines(ctx *pulumi.Context, stateErr error) error {
-	if stateErr != nil {
-		return warn(
-			ctx,
-			fmt.Sprintf("unable to read the state, so effects on running machines are not shown: %s", stateErr),
-		)
+func (d *deployment) checkRunningMachines(ctx context.Context) (found problem.List, _ error) {
+	if d.stateErr != nil {
+		found.Warn("", nil, "unable to read the state, so effects on running machines are not shown: %s", d.stateErr)
+
+		return found, nil
 	}
 
-	if err := d.findDepartures(ctx); err != nil {
-		return err
+	unanswered := d.findDepartures(ctx)
+
+	found, warnings := d.lastRun.checkPlan(ctx, d.plan, d.lookup.proxmox)
+	for _, warning := range slices.Concat(unanswered, warnings) {
+		found.Warn("", nil, "%s", warning)
 	}
 
-	last := d.lastRun
-
-	problems, warnings := last.checkPlan(ctx.Context(), d.plan, d.lookup.proxmox)
-	if len(problems) > 0 {
-		if err := last.recordRefusal(ctx); err != nil {
-			return err
-		}
-
-		return fmt.Errorf("the plan does not fit the running machines, nothing was changed:\n%w",
-			Located(problems, ctx.Stack(), stackFile(ctx)))
-	}
-
-	for _, warning := range warnings {
-		if err := warn(ctx, warning); err != nil {
-			return err
-		}
-	}
-
-	return last.registerRecord(ctx, vmdiff.CreationSettings(d.plan))
+	return found, nil
 }
 
 // checkPlan returns the changes of a plan that running machines cannot follow, and warnings about its effects on them.

@@ -1,14 +1,15 @@
 package stacks
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -38,10 +39,10 @@ func (l *lastRun) created(plan *spec.Plan) []ownership.Machine {
 	return all
 }
 
-// verifyMachines refuses a run while another machine has the VMID of one of the stack's: it would be changed, or
+// checkIdentities refuses a run while another machine has the VMID of one of the stack's: it would be changed, or
 // deleted, in the place of the stack's. An update needs an answer of Proxmox; a machine about which Proxmox answers
 // with an error cannot be changed by the run either.
-func (d *deployment) verifyMachines(ctx *pulumi.Context) error {
+func (d *deployment) checkIdentities(ctx context.Context) (found problem.List, _ error) {
 	known := d.lastRun.created(d.plan)
 	d.lookup.known = map[int]ownership.Machine{}
 
@@ -49,26 +50,24 @@ func (d *deployment) verifyMachines(ctx *pulumi.Context) error {
 		d.lookup.known[m.VMID] = m
 	}
 
-	d.lookup.verified = d.lookup.proxmox.Verify(ctx.Context(), known, d.lookup.owner)
+	d.lookup.verified = d.lookup.proxmox.Verify(ctx, known, d.lookup.owner)
 
-	if found := d.lookup.verified.Foreign; len(found) > 0 {
-		lines := make([]string, 0, len(found))
-		for _, f := range found {
-			lines = append(lines, "  "+f.Explain(ctx.Stack()))
-		}
+	for _, foreign := range d.lookup.verified.Foreign {
+		found.Add("", nil, "%s", foreign.Explain(d.stack))
+	}
 
-		return fmt.Errorf("machines of the stack are not the ones that it created, nothing was changed:\n%s",
-			strings.Join(lines, "\n"))
+	if len(found) > 0 {
+		return found, nil
 	}
 
 	for _, err := range d.lookup.verified.Unread {
-		if !ctx.DryRun() && proxmoxapi.StatusCode(err) == 0 {
-			return fmt.Errorf("Proxmox does not say whether the stack's machines are the ones that it created, nothing was "+ //nolint:staticcheck // a name
+		if !d.preview && proxmoxapi.StatusCode(err) == 0 {
+			return nil, fmt.Errorf("Proxmox does not say whether the stack's machines are the ones that it created, nothing was "+ //nolint:staticcheck // a name
 				"changed: %w: run `pulumi up` again when it answers", err)
 		}
 	}
 
-	return nil
+	return found, nil
 }
 
 // registerMachineGuard registers the command that is deleted before any machine when the stack is destroyed, which does

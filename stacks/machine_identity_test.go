@@ -35,7 +35,7 @@ func TestARunRefusesAnotherMachineWithAVMIDOfTheStack(t *testing.T) {
 			api := &fakeProxmox{config: foreign, moved: map[string]string{"4000": "pve1", "2000": ""}}
 
 			r, err := enginetest.Run(o, Program{Transport: api}.Deploy)
-			require.ErrorContains(t, err, "nothing was changed:\n  one-gpu-1: its VMID 4000 now belongs to VM 4000 mail-server on "+
+			require.ErrorContains(t, err, "nothing was changed:\none-gpu-1: its VMID 4000 now belongs to VM 4000 mail-server on "+
 				"host pve1, and no stack made it. Leave that machine alone: `talos-proxmox recover test`")
 			assert.Empty(t, r.Names(tokens.VirtualMachine))
 		})

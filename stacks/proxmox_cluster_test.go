@@ -44,7 +44,7 @@ func TestStackStaysOnItsProxmoxCluster(t *testing.T) {
 		},
 		"the first up meets another one": {
 			config:  strings.ReplaceAll(moved, "AB", "CD"),
-			wantErr: "is another cluster than the one that the stack is on, nothing was changed",
+			wantErr: "is another cluster than the one that the stack is on",
 		},
 		"Proxmox does not answer": {
 			deployed: true, recorded: otherCluster, proxmoxError: "no such host", wantRecord: otherCluster,

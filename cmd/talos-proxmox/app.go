@@ -165,15 +165,6 @@ func clusterNames(plan *spec.Plan) []string {
 	return names
 }
 
-func hostNames(plan *spec.Plan) []string {
-	names := make([]string, 0, len(plan.Hosts))
-	for _, h := range plan.Hosts {
-		names = append(names, h.Name)
-	}
-
-	return names
-}
-
 // addClusterFlag adds --cluster to a command about one cluster.
 func addClusterFlag(cmd *cobra.Command, cluster *string) {
 	cmd.Flags().StringVar(cluster, "cluster", "", "the cluster (default: the only one of the stack)")

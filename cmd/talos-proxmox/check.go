@@ -10,16 +10,20 @@ import (
 )
 
 func newCheck(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check STACK",
-		Short: "Compare a stack with its Proxmox and the Image Factory",
-		Long: `Reads the stack's configuration and state, and makes the checks of every preview with Proxmox's API and
-the Image Factory: the credentials and their privileges, hosts, quorum, datastores, bridges, VMIDs and names in use,
-PCI mappings, resource pools, and the Talos release of images to be downloaded. It prints the results host by host,
-and exits with status 1 if a problem blocks the plan or Proxmox does not answer.
+	var keyFile string
 
-It changes nothing, takes no lock of the state, and shows no secret.`,
-		Example:           "  talos-proxmox check prod",
+	cmd := &cobra.Command{
+		Use:   "check STACK",
+		Short: "Compare a stack with its state, its hosts, Proxmox and the Image Factory",
+		Long: `Makes all checks of a preview, without the engine: the configuration and the machine configurations from it,
+the changes of running machines, the hosts (hardware, boot loader, IOMMU, GPUs, storages, ZFS) over SSH, the
+credentials and their privileges, quorum, datastores, bridges, VMIDs, names and addresses in use, mappings, resource
+pools, and the Talos release of images to be downloaded. It prints what each host is, and what was found there.
+
+It exits with status 1 if a problem blocks the plan, or Proxmox or a host does not answer: the last line says what was
+not asked. It changes nothing, takes no lock of the state, and shows no secret. The private key for the hosts' shells
+is that of --private-key-file or of the configuration (talos-proxmox:sshPrivateKey); without one the SSH agent is used.`,
+		Example:           "  talos-proxmox check prod\n  talos-proxmox check dev --private-key-file ~/.ssh/pve",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,10 +32,27 @@ It changes nothing, takes no lock of the state, and shows no secret.`,
 				return err
 			}
 
-			text, err := stacks.Check(cmd.Context(), pulumiOf(s), args[0], os.Getenv)
+			check := stacks.Check{Stack: args[0], Folder: s.Folder, Pulumi: pulumiOf(s)}
+			if check.TalosOps, err = a.TalosOps(); err != nil {
+				return err
+			}
+
+			if keyFile != "" {
+				content, err := os.ReadFile(keyFile) //nolint:gosec // the user names the file
+				if err != nil {
+					return fmt.Errorf("unable to read the private key: %w", err)
+				}
+
+				check.PrivateKey = string(content)
+			}
+
+			text, err := check.Run(cmd.Context())
 			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
 
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&keyFile, "private-key-file", "", "private key for the hosts' shells")
+
+	return cmd
 }

@@ -33,7 +33,7 @@ change anything.`,
 		&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "deploy", Title: "Deploy:"},
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
-	root.AddCommand(group("inspect", newCheck(a), newFacts(a), newPermissions(a), newReport(a))...)
+	root.AddCommand(group("inspect", newCheck(a), newPermissions(a), newReport(a))...)
 	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a))...)
 	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
 	root.AddCommand(group("deploy", newDeployments(a), newPreviewable(a))...)

@@ -225,7 +225,7 @@ func TestTheLabsStack(t *testing.T) {
 		require.NoError(t, err, arguments)
 	}
 
-	for _, verb := range []string{"check", "facts", "recover"} {
+	for _, verb := range []string{"check", "recover"} {
 		_, err := output(verb, "lab", "--project", folder)
 		require.ErrorContains(
 			t, err, "stack lab runs on the embedded lab and does not exist yet: make up brings it up", "this lab writes no file",
@@ -236,8 +236,6 @@ func TestTheLabsStack(t *testing.T) {
 lab preview --stack lab --policy
 lab start
 lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --json --refresh
-lab start
-lab configure
 lab start
 lab configure
 lab start
@@ -283,7 +281,6 @@ func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
 		{"check", "dev\nlab\nprod\n:4\n"},
 		{"status prod", "prod\n:4\n"},
-		{"facts prod pve1", "pve2\npve3\n:4\n"},
 		{"guard prod --output", "json\ntext\n:4\n"},
 	} {
 		arguments := append([]string{"__complete", "--project", sampleStacks}, strings.Fields(test.arguments)...)

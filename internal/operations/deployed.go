@@ -52,11 +52,12 @@ type OffSite interface {
 func ReadDeployed(
 	ctx context.Context, pulumi recovery.Pulumi, stack, project, talosops string, progress io.Writer,
 ) (Deployed, error) {
-	config, err := recovery.ReadConfig(ctx, pulumi, stack)
+	read, err := recovery.ReadConfig(ctx, pulumi, stack)
 	if err != nil {
 		return Deployed{}, err
 	}
 
+	config := read.Values()
 	name := stack[strings.LastIndex(stack, "/")+1:]
 
 	plan, err := stacks.PlanOfConfig(name, config)

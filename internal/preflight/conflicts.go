@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,6 +29,13 @@ func (c *checker) checkVMIDs() {
 			continue // a build of an interrupted run, which the next run completes
 		}
 
+		_, read := c.site.Descriptions[conflict.vm.VMID]
+		if !read && c.site.host(conflict.vm.Host).Status == statusOffline {
+			c.checkUnreadVMID(conflict)
+
+			continue
+		}
+
 		if conflict.template != "" {
 			whose := ""
 			if made {
@@ -52,10 +60,27 @@ func (c *checker) checkVMIDs() {
 	}
 }
 
+// checkUnreadVMID reports a machine with a taken VMID that cannot be read. A template of the same host is probably the
+// stack's own.
+func (c *checker) checkUnreadVMID(taken conflict) {
+	if taken.template != "" && taken.host == taken.vm.Host {
+		return // [checker.checkHosts] reports the host
+	}
+
+	remedy := "choose another firstVmid for the class"
+	if taken.template == "" {
+		remedy = fmt.Sprintf("set a free VMID for %s alone (nodes.%d.vmid)", taken.name, taken.number)
+	}
+
+	c.problem(taken.host, taken.path, nil, "%s would get VMID %d, which %s on %s has: that host is offline, so that nobody knows "+
+		"whose it is: bring it back, or %s", taken.name, taken.vm.VMID, taken.vm.Name, taken.vm.Host, remedy)
+}
+
 // conflict is an existing machine that has the VMID or name of something new.
 type conflict struct {
 	vm                         proxmoxapi.Listed
 	name, host, path, template string
+	number                     int // of a machine in its pool, from 1
 }
 
 func vmidConflicts(p planned, machines []proxmoxapi.Listed) []conflict {
@@ -68,7 +93,7 @@ func vmidConflicts(p planned, machines []proxmoxapi.Listed) []conflict {
 
 	for _, m := range p.machines {
 		if vm, taken := byVMID[m.VMID]; m.new && taken {
-			all = append(all, conflict{vm: vm, name: m.Name, host: m.Host, path: m.Path})
+			all = append(all, conflict{vm: vm, name: m.Name, host: m.Host, path: m.Path, number: m.Index + 1})
 		}
 	}
 

@@ -1,11 +1,13 @@
 package preflight
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
 )
 
 // checkHosts finds hosts that are not in Proxmox' cluster or not online.
@@ -32,6 +34,44 @@ func (c *checker) checkHosts() {
 				describeNew(planned))
 		default:
 			c.warn(h.Name, h.Path+".name", h.Name, "is offline: what is on it can neither be read nor changed")
+		}
+	}
+
+	c.checkHostsOfMachines()
+}
+
+// checkHostsOfMachines finds machines of the state on hosts that the plan does not have, and machines that are to move
+// off a host that is offline.
+func (c *checker) checkHostsOfMachines() {
+	machines := map[string][]string{}
+
+	for vmid, m := range c.stack.Machines {
+		wanted, isPlanned := c.planned.machine(vmid)
+		moves := isPlanned && wanted.Host != m.Host // pinned to another host
+
+		switch {
+		case moves && c.site.host(m.Host).Status == statusOffline:
+			c.problem(m.Host, fmt.Sprintf("%s.nodes.%d.host", wanted.Path, wanted.Index+1), wanted.Host,
+				"would move %s off %s, which is offline: bring that host back first, or remove it for good "+
+					"(docs/recovery.md#a-host-is-lost)", m.Name, m.Host)
+		case !moves && !slices.ContainsFunc(c.plan.Hosts, func(h spec.Host) bool { return h.Name == m.Host }):
+			machines[m.Host] = append(machines[m.Host], m.Name)
+		}
+	}
+
+	for _, host := range slices.Sorted(maps.Keys(machines)) {
+		names := vmdiff.JoinNames(slices.Sorted(slices.Values(machines[host])))
+
+		switch found, exists := c.site.Hosts[host]; {
+		case !exists:
+			c.warn(host, "hosts", nil, "the host %s is neither there nor in Proxmox' cluster, and the state has %s on it: "+
+				"`pulumi up --refresh` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)", host, names)
+		case found.Status == statusOffline:
+			c.problem(host, "hosts", nil, "the host %s is not there, and is offline, with %s on it, which can be neither read "+
+				"nor changed: set it again and bring it back, or remove it from Proxmox first (docs/recovery.md#a-host-is-lost)", host, names)
+		default:
+			c.warn(host, "hosts", nil, "the host %s is not there, and %s on it: what is planned stays there, and nothing is checked "+
+				"or prepared on that host; set it again, or move its machines (nodes.<n>.host)", host, names)
 		}
 	}
 }

@@ -89,6 +89,16 @@ func newPlanned(plan *spec.Plan, stack Stack) planned {
 	return p
 }
 
+// machine returns the planned machine with a VMID.
+func (p planned) machine(vmid int) (machine, bool) {
+	i := slices.IndexFunc(p.machines, func(m machine) bool { return m.VMID == vmid })
+	if i < 0 {
+		return machine{}, false
+	}
+
+	return p.machines[i], true
+}
+
 // classOf returns the key of a template's class in the configuration.
 func classOf(t spec.Template) string {
 	if t.Driver.Flavour == "" {

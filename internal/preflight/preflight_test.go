@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/vmdiff"
@@ -162,6 +163,16 @@ func newFixture() *fixture {
 	return s
 }
 
+// addMachineOn makes everything exist, the control plane on this host.
+func (s *fixture) addMachineOn(host string) {
+	s.created, s.site.Releases = true, nil
+
+	node := s.plan.Clusters[0].ControlPlanes[0]
+	s.addMachine(*s.worker())
+	s.stack.Mappings = []string{"rtx"}
+	s.stack.Machines[node.VMID] = vmdiff.Machine{Name: node.Name, VMID: node.VMID, Host: host}
+}
+
 // nodeDescription returns the description of a node of a stack.
 func nodeDescription(stack string) string {
 	return ownership.Node(ownership.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
@@ -225,6 +236,68 @@ func TestJudge(t *testing.T) {
 		"what was not answered": {
 			change:   func(s *fixture) { s.site.Unknown = []string{"the version of Proxmox is unknown"} },
 			warnings: []string{"the version of Proxmox is unknown"},
+		},
+
+		"a machine on a host that the plan does not have": {
+			change: func(s *fixture) {
+				s.addMachineOn("pve3")
+				s.site.Hosts["pve3"] = &preflight.Host{Status: "online"}
+			},
+			warnings: []string{
+				"hosts: the host pve3 is not there, and one-cp-1 on it: what is planned stays there, and nothing is checked or prepared on " +
+					"that host; set it again, or move its machines (nodes.<n>.host)",
+			},
+		},
+		"a machine on a host that is offline, and that the plan does not have": {
+			change: func(s *fixture) {
+				s.addMachineOn("pve3")
+				s.site.Hosts["pve3"] = &preflight.Host{Status: "offline"}
+			},
+			problems: []string{
+				"hosts: the host pve3 is not there, and is offline, with one-cp-1 on it, which can be neither read nor changed: set it " +
+					"again and bring it back, or remove it from Proxmox first (docs/recovery.md#a-host-is-lost)",
+			},
+		},
+		"a machine on a host that is gone": {
+			change: func(s *fixture) { s.addMachineOn("pve3") },
+			warnings: []string{
+				"hosts: the host pve3 is neither there nor in Proxmox' cluster, and the state has one-cp-1 on it: `pulumi up --refresh`",
+			},
+		},
+		"a machine that would move off a host that is offline": {
+			change: func(s *fixture) {
+				s.addMachineOn("pve3")
+				s.plan.Clusters[0].ControlPlanes[0].HostPinned = true
+				s.site.Hosts["pve3"] = &preflight.Host{Status: "offline"}
+			},
+			problems: []string{
+				`clusters[0].controlPlane.nodes.1.host: "pve1" would move one-cp-1 off pve3, which is offline: bring that host back first`,
+			},
+		},
+		"a machine that moves off a host that the plan does not have": {
+			change: func(s *fixture) {
+				s.addMachineOn("pve3")
+				s.plan.Clusters[0].ControlPlanes[0].HostPinned = true
+				s.site.Hosts["pve3"] = &preflight.Host{Status: "online"}
+			},
+		},
+		"the stack's own template on a host that is offline": {
+			change: func(s *fixture) {
+				s.site.Machines = append(s.site.Machines, proxmoxapi.Listed{VMID: 901, Name: "talos-v1.12.5-talos", Host: "pve1"})
+				s.host("pve1").Status = "offline"
+			},
+			problems: []string{`hosts[0].name: "pve1" is offline, and`},
+			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"},
+		},
+		"a machine of somebody on a host that is offline": {
+			change: func(s *fixture) {
+				s.site.Machines = append(s.site.Machines, proxmoxapi.Listed{VMID: 2000, Name: "unknown", Host: "pve3"})
+				s.site.Hosts["pve3"] = &preflight.Host{Status: "offline"}
+			},
+			problems: []string{
+				"clusters[0].controlPlane: one-cp-1 would get VMID 2000, which unknown on pve3 has: that host is offline, so that nobody " +
+					"knows whose it is: bring it back, or set a free VMID for one-cp-1 alone (nodes.1.vmid)",
+			},
 		},
 
 		"a role without a privilege": {change: func(s *fixture) {
@@ -658,7 +731,7 @@ func TestJudge(t *testing.T) {
 			found := preflight.Check(s.plan, s.stack, s.site)
 			assertLines(t, tc.problems, strings.Split(found.Errors().Error(), "\n"))
 			assertLines(t, tc.warnings, found.Warnings().Lines())
-			assert.NotContains(t, preflight.Report(found), "%!")
+			assert.NotContains(t, problem.Report(found, nil), "%!")
 		})
 	}
 }
@@ -698,7 +771,7 @@ pve1
 
 pve2
   PROBLEM  hosts[1].name: "pve2" is offline, and one-gpu-1 is to be created there: bring it back (`+"`pvecm status` and `systemctl status pve-cluster corosync`"+` there), or place them elsewhere
-`, preflight.Report(preflight.Check(s.plan, s.stack, s.site)))
+`, problem.Report(preflight.Check(s.plan, s.stack, s.site), nil))
 }
 
 // TestJudgeStorages of a host's facts, without Proxmox' API.

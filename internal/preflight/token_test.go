@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
@@ -68,7 +69,7 @@ func TestTokenExpiry(t *testing.T) {
 			})
 			assert.Equal(t, test.user != "", requested)
 
-			if text := preflight.Report(preflight.Check(plan, preflight.Stack{}, site)); test.wants == "" {
+			if text := problem.Report(preflight.Check(plan, preflight.Stack{}, site), nil); test.wants == "" {
 				assert.NotContains(t, text, " expires on ")
 			} else {
 				assert.Contains(t, text, test.wants)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/talos"
 )
@@ -41,6 +42,6 @@ func TestForeignVolumes(t *testing.T) {
 		Plan: s.plan, Stack: s.stack, Endpoint: api.URL, Proxmox: proxmoxapi.NewMachines(setting, api.Client().Transport),
 		Factory: talos.Factory{URL: api.URL}, Transport: api.Client().Transport,
 	})
-	assert.Contains(t, preflight.Report(preflight.Check(s.plan, s.stack, site)),
+	assert.Contains(t, problem.Report(preflight.Check(s.plan, s.stack, site), nil),
 		`"fast" holds volumes of machines that are not this stack's (7 101), which the CSI plugin's token may delete`)
 }

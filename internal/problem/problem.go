@@ -15,11 +15,12 @@ type Severity int
 const (
 	Error   Severity = iota // prevents what was requested
 	Warning                 // does not prevent it
+	Note                    // what will be done
 	Fine                    // a passed check, for reports
 )
 
 // String returns the word in reports.
-func (s Severity) String() string { return [...]string{"PROBLEM", "warning", "ok"}[s] }
+func (s Severity) String() string { return [...]string{"PROBLEM", "warning", "note", "ok"}[s] }
 
 // Problem is a problem with one subject.
 type Problem struct {
@@ -88,11 +89,20 @@ func (l *List) Warn(path string, value any, format string, arguments ...any) {
 	(*l)[len(*l)-1].Severity = Warning
 }
 
+// Note adds a note, see [New].
+func (l *List) Note(path, format string, arguments ...any) {
+	l.Add(path, nil, format, arguments...)
+	(*l)[len(*l)-1].Severity = Note
+}
+
 // Errors returns the problems with severity Error.
 func (l List) Errors() List { return l.bySeverity(Error) }
 
 // Warnings returns the problems with severity Warning.
 func (l List) Warnings() List { return l.bySeverity(Warning) }
+
+// Notes returns the problems with severity Note.
+func (l List) Notes() List { return l.bySeverity(Note) }
 
 func (l List) bySeverity(severity Severity) (some List) {
 	for _, problem := range l {

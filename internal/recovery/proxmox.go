@@ -35,7 +35,7 @@ func (r *recovery) readConfig(ctx context.Context) error {
 		r.machines, err = nil, nil
 	}
 
-	r.config = config
+	r.config = config.Values()
 
 	return err
 }
@@ -50,24 +50,33 @@ func (r *recovery) setting() proxmoxapi.Setting {
 	return proxmoxapi.Settings(func(key string) string { return r.config["proxmoxve:"+key] }, r.Environment)
 }
 
-// ReadConfig returns a stack's configuration by full key, secrets in plain text.
-func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]string, error) {
+// Config is a stack's configuration by full key.
+type Config map[string]struct {
+	// Value is in plain text; Secret reports whether it, or a part of it, is encrypted.
+	Value  string `json:"value"`
+	Secret bool   `json:"secret"`
+}
+
+// Values returns the values by full key.
+func (c Config) Values() map[string]string {
+	values := make(map[string]string, len(c))
+	for key, v := range c {
+		values[key] = v.Value
+	}
+
+	return values
+}
+
+// ReadConfig returns a stack's configuration.
+func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (config Config, err error) {
 	out, err := pulumi(ctx, nil, "config", "--stack", stack, "--show-secrets", "--json")
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the configuration of stack %q: %w", stack, err)
 	}
 
-	var values map[string]struct {
-		Value string `json:"value"`
-	}
-	if err := json.Unmarshal(out, &values); err != nil {
+	if err := json.Unmarshal(out, &config); err != nil {
 		// Not wrapped: the error would quote secrets.
 		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is not JSON", stack)
-	}
-
-	config := make(map[string]string, len(values))
-	for key, value := range values {
-		config[key] = value.Value
 	}
 
 	return config, nil

@@ -243,12 +243,15 @@ func withFormerConfigurations(t *testing.T, state apitype.DeploymentV3) apitype.
 	text = regexp.MustCompile(tokens.LocalCommand+`::([\w-]+-configuration)"`).ReplaceAll(text, []byte(formerConfiguration+`::$1"`))
 	require.NoError(t, json.Unmarshal(text, &state))
 
-	provider := ""
+	var (
+		provider string
+		client   any
+	)
 
 	for i := range state.Resources {
 		r := &state.Resources[i]
 		if string(r.Type) == tokens.Secrets {
-			provider = r.Provider
+			provider, client = r.Provider, recovery.Reveal(r.Outputs)["clientConfiguration"]
 		}
 
 		if string(r.URN.Type()) != formerConfiguration {
@@ -266,11 +269,12 @@ func withFormerConfigurations(t *testing.T, state apitype.DeploymentV3) apitype.
 			"applyMode": "auto", "node": address, "endpoint": address,
 			"configPatches": []any{"", "", "", "", "", "", ""},
 			// Of the role, without the node's patches.
-			"machineConfigurationInput": request.Configuration, "clientConfiguration": map[string]any{},
+			"machineConfigurationInput": request.Configuration, "clientConfiguration": client,
 		}
 		r.Outputs = map[string]any{
 			"applyMode": "auto", "resolvedApplyMode": "auto", "node": address, "endpoint": address,
 			"machineConfiguration": request.Configuration, "machineConfigurationInput": request.Configuration,
+			"clientConfiguration": client,
 		}
 	}
 

@@ -279,7 +279,7 @@ func TestAnotherProxmoxIsRefused(t *testing.T) {
 	elsewhere := other.stack(1, 1).yaml(t)
 	w.lab, w.network = other.lab, other.network
 
-	const refused = "is another cluster than the one that the stack is on, nothing was changed"
+	const refused = "is another cluster than the one that the stack is on"
 
 	_, err := w.preview(elsewhere)
 	require.ErrorContains(t, err, refused)

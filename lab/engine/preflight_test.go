@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestPreviewReportsAllProblems(t *testing.T) {
 			"VM %d is %s on pve1, of the stack organization/talos-proxmox/lab, and this state does not have it: the state was lost",
 			nodes[2].VMID, nodes[2].Name,
 		),
-		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and choose another firstVmid for the class",
+		"templates.talos.firstVmid: talos-v1.14.99-talos would get VMID 901, which router on pve2 has: that host is offline, so that nobody knows whose it is: bring it back, or choose another firstVmid for the class",
 		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
 		"which resource pools there are is unknown, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
 	} {
@@ -234,7 +235,7 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 
 	for _, want := range []string{
 		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.2 answers",
-		"  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  ok       is online\n",
+		"  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  system      Proxmox VE 9.2.6, kernel ", "  ok       is online\n",
 		"  ok       storage local-lvm: ", "  ok       bridge vmbr0\n", " checks, all fine.\n",
 	} {
 		assert.Contains(t, text, want)
@@ -246,7 +247,7 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	s.Clusters[0].WorkerYAML = "datastore: nowhere"
 	text, err = w.runCheck(s.yaml(t))
 	require.ErrorContains(t, err, "not everything is as the stack needs it")
-	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is not a storage of pve`)
+	assert.Regexp(t, `  PROBLEM  Pulumi.lab.yaml:\d+: clusters\[0\].workers\[0\].datastore: "nowhere" is not a storage of pve`, text)
 	assert.Regexp(t, `\n\d+ checks: \d problems?, 0 warnings\. Previews refuse the stack\.\n$`, text)
 
 	s.Clusters[0].WorkerMemory = 1
@@ -255,4 +256,44 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 
 	s.Clusters[0].WorkerYAML, s.Clusters[0].WorkerMemory = "", 0
 	assert.Equal(t, before, w.state(s.yaml(t)))
+}
+
+// TestCheckFindsWhatPreviewsRefuse: whatever a preview of a running stack refuses, `talos-proxmox check` finds in the
+// same words.
+func TestCheckFindsWhatPreviewsRefuse(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	running := gpuStack{Network: w.network, Workers: 1}.yaml(t)
+	w.up(running)
+
+	text, err := w.runCheck(running)
+	require.NoError(t, err, text)
+	assert.Contains(t, text, "  GPU rtx4000 at 0000:01:00: VGA compatible controller [0300]: NVIDIA")
+
+	for name, change := range map[string][]string{
+		"an older Talos":                {"version: v1.14.4", "version: v1.14.3"},
+		"a card that is an NVMe":        {`pci: "01:00"`, `pci: "02:00"`},
+		"more memory than the host has": {"memoryMiB: 8192", "memoryMiB: 819200"},
+		"a patch of another version": {
+			"patches: []", `patches: ['machine: {kubelet: {image: "example.org/kubelet:v1.36.0"}}']`,
+		},
+	} {
+		changed := strings.NewReplacer(change...).Replace(running)
+
+		preview := w.failedPreview(changed)
+		refused := regexp.MustCompile(`(?s).*, nothing was changed:\n([^\n]+)`).FindStringSubmatch(preview)
+		require.NotNil(t, refused, "%s: %s", name, preview)
+
+		text, err := w.runCheck(changed)
+		require.ErrorContains(t, err, "not everything is as the stack needs it", name)
+		assert.Contains(t, text, strings.TrimSpace(refused[1]), name)
+	}
+
+	gone := strings.NewReplacer("    - {name: pve2, address: "+w.network+".0.12}\n", "", ", hosts: [pve2]", "").Replace(running)
+	text, err = w.runCheck(gone)
+	require.NoError(t, err, "only a warning")
+	assert.Contains(t, text, "hosts: the host pve2 is not there, and one-cp-1 on it: what is planned stays there")
+	w.addFault(datacentre.Fault{Offline: true, Host: "pve2"})
+	assert.Contains(t, w.failedPreview(gone), "hosts: the host pve2 is not there, and is offline, with one-cp-1 on it")
 }

@@ -88,7 +88,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	q.checkBackup(&s)
 
 	for _, host := range q.req.RebootPending {
-		s.Care.Add(host, nil, "the host has to reboot to complete its preparation: talos-proxmox facts says why")
+		s.Care.Add(host, nil, "the host has to reboot to complete its preparation: talos-proxmox check says why")
 	}
 
 	s.Care = append(s.Care, q.req.Credentials...)

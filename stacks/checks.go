@@ -1,0 +1,167 @@
+package stacks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components"
+	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
+)
+
+// surroundings are who checks a plan, and what it may ask: a run of the program, or [Check].
+type surroundings struct {
+	project, stack string
+	// preview: nothing will be changed, and what cannot be asked is a warning.
+	preview bool
+	// everyHost: hosts with neither prep nor gpus are queried as well.
+	everyHost bool
+	// file is the content of the stack file; nil = there is none.
+	file []byte
+	// transport connects to Proxmox and the Image Factory; nil = HTTP's default.
+	transport http.RoundTripper
+	// facts and members run these verbs of talosops.
+	facts   func(ctx context.Context, request string) (stdout string, err error)
+	members func(ctx context.Context, req request.Members) (request.MembersResult, error)
+}
+
+// evidence is what a check compares the plan with.
+type evidence string
+
+const (
+	fromFile    evidence = "the stack file"
+	fromState   evidence = "the state"
+	fromProxmox evidence = "Proxmox"
+	fromHosts   evidence = "the hosts"
+)
+
+// check is a check of a plan before anything is registered.
+type check struct {
+	evidence evidence
+	// refusal begins the error of a run that it stops.
+	refusal string
+	// decisive: if it finds an error, further checks mean nothing.
+	decisive bool
+	// run returns what it finds. The error says why the evidence is missing.
+	run func(ctx context.Context) (problem.List, error)
+}
+
+// checks are all checks of a plan: a run makes them before it registers anything, and [Check] reports them.
+func (d *deployment) checks() []check {
+	return []check{
+		{fromProxmox, "another Proxmox answers, nothing was changed", true, d.checkProxmoxCluster},
+		{fromProxmox, "machines of the stack are not the ones that it created, nothing was changed", true, d.checkIdentities},
+		{fromFile, fmt.Sprintf("the configuration of stack %q has problems, nothing was changed", d.stack), false, d.checkConfiguration},
+		{fromState, "the plan does not fit the running machines, nothing was changed", false, d.checkRunningMachines},
+		{fromHosts, "the plan does not fit the hosts, nothing was changed", false, d.checkHosts},
+		{fromProxmox, "Proxmox or the Image Factory does not have what is planned, nothing was changed", false, d.checkSite},
+	}
+}
+
+// enforceChecks logs what the checks find, and returns the errors of all.
+func (d *deployment) enforceChecks(ctx *pulumi.Context) (refused error) {
+	for _, c := range d.checks() {
+		found, err := c.run(ctx.Context())
+		if err != nil {
+			return errors.Join(refused, err)
+		}
+
+		if err := logFindings(ctx, found); err != nil {
+			return err
+		}
+
+		if problems := found.Errors(); len(problems) > 0 {
+			refused = errors.Join(refused, fmt.Errorf("%s:\n%w", c.refusal, Located(problems, d.stack, d.file)))
+			if c.decisive {
+				break
+			}
+		}
+	}
+
+	return refused
+}
+
+// logFindings logs warnings and notes.
+func logFindings(ctx *pulumi.Context, found problem.List) error {
+	for _, note := range found.Notes().Lines() {
+		if err := ctx.Log.Info(note, nil); err != nil {
+			return fmt.Errorf("unable to log what a check found: %w", err)
+		}
+	}
+
+	for _, warning := range found.Warnings().Lines() {
+		if err := warn(ctx, warning); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// checkConfiguration generates the machine configurations of all clusters, and keeps the clusters' valid arguments. It
+// also returns the plan's own warnings.
+func (d *deployment) checkConfiguration(context.Context) (found problem.List, err error) {
+	d.arguments = map[string]components.TalosClusterArgs{}
+
+	for i, cluster := range d.plan.Clusters {
+		args, err := d.clusterArgs(cluster).Validated(cluster.Name)
+		d.arguments[cluster.Name] = args
+
+		ofArgs := problemsOf(err)
+		if err != nil && len(ofArgs) == 0 {
+			return nil, err
+		}
+
+		for _, p := range ofArgs {
+			p.Path = stackFilePath(fmt.Sprintf("clusters[%d]", i), cluster, p.Path)
+			found = append(found, p)
+		}
+
+		if runs, oldest := talos.RunsGPUOperator(cluster.TalosVersion); cluster.GPUOperator && !runs {
+			found.Warn("", nil, "cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or "+
+				"set gpuOperator: false for the device plugin", cluster.Name, cluster.TalosVersion, oldest)
+		}
+	}
+
+	for _, warning := range d.plan.Warnings {
+		found.Warn("", nil, "%s", warning)
+	}
+
+	return found, nil
+}
+
+// checkSite compares the plan with what Proxmox and the Image Factory have.
+func (d *deployment) checkSite(context.Context) (problem.List, error) {
+	site := d.site()
+	if site == nil {
+		return nil, nil
+	}
+
+	return preflight.Check(d.plan, d.preflightStack(), site), nil
+}
+
+// preflightStack returns what the stack has created already.
+func (d *deployment) preflightStack() preflight.Stack {
+	last := &d.lastRun
+	s := preflight.Stack{
+		Project: d.project, Name: d.stack, ID: last.stackID, Empty: last.isBlank(),
+		Machines: map[int]vmdiff.Machine{}, Mappings: last.mappings,
+		Image:      ImageOf,
+		Downloaded: func(t spec.Template) bool { return last.has(tokens.File, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore) },
+		Built:      func(t spec.Template) bool { return last.has(tokens.RemoteCommand, t.Key+"-"+t.Host+"-build") },
+	}
+	for _, m := range last.machines {
+		s.Machines[m.VMID] = m
+	}
+
+	return s
+}
