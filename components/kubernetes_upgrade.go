@@ -39,6 +39,7 @@ func (c *TalosCluster) registerKubernetesUpgrade(ctx *pulumi.Context, name strin
 			return req
 		},
 		talosconfig: c.controlTalosconfig, keepRequest: c.keepRequest(),
+		trigger: vmlookup.FromContext(ctx).VersionsTrigger(args.Name),
 	}.register(ctx, name+"-kubernetes", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.talosUpgrade}), hook)
 
 	return err

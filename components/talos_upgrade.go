@@ -55,6 +55,7 @@ func (c *TalosCluster) registerTalosUpgrade(ctx *pulumi.Context, name string, ar
 			return req
 		},
 		talosconfig: c.nodesTalosconfig, keepRequest: c.keepRequest(),
+		trigger: vmlookup.FromContext(ctx).VersionsTrigger(args.Name),
 	}.register(ctx, name+"-talos", pulumi.Parent(c), waitFor(args.Schematics), hook)
 
 	return err

@@ -44,6 +44,7 @@ type deployment struct {
 	stateErr      error                                  // why the state cannot be read
 	site          func() *preflight.Site                 // waits for what Proxmox and the Image Factory have; nil = they are not asked
 	arguments     map[string]components.TalosClusterArgs // of clusters, by name; set by the checks
+	versions      map[string]versions                    // by cluster
 	zones         map[string]string                      // current hosts of nodes, by node name
 }
 
@@ -113,7 +114,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	}
 
 	if stateErr == nil {
-		if err := d.lastRun.registerRecord(ctx, vmdiff.CreationSettings(d.plan)); err != nil {
+		if err := d.registerRecord(ctx); err != nil {
 			return err
 		}
 	}
@@ -137,6 +138,16 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	}
 
 	return nil
+}
+
+// registerRecord records what this run plans, before it changes anything.
+func (d *deployment) registerRecord(ctx *pulumi.Context) error {
+	d.versions = map[string]versions{}
+	for _, cluster := range d.plan.Clusters {
+		d.versions[cluster.Name] = d.lastRun.versions[cluster.Name].next(cluster)
+	}
+
+	return d.lastRun.registerRecord(ctx, vmdiff.CreationSettings(d.plan), d.versions)
 }
 
 // newDeployment returns a deployment before its checks.
@@ -237,6 +248,7 @@ func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 	return vmlookup.NewContext(ctx, vmlookup.Run{
 		StackID: d.lastRun.stackID, Lookup: d.lookup.lookUp, Stopped: d.lookup.isStopped,
 		Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
+		VersionChanges: func(cluster string) int { return d.versions[cluster].changes },
 		Commands:       func(name string) vmlookup.Command { return d.lastRun.calls[name] },
 		Configurations: func(node string) string { return d.lastRun.configurations[node] },
 	})

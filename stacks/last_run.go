@@ -34,6 +34,7 @@ type lastRun struct {
 	lookups           map[int]vmlookup.State      // by VMID
 	identities        map[int]ownership.Machine   // of machines and templates, by VMID: see [lastRun.created]
 	creationSettings  map[string]string           // [vmdiff.CreationSettings] of the machines that it has
+	versions          map[string]versions         // by cluster
 	mappings          []string                    // names of PCI mappings
 	resources         map[string]bool             // by type and name: see has
 	calls             map[string]vmlookup.Command // of talosops, by resource name
@@ -56,7 +57,7 @@ func newLastRun() lastRun {
 		calls: map[string]vmlookup.Command{}, configurations: map[string]string{},
 		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
 		kubernetes: map[string][]string{}, authorities: map[string]talos.Authority{},
-		contracts: map[string]string{},
+		contracts: map[string]string{}, versions: map[string]versions{},
 	}
 }
 
@@ -161,6 +162,12 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 
 		if cluster, _ := outputs["proxmoxCluster"].(string); cluster != "" {
 			l.proxmoxCluster = cluster
+		}
+
+		planned, _ := outputs["versions"].(map[string]any)
+		for cluster, value := range planned {
+			text, _ := value.(string)
+			l.versions[cluster] = parseVersions(text)
 		}
 
 		settings, _ := outputs["making"].(map[string]any)

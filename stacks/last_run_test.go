@@ -135,12 +135,42 @@ func TestChangesWithoutEffectOnRunningMachines(t *testing.T) {
 	assert.Equal(t, resource.NewProperty("linked"), settings["one-gpu clone"])
 
 	settings["one-gpu clone"] = resource.NewProperty("full")
-	o.CreationSettings = settings
+	o.Record = resource.PropertyMap{"making": resource.NewProperty(settings)}
 	r = mustDeploy(t, o)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does not affect running machines (one-gpu-1, one-gpu-2), only new ones; " +
 			"to recreate a worker, lower count and raise it again",
 	}, r.Warnings())
+}
+
+// TestVersionsThatArePutBack: the upgrade to the versions of the last run may have been cut off, so the upgrades are
+// called although the state's last calls were for the planned versions.
+func TestVersionsThatArePutBack(t *testing.T) {
+	t.Parallel()
+
+	o := stackOptionsOf(t, "test", gpuStack)
+	o.Running = previousVMs(t, gpuStack)
+	recorded := mustDeploy(t, o).Outputs("record")["versions"].ObjectValue()["one"].StringValue()
+	require.Regexp(t, `^0: Talos v1\.13\.0 [0-9a-f]{64} and v1\.13\.0 [0-9a-f]{64}, Kubernetes v1\.36\.0$`, recorded)
+
+	for last, want := range map[string]struct{ record, follows string }{
+		recorded:           {recorded, ""},
+		"3" + recorded[1:]: {"3" + recorded[1:], "change 3 of versions"},
+		"3: Talos of an upgrade that was cut off": {"4" + recorded[1:], "change 4 of versions"},
+	} {
+		o.Record = resource.PropertyMap{"versions": resource.NewProperty(resource.PropertyMap{"one": resource.NewProperty(last)})}
+		r := mustDeploy(t, o)
+		assert.Equal(t, want.record, r.Outputs("record")["versions"].ObjectValue()["one"].StringValue())
+
+		for _, name := range []string{"one-talos", "one-kubernetes"} {
+			environment := r.ByType(tokens.LocalCommand)[name].Input("environment")
+			if want.follows == "" {
+				assert.True(t, environment.IsNull(), name)
+			} else {
+				assert.Equal(t, want.follows, environment.ObjectValue()[components.TriggerVariable].StringValue(), name)
+			}
+		}
+	}
 }
 
 func TestLastRunHasTalosVersions(t *testing.T) {

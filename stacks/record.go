@@ -44,8 +44,10 @@ func newRecord(ctx *pulumi.Context) (r *record, earlier recordState, err error) 
 	return r, result.State, nil
 }
 
-// registerRecord records the stack's id and Proxmox cluster, and how a run creates machines.
-func (l *lastRun) registerRecord(ctx *pulumi.Context, creationSettings map[string]string) error {
+// registerRecord records the stack's id and Proxmox cluster, how a run creates machines, and the planned versions.
+func (l *lastRun) registerRecord(
+	ctx *pulumi.Context, creationSettings map[string]string, planned map[string]versions,
+) error {
 	outputs := pulumi.Map{"deployed": pulumi.Bool(true), "id": pulumi.String(l.stackID)}
 	if l.proxmoxCluster != "" {
 		outputs["proxmoxCluster"] = pulumi.String(l.proxmoxCluster)
@@ -53,6 +55,15 @@ func (l *lastRun) registerRecord(ctx *pulumi.Context, creationSettings map[strin
 
 	if len(creationSettings) > 0 {
 		outputs["making"] = pulumi.ToStringMap(creationSettings)
+	}
+
+	ofClusters := pulumi.StringMap{}
+	for cluster, v := range planned {
+		ofClusters[cluster] = pulumi.String(v.String())
+	}
+
+	if len(ofClusters) > 0 {
+		outputs["versions"] = ofClusters
 	}
 
 	return ctx.RegisterResourceOutputs(l.record, outputs)
@@ -64,5 +75,5 @@ func (l *lastRun) recordRefusal(ctx *pulumi.Context) error {
 		return nil
 	}
 
-	return l.registerRecord(ctx, l.creationSettings)
+	return l.registerRecord(ctx, l.creationSettings, l.versions)
 }

@@ -291,11 +291,11 @@ func (m *monitor) Invoke(
 // stateResources are the resources in the engine's state after the stack's last run.
 func (o Options) stateResources() resource.PropertyMap {
 	resources := resource.PropertyMap{}
-	if o.CreationSettings != nil {
+	if o.Record != nil {
 		resources["record"] = resource.NewProperty(resource.PropertyMap{
 			"type": resource.NewProperty(tokens.Record),
 			"outputs": resource.NewProperty(
-				resource.PropertyMap{"deployed": resource.NewProperty(true), "making": resource.NewProperty(o.CreationSettings)},
+				o.Record,
 			),
 		})
 	}

@@ -55,8 +55,8 @@ type Options struct {
 	ID string
 	// Cluster is the Proxmox cluster in the record; empty = none.
 	Cluster string
-	// CreationSettings are the settings in the record with which it created machines.
-	CreationSettings resource.PropertyMap
+	// Record are further outputs of the record.
+	Record resource.PropertyMap
 	// Nodes are the outputs of the nodes that the last run left.
 	Nodes []resource.PropertyMap
 	// Contract is the version contract of existing secrets; empty = there are none, and new ones have the requested one.

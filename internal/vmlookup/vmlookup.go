@@ -44,6 +44,8 @@ type Run struct {
 	Stopped func(ctx context.Context, host string, vmid int) bool
 	// Existed reports whether a machine existed before this run, and Bootstrapped whether a cluster was bootstrapped.
 	Existed, Bootstrapped func(name string) bool
+	// VersionChanges returns how often the planned versions of a cluster have changed.
+	VersionChanges func(cluster string) int
 	// Commands returns the command of talosops in the state, by the name of its resource.
 	Commands func(name string) Command
 	// Configurations returns the machine configuration of a node in the state, a secret; empty = none.
@@ -86,6 +88,16 @@ func (r Run) HasExisted(name string) bool { return r.Existed != nil && r.Existed
 // WasBootstrapped reports whether a cluster was bootstrapped before this run, and whether that is known.
 func (r Run) WasBootstrapped(cluster string) (begun, known bool) {
 	return r.Bootstrapped != nil && r.Bootstrapped(cluster), r.Bootstrapped != nil
+}
+
+// VersionsTrigger returns what repeats the upgrades of a cluster when its planned versions change, even back to those of
+// the state: an upgrade may have been cut off; nil if they never changed, or that is unknown.
+func (r Run) VersionsTrigger(cluster string) pulumi.StringInput {
+	if r.VersionChanges == nil || r.VersionChanges(cluster) == 0 {
+		return nil
+	}
+
+	return pulumi.Sprintf("change %d of versions", r.VersionChanges(cluster))
 }
 
 // Command is a command of talosops in the state.

@@ -130,6 +130,31 @@ func (w *world) hasTask(kind string) bool {
 	})
 }
 
+// TestVersionsThatArePutBack: an upgrade is cut off after its first node, and the file is put back. The run does not
+// call that fine: it names the node, which runs a newer version, and an upgrade to the newer one goes on.
+func TestVersionsThatArePutBack(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	older := w.stack(1, 2)
+	older.Version = "v1.14.3"
+	newer := older
+	newer.Version = "v1.14.4"
+
+	w.up(older.yaml(t))
+	w.killedUp(newer.yaml(t), func(w *world) bool {
+		return strings.Contains(w.output(), ": upgrade: is done")
+	}, true)
+	w.recover()
+
+	_, err := w.tryUp(t.Context(), older.yaml(t))
+	require.Error(t, err)
+	assert.Contains(t, w.output(), "one-cp-1 runs Talos v1.14.4, and v1.14.3 is older, and downgrades must be allowed; set the running version")
+
+	w.up(newer.yaml(t))
+	assert.Contains(t, w.output(), "one-general-2: upgrade: is done")
+}
+
 // TestFailedTasks lets the tasks fail that create images and templates: the error has Proxmox' message, and the next up
 // completes. TestErrorsOfClones is about machines.
 func TestFailedTasks(t *testing.T) {
