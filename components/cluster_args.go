@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -18,8 +20,12 @@ import (
 type TalosClusterArgs struct {
 	// The cluster's name in kubeconfig and talosconfig. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// The URL of the Kubernetes API. Default: https://<vip, or the first control plane>:6443.
+	// The URL of the Kubernetes API in the kubeconfig and machine configurations; its host may be a DNS name or a load
+	// balancer. Default: https://<vip, or the first control plane>:6443.
 	Endpoint string `pulumi:"endpoint,optional"`
+	// Additional names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs. Default:
+	// none.
+	CertSANs []string `pulumi:"certSANs,optional"`
 	// The virtual IP of the Kubernetes API, an unused address of the network. Default: none.
 	VIP string `pulumi:"vip,optional"`
 	// The Talos version for which secrets and configurations are generated at first. Default: the first control plane's.
@@ -207,7 +213,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 
 	a.CNI = cniWithDefaults(a.CNI, a.KubernetesVersion)
 
-	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
+	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), strconv.Itoa(talos.APIPort)))
 
 	return a
 }
@@ -229,6 +235,11 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	if a.VIP != "" {
 		checkAddress(found, "vip", a.VIP)
+	}
+
+	if endpoint, err := url.Parse(a.Endpoint); a.Endpoint != "" && (err != nil || endpoint.Scheme != "https" ||
+		endpoint.Hostname() == "" || endpoint.Port() == "") {
+		found.Add("endpoint", a.Endpoint, "is not the URL of a Kubernetes API; write it as https://k8s.example.org:6443")
 	}
 
 	if a.DrainTimeoutSeconds < 0 {

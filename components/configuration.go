@@ -18,6 +18,7 @@ import (
 func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	config := talos.ClusterConfig{
 		Subnets:                        []netip.Prefix{netip.MustParsePrefix(a.Network.CIDR)},
+		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),

@@ -91,6 +91,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	args := components.TalosClusterArgs{
 		Name:                c.Name,
 		Endpoint:            c.Endpoint,
+		CertSANs:            c.CertSANs,
 		VIP:                 addressText(c.VIP),
 		TalosVersion:        c.TalosVersion,
 		Contract:            d.lastRun.contracts[c.Name],

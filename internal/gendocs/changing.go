@@ -133,6 +133,7 @@ var sections = []section{
 	{title: "Signatures of the GitOps source", of: "VerifyConfig"},
 	{title: "The chart of Flux' operator", of: "OperatorChartConfig"},
 	{title: "Networks", of: "NetworkConfig", at: "clusters.0.network."},
+	{title: "Endpoints", of: "EndpointConfig"},
 	{title: "Proxmox", of: "ProxmoxConfig"},
 	{title: "Proxmox accounts", of: "IdentityConfig"},
 	{title: "The CSI plugin", of: "CSIConfig", without: "IdentityConfig"},

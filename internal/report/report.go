@@ -86,8 +86,11 @@ type cluster struct {
 
 // API describes the endpoint of the cluster's API.
 func (c cluster) API() string {
-	if c.VIP == "" {
+	switch {
+	case c.VIP == "":
 		return c.Endpoint
+	case !strings.HasPrefix(c.Endpoint, "https://"+c.VIP+":"):
+		return c.Endpoint + ", and the virtual IP " + c.VIP
 	}
 
 	return "virtual IP " + c.VIP + ", on one control plane at a time"

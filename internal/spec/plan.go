@@ -149,8 +149,10 @@ func (t Talos) HasAgent() bool {
 // Cluster is a Talos Kubernetes cluster.
 type Cluster struct {
 	Name string
-	// Endpoint is the URL of the Kubernetes API: https://<VIP, or the first control plane>:6443.
-	Endpoint          string
+	// Endpoint is the URL of the Kubernetes API: https://<configured host, VIP, or first control plane>:<port>.
+	Endpoint string
+	// CertSANs are additional names and addresses in the certificates of the Kubernetes and Talos APIs.
+	CertSANs          []string   `json:",omitempty"`
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -94,7 +93,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
-	cluster.Endpoint = apiEndpoint(cluster)
+	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
 
 	return cluster
 }
@@ -235,20 +234,6 @@ func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster)
 
 	p.problems.Add(path+".allowSchedulingOnControlPlanes", false,
 		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or set dedicated: false for a pool")
-}
-
-// apiEndpoint returns the URL of the Kubernetes API.
-func apiEndpoint(c Cluster) string {
-	address := c.VIP
-	if !address.IsValid() && len(c.ControlPlanes) > 0 {
-		address = c.ControlPlanes[0].Address.Addr()
-	}
-
-	if !address.IsValid() {
-		return ""
-	}
-
-	return "https://" + netip.AddrPortFrom(address, 6443).String()
 }
 
 // splitPatches returns a user's patches, one YAML document each, and the path of each. Problems do not show them, since

@@ -53,6 +53,11 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 		path := fmt.Sprintf("clusters[%d]", i)
 
 		list = append(list, namedNetwork{path + ".network.cidr", c.Network.CIDR})
+		if configured := p.config.Clusters[i].Endpoint; configured != nil {
+			address, _ := netip.ParseAddr(configured.Host)
+			addAddress(path+".endpoint.host", address)
+		}
+
 		for j, server := range c.Network.DNS {
 			addAddress(fmt.Sprintf("%s.network.dns[%d]", path, j), server)
 		}

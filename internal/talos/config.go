@@ -1,6 +1,10 @@
 package talos
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+)
 
 // ClusterConfig is what all machine configurations of a cluster share.
 type ClusterConfig struct {
@@ -8,7 +12,8 @@ type ClusterConfig struct {
 	Subnets []netip.Prefix
 	// VIP is the shared address of the Kubernetes API; invalid = none. The Talos API never uses it.
 	VIP netip.Addr
-	// CertSANs are names and addresses of the Kubernetes API in addition to the VIP and the control planes' addresses.
+	// CertSANs are names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs, in addition
+	// to the endpoint's host, the VIP and the nodes' own names and addresses.
 	CertSANs []string
 	// PodCIDR and ServiceCIDR are the cluster's networks; invalid = Talos' defaults. They cannot change later.
 	PodCIDR, ServiceCIDR netip.Prefix
@@ -64,6 +69,9 @@ type Install struct {
 	// Wipe erases the disk before installation.
 	Wipe bool
 }
+
+// APIPort is the port of the Kubernetes API on control planes. The endpoint's may be another one, of a load balancer.
+const APIPort = constants.DefaultControlPlanePort
 
 // DefaultInstallDisk is where scsi0 of a Proxmox VM appears.
 const DefaultInstallDisk = "/dev/sda"

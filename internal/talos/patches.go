@@ -32,6 +32,10 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 		docs = append(docs, form.manifest(gpuManifestName, text))
 	}
 
+	if len(c.CertSANs) > 0 {
+		docs = append(docs, object{"machine": object{"certSANs": c.CertSANs}})
+	}
+
 	docs = append(docs,
 		form.install(n.Install),
 		hostnamePatch(n.Name, release),
