@@ -49,7 +49,7 @@ type TalosClusterArgs struct {
 	// Bootstrap an empty etcd if all control planes have lost their data, once for each text: the cluster's objects are
 	// lost, and its workers stop their pods. Default: none, such a cluster is not bootstrapped again.
 	BootstrapEmpty string `pulumi:"bootstrapEmpty,optional"`
-	// The network of the nodes.
+	// The network of the nodes without one of their own.
 	Network Network `pulumi:"network"`
 	// The IPv4 network of pods, which cannot change. Default: Talos' own, 10.244.0.0/16.
 	PodCIDR string `pulumi:"podCidr,optional"`
@@ -87,6 +87,9 @@ type ClusterNode struct {
 	Role string `pulumi:"role,optional"`
 	// The address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address string `pulumi:"address"`
+	// The network of its first network device, which all control planes share. Its time servers and addressing are the
+	// cluster's. Default: the cluster's.
+	Network *Network `pulumi:"network,optional"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
 	// The VM's current Proxmox host, if the cluster's proxmox is set; a running machine may be on another host than a new
@@ -122,6 +125,26 @@ func (n ClusterNode) prefix() netip.Prefix {
 	prefix, _ := netip.ParsePrefix(n.Address)
 
 	return prefix
+}
+
+// network returns the network of a node's first network device.
+func (a TalosClusterArgs) network(n ClusterNode) Network {
+	if n.Network != nil {
+		return *n.Network
+	}
+
+	return a.Network
+}
+
+// networks returns the networks of the nodes, without duplicates.
+func (a TalosClusterArgs) networks() (cidrs []string) {
+	for _, n := range a.nodes() {
+		if cidr := a.network(n).CIDR; !slices.Contains(cidrs, cidr) {
+			cidrs = append(cidrs, cidr)
+		}
+	}
+
+	return cidrs
 }
 
 // controlPlanes and workers return the nodes by role, in order.
@@ -183,6 +206,13 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		n := &a.Nodes[i]
 		setDefault(&n.Role, RoleWorker)
 		n.Talos, n.Machine = talosWithDefaults(n.Talos), n.Machine.withDefaults()
+
+		if n.Network != nil {
+			own := n.Network.withDefaults()
+			own.NTP, own.DHCP = a.Network.NTP, a.Network.DHCP
+			n.Network = &own
+		}
+
 		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		setDefault(&n.Zone, n.Machine.Node)
 	}
@@ -295,6 +325,12 @@ func (n ClusterNode) validate(path string, found *problem.List) {
 	}
 
 	checkPrefix(found, path+"address", n.Address)
+
+	if n.Network != nil {
+		checkNetwork(found, path+"network.cidr", n.Network.CIDR)
+		n.Network.validate(path+"network.", found)
+	}
+
 	checkVersion(found, path+"talos.version", n.Talos.Version)
 	n.Machine.validate(path+"machine.", found)
 

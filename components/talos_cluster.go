@@ -209,7 +209,7 @@ func (c *TalosCluster) registerKubeconfig(ctx *pulumi.Context, name string, args
 	credentials := c.secrets.ClientConfiguration
 
 	// The provider accepts a kubeconfig from any machine, including the commands that a kubeconfig can name.
-	hook, err := registerIdentityHook(ctx, name+tokens.OfKubeconfig, node, args.Network)
+	hook, err := registerIdentityHook(ctx, name+tokens.OfKubeconfig, node, args.network(node))
 	if err != nil {
 		return err
 	}

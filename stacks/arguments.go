@@ -106,6 +106,10 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)
+		if n.Network != nil {
+			node.Network = new(networkArgs(*n.Network))
+		}
+
 		node.Zone = d.zones[n.Name]
 		args.Nodes = append(args.Nodes, node)
 	}

@@ -233,7 +233,7 @@ type NetworkConfig struct {
 	CIDR string `json:"cidr" jsonschema:"required,example=10.0.0.0/24"`
 	// The router's address. Default: none; machines can reach their own network only.
 	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.0.1"`
-	// The Proxmox bridge.
+	// The Proxmox bridge, or the name of a VNet of Proxmox' SDN.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
 	// The VLAN tag that Proxmox sets; 0 = untagged.
 	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
@@ -243,7 +243,7 @@ type NetworkConfig struct {
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
-	// The virtual IP of the Kubernetes API, shared by the control planes. Without it and without `endpoint`, the API has
+	// The virtual IP of the Kubernetes API, an address of the control planes' network that they share. Without it and without `endpoint`, the API has
 	// no common address for several control planes.
 	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`
 	// How machines get their address: `static`, or `dhcp`, with reservations of the planned addresses for the planned

@@ -69,8 +69,15 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 	}
 
 	for _, g := range p.pools {
-		if !g.inCluster() {
+		if !g.inCluster() || g.Network != nil {
 			list = append(list, namedNetwork{g.path + ".network.cidr", g.network.CIDR})
+		}
+
+		if g.Network != nil {
+			for j, text := range g.Network.DNS {
+				server, _ := netip.ParseAddr(text)
+				addAddress(fmt.Sprintf("%s.network.dns[%d]", g.path, j), server)
+			}
 		}
 
 		for j := range g.ExtraNICs {
