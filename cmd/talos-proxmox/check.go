@@ -15,8 +15,9 @@ func newCheck(a *app) *cobra.Command {
 		Short: "Compare a stack with its Proxmox and the Image Factory",
 		Long: `Reads the stack's configuration and state, and makes the checks of every preview with Proxmox's API and
 the Image Factory: the credentials and their privileges, hosts, quorum, datastores, bridges, VMIDs and names in use,
-PCI mappings, resource pools, and the Talos release of images to be downloaded. It prints the results host by host,
-and exits with status 1 if a problem blocks the plan or Proxmox does not answer.
+PCI mappings, resource pools, the Talos release of images to be downloaded, and where names and load balancers of
+Kubernetes APIs lead. It prints the results host by host, and exits with status 1 if a problem blocks the plan or
+Proxmox does not answer.
 
 It changes nothing, takes no lock of the state, and shows no secret.`,
 		Example:           "  talos-proxmox check prod",

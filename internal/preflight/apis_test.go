@@ -48,16 +48,19 @@ func TestAPIs(t *testing.T) {
 		},
 		"no name, with a VIP": {"https://k8s.example.org:6443", "10.0.0.5", nil, "make DNS records for the VIP 10.0.0.5, or"},
 		"a name of a worker": {
-			"https://k8s.example.org:6443", "", []string{"10.0.0.10", "10.0.0.20"},
+			"https://k8s.example.org:6443", "",
+			[]string{"10.0.0.10", "10.0.0.20"},
 			`"k8s.example.org" resolves to 10.0.0.20, and one-gpu-1 does not serve this API; up and the machines do not need it, but ` +
 				"kubectl does: make DNS records for the control planes 10.0.0.10\n",
 		},
 		"control planes on the port of a load balancer": {
-			"https://k8s.example.org:443", "", []string{"10.0.0.10"},
+			"https://k8s.example.org:443", "",
+			[]string{"10.0.0.10"},
 			`clusters[0].endpoint.port: "443" is a load balancer's, and k8s.example.org resolves to 10.0.0.10, which serve the API on 6443`,
 		},
 		"a load balancer that does not answer": {
-			"https://127.0.0.1:1", "", []string{"127.0.0.1"},
+			"https://127.0.0.1:1", "",
+			[]string{"127.0.0.1"},
 			`clusters[0].endpoint.host: "127.0.0.1" is at 127.0.0.1, where nothing answers on port 1; up and the machines do not need it, ` +
 				"but kubectl does: start the load balancer there, or make DNS records for the control planes 10.0.0.10: " +
 				"dial tcp 127.0.0.1:1: connect: connection refused",

@@ -243,8 +243,8 @@ type NetworkConfig struct {
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
-	// The virtual IP of the Kubernetes API, an address of the control planes' network that they share. Without it and without `endpoint`, the API has
-	// no common address for several control planes.
+	// The virtual IP of the Kubernetes API, an address in the control planes' network that they share. Without it and
+	// without `endpoint`, the API has no common address for several control planes.
 	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`
 	// How machines get their address: `static`, or `dhcp`, with reservations of the planned addresses for the planned
 	// MACs on the router.

@@ -238,8 +238,9 @@ type VM struct {
 	// Path is the path of the machine's pool in the configuration, for later errors: clusters[0].workers[1].
 	Path string `json:"-"`
 	// OverridePaths are the paths of keys that are not set by the pool: by the machine, memoryMiB →
-	// clusters[0].workers[1].nodes.2.memoryMiB, or by its template, datastore → templates.talos.datastore. Of the network's
-	// keys, they are those that the pool sets, not the cluster: network.bridge → clusters[0].workers[1].network.bridge.
+	// clusters[0].workers[1].nodes.2.memoryMiB, or by its template, datastore → templates.talos.datastore. Of the keys of
+	// the network, they are those that the pool sets, not the cluster: network.bridge →
+	// clusters[0].workers[1].network.bridge.
 	OverridePaths map[string]string `json:"-"`
 	Pool          string            // "cp" for control planes
 	Index         int               // 0-based in its pool

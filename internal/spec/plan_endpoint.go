@@ -58,11 +58,13 @@ func (c Cluster) apiAddress() netip.Addr {
 
 // ServesAPI reports whether an address is the VIP or that of a control plane, whose API servers have one port.
 func (c Cluster) ServesAPI(address netip.Addr) bool {
-	return address == c.VIP || slices.ContainsFunc(c.ControlPlanes, func(n Node) bool { return n.Address.Addr() == address })
+	isNode := func(n Node) bool { return n.Address.Addr() == address }
+
+	return address == c.VIP || slices.ContainsFunc(c.ControlPlanes, isNode)
 }
 
-// checkAPIEndpoint checks a configured endpoint, and returns whether it is usable. A load balancer may have the address of
-// a plain machine, or share it with a gateway, a Proxmox host or another cluster; otherwise it has one of its own.
+// checkAPIEndpoint checks a configured endpoint, and returns whether it is usable. A load balancer may have the address
+// of a plain machine, or share it with a gateway, a Proxmox host or another cluster; otherwise it has one of its own.
 func (p *planner) checkAPIEndpoint(path string, e EndpointConfig, c Cluster, machines []Machine) bool {
 	at := path + ".host"
 

@@ -53,6 +53,7 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 		path := fmt.Sprintf("clusters[%d]", i)
 
 		list = append(list, namedNetwork{path + ".network.cidr", c.Network.CIDR})
+
 		if configured := p.config.Clusters[i].Endpoint; configured != nil {
 			address, _ := netip.ParseAddr(configured.Host)
 			addAddress(path+".endpoint.host", address)

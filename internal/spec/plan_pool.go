@@ -92,6 +92,7 @@ func (p *planner) poolPrototype(g *pool) Node {
 		Taints: p.parseTaints(g.path+".taints", g.Taints),
 	}
 	n.OverridePaths = map[string]string{}
+
 	if g.Datastore == "" && template.path != "" {
 		n.OverridePaths["datastore"] = template.path + ".datastore"
 	}

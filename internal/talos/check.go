@@ -72,17 +72,14 @@ func checkRole(role string) error {
 }
 
 func checkCluster(c ClusterConfig) error {
-	var problems []error
-	if c.DiscoveryEndpoint != "" {
-		if endpoint, err := url.Parse(c.DiscoveryEndpoint); err != nil || endpoint.Host == "" {
-			problems = append(
-				problems,
-				fmt.Errorf("discovery endpoint: %q is not a URL: write it as https://discovery.example.org/", c.DiscoveryEndpoint),
-			)
-		}
+	endpoint, err := url.Parse(c.DiscoveryEndpoint)
+	if c.DiscoveryEndpoint != "" && (err != nil || endpoint.Host == "") {
+		return fmt.Errorf(
+			"discovery endpoint: %q is not a URL: write it as https://discovery.example.org/", c.DiscoveryEndpoint,
+		)
 	}
 
-	return errors.Join(problems...)
+	return nil
 }
 
 func checkNode(n NodeConfig) error {

@@ -44,7 +44,7 @@ func checkFirstCard(c ClusterConfig, n NodeConfig, patch string) error {
 		case config.NetworkBridgeConfig:
 			problems = append(problems, checkMembers(n, document.Name(), document.Links(), nil))
 		case config.NetworkVirtualIPConfig:
-			if document.VIP() == c.VIP && !slices.Contains(firstLinks, document.Link()) {
+			if c.VIP.IsValid() && document.VIP() == c.VIP && !slices.Contains(firstLinks, document.Link()) {
 				problems = append(problems, secondVIP(c))
 			}
 		}
@@ -109,6 +109,7 @@ func selectsFirst(n NodeConfig, s config.NetworkDeviceSelector) bool {
 		}
 
 		stated = true
+
 		if matched, err := path.Match(strings.ToLower(part.pattern), part.value); err != nil || !matched {
 			return false
 		}

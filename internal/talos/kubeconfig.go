@@ -73,8 +73,8 @@ func (k Kubeconfig) WithAuthorities(authorities ...[]byte) (Kubeconfig, error) {
 	return file.encode()
 }
 
-// WithServer returns a copy with the URL of another server for the same cluster; itself if it has that already, or is no
-// kubeconfig, which those who read it report.
+// WithServer returns a copy with the URL of another server for the same cluster; itself if it has that already, or is
+// no kubeconfig, which those who read it report.
 func (k Kubeconfig) WithServer(url string) Kubeconfig {
 	file, err := k.parse()
 	if err != nil {
