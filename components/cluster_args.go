@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -18,8 +20,12 @@ import (
 type TalosClusterArgs struct {
 	// The cluster's name in kubeconfig and talosconfig. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// The URL of the Kubernetes API. Default: https://<vip, or the first control plane>:6443.
+	// The URL of the Kubernetes API in the kubeconfig and machine configurations; its host may be a DNS name or a load
+	// balancer. Default: https://<vip, or the first control plane>:6443.
 	Endpoint string `pulumi:"endpoint,optional"`
+	// Additional names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs. Default:
+	// none.
+	CertSANs []string `pulumi:"certSANs,optional"`
 	// The virtual IP of the Kubernetes API, an unused address of the network. Default: none.
 	VIP string `pulumi:"vip,optional"`
 	// The Talos version for which secrets and configurations are generated at first. Default: the first control plane's.
@@ -43,7 +49,7 @@ type TalosClusterArgs struct {
 	// Bootstrap an empty etcd if all control planes have lost their data, once for each text: the cluster's objects are
 	// lost, and its workers stop their pods. Default: none, such a cluster is not bootstrapped again.
 	BootstrapEmpty string `pulumi:"bootstrapEmpty,optional"`
-	// The network of the nodes.
+	// The network of the nodes without one of their own.
 	Network Network `pulumi:"network"`
 	// The IPv4 network of pods, which cannot change. Default: Talos' own, 10.244.0.0/16.
 	PodCIDR string `pulumi:"podCidr,optional"`
@@ -81,6 +87,9 @@ type ClusterNode struct {
 	Role string `pulumi:"role,optional"`
 	// The address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address string `pulumi:"address"`
+	// The network of its first network device; with a VIP, the same for all control planes. Its time servers and addressing
+	// are the cluster's. Default: the cluster's.
+	Network *Network `pulumi:"network,optional"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
 	// The VM's current Proxmox host, if the cluster's proxmox is set; a running machine may be on another host than a new
@@ -116,6 +125,26 @@ func (n ClusterNode) prefix() netip.Prefix {
 	prefix, _ := netip.ParsePrefix(n.Address)
 
 	return prefix
+}
+
+// network returns the network of a node's first network device.
+func (a TalosClusterArgs) network(n ClusterNode) Network {
+	if n.Network != nil {
+		return *n.Network
+	}
+
+	return a.Network
+}
+
+// networks returns the networks of the nodes, without duplicates.
+func (a TalosClusterArgs) networks() (cidrs []string) {
+	for _, n := range a.nodes() {
+		if cidr := a.network(n).CIDR; !slices.Contains(cidrs, cidr) {
+			cidrs = append(cidrs, cidr)
+		}
+	}
+
+	return cidrs
 }
 
 // controlPlanes and workers return the nodes by role, in order.
@@ -177,6 +206,13 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		n := &a.Nodes[i]
 		setDefault(&n.Role, RoleWorker)
 		n.Talos, n.Machine = talosWithDefaults(n.Talos), n.Machine.withDefaults()
+
+		if n.Network != nil {
+			own := n.Network.withDefaults()
+			own.NTP, own.DHCP = a.Network.NTP, a.Network.DHCP
+			n.Network = &own
+		}
+
 		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		setDefault(&n.Zone, n.Machine.Node)
 	}
@@ -207,7 +243,8 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 
 	a.CNI = cniWithDefaults(a.CNI, a.KubernetesVersion)
 
-	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
+	host := cmp.Or(a.VIP, first.prefix().Addr().String())
+	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(host, strconv.Itoa(talos.APIPort)))
 
 	return a
 }
@@ -229,6 +266,11 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	if a.VIP != "" {
 		checkAddress(found, "vip", a.VIP)
+	}
+
+	if endpoint, err := url.Parse(a.Endpoint); a.Endpoint != "" && (err != nil || endpoint.Scheme != "https" ||
+		endpoint.Hostname() == "" || endpoint.Port() == "") {
+		found.Add("endpoint", a.Endpoint, "is not the URL of a Kubernetes API; write it as https://k8s.example.org:6443")
 	}
 
 	if a.DrainTimeoutSeconds < 0 {
@@ -284,6 +326,12 @@ func (n ClusterNode) validate(path string, found *problem.List) {
 	}
 
 	checkPrefix(found, path+"address", n.Address)
+
+	if n.Network != nil {
+		checkNetwork(found, path+"network.cidr", n.Network.CIDR)
+		n.Network.validate(path+"network.", found)
+	}
+
 	checkVersion(found, path+"talos.version", n.Talos.Version)
 	n.Machine.validate(path+"machine.", found)
 

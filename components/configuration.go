@@ -17,7 +17,7 @@ import (
 // validated.
 func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	config := talos.ClusterConfig{
-		Subnets:                        []netip.Prefix{netip.MustParsePrefix(a.Network.CIDR)},
+		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),
@@ -25,11 +25,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	}
 	config.VIP, _ = netip.ParseAddr(a.VIP)
 	config.PodCIDR, _ = netip.ParsePrefix(a.PodCIDR)
-
 	config.ServiceCIDR, _ = netip.ParsePrefix(a.ServiceCIDR)
-	for _, server := range a.Network.DNS {
-		config.DNS = append(config.DNS, netip.MustParseAddr(server))
-	}
 
 	return config
 }
@@ -58,7 +54,7 @@ func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 // nodeConfiguration returns what is specific to one node's machine configuration. Proxmox tags VLANs, which are
 // invisible to the machine.
 func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
-	network := a.Network
+	network := a.network(n)
 
 	first := talos.Interface{
 		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.prefix(), MTU: network.MTU},
@@ -89,12 +85,17 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		Role:         n.Role,
 		TalosVersion: n.Talos.Version,
 		Install:      talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Platform)},
+		Subnet:       netip.MustParsePrefix(network.CIDR),
 		Interfaces:   interfaces,
 		Labels:       n.Labels,
 		Taints:       n.Taints,
 		GPUs:         gpus,
 		Patches:      n.Patches,
 	}
+	for _, server := range network.DNS {
+		node.DNS = append(node.DNS, netip.MustParseAddr(server))
+	}
+
 	if a.Proxmox != nil {
 		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, providerID(a.Proxmox, n.Machine.VMID)
 	}

@@ -59,7 +59,7 @@ func (a TalosClusterArgs) gitopsFacts() map[string]string {
 
 	facts := map[string]string{
 		"CLUSTER_NAME": a.Name, "CLUSTER_ENDPOINT": a.Endpoint, "CONTROL_PLANES": strings.Join(addresses, ", "),
-		"NODE_CIDR": a.Network.CIDR, "POD_CIDR": a.PodCIDR, "SERVICE_CIDR": a.ServiceCIDR,
+		"NODE_CIDR": strings.Join(a.networks(), ","), "POD_CIDR": a.PodCIDR, "SERVICE_CIDR": a.ServiceCIDR,
 		"TALOS_VERSION": a.TalosVersion, "KUBERNETES_VERSION": a.KubernetesVersion,
 	}
 	maps.Copy(facts, a.GitOps.Facts)

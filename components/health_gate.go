@@ -116,10 +116,12 @@ type hardwareGPU struct {
 func nodeHardware(a TalosClusterArgs) []hardware {
 	list := make([]hardware, 0, len(a.Nodes))
 	for _, n := range a.nodes() {
+		network := a.network(n)
+
 		machine := hardware{
-			VMID: n.Machine.VMID, Cores: n.Machine.Cores, Memory: n.Machine.Memory, VLAN: a.Network.VLAN, MTU: a.Network.MTU,
-			CPUType: n.Machine.CPUType, Bridge: a.Network.Bridge, Gateway: a.Network.Gateway, NUMA: n.Machine.NUMA,
-			DHCP: a.Network.DHCP, DNS: a.Network.DNS, NICs: n.Machine.ExtraNICs,
+			VMID: n.Machine.VMID, Cores: n.Machine.Cores, Memory: n.Machine.Memory, VLAN: network.VLAN, MTU: network.MTU,
+			CPUType: n.Machine.CPUType, Bridge: network.Bridge, Gateway: network.Gateway, NUMA: n.Machine.NUMA,
+			DHCP: network.DHCP, DNS: network.DNS, NICs: n.Machine.ExtraNICs,
 		}
 		if n.Machine.CPUUnits != defaultCPUUnits {
 			machine.CPUUnits = n.Machine.CPUUnits

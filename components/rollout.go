@@ -68,7 +68,7 @@ func newRollout(
 	for i, node := range requestNodes(nodes) {
 		target := updateTarget{
 			node: node, worker: i >= args.controlPlaneCount(),
-			machine: probeTarget(node.Name, nodes[i].Machine, args.Network),
+			machine: probeTarget(node.Name, nodes[i].Machine, args.network(nodes[i])),
 		}
 		target.machine.Address = nodes[i].prefix().Addr()
 		r.targets[node.Name+tokens.OfConfiguration] = target

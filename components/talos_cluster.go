@@ -209,7 +209,7 @@ func (c *TalosCluster) registerKubeconfig(ctx *pulumi.Context, name string, args
 	credentials := c.secrets.ClientConfiguration
 
 	// The provider accepts a kubeconfig from any machine, including the commands that a kubeconfig can name.
-	hook, err := registerIdentityHook(ctx, name+tokens.OfKubeconfig, node, args.Network)
+	hook, err := registerIdentityHook(ctx, name+tokens.OfKubeconfig, node, args.network(node))
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,11 @@ func (c *TalosCluster) registerKubeconfig(ctx *pulumi.Context, name string, args
 		return err
 	}
 
-	c.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
+	// The provider reads it again only when its certificate is renewed, not when the endpoint changes.
+	current := kubeconfig.KubeconfigRaw.ApplyT(func(text string) string {
+		return string(talos.Kubeconfig(text).WithServer(args.Endpoint))
+	})
+	c.Kubeconfig = pulumi.ToSecret(current).(pulumi.StringOutput)
 
 	return nil
 }

@@ -130,6 +130,39 @@ func TestTalosClusterConfigurations(t *testing.T) {
 	}, nodes)
 }
 
+// TestTalosClusterEndpointAndNetworks: names in certificates, a load balancer's endpoint, and a worker in another
+// network than the cluster's.
+func TestTalosClusterEndpointAndNetworks(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(1, 2)
+	cluster.Endpoint, cluster.CertSANs = "https://k8s.example.org:443", []string{"api.example.org"}
+	dmz := cluster.worker(1)
+	dmz.Address = "127.1.2.20/24"
+	dmz.Network = &Network{CIDR: "127.1.2.0/24", Gateway: "127.1.2.1", Bridge: "vmbr3", VLAN: 7, DNS: []string{"127.1.2.1"}}
+	r := runCluster(t, enginetest.Options{}, cluster)
+
+	configurations := map[string]string{}
+
+	for _, n := range cluster.Nodes {
+		configurations[n.Name] = appliedTo(t, r, n.Name).Configuration
+		assert.Contains(t, configurations[n.Name], "endpoint: https://k8s.example.org:443\n")
+		assert.Contains(t, configurations[n.Name], "certSANs:\n        - api.example.org\n")
+	}
+
+	for _, part := range []string{"- 127.1.2.0/24", "127.1.2.20/24", "gateway: 127.1.2.1", "nameservers:\n            - 127.1.2.1\n"} {
+		assert.Contains(t, configurations["one-general-2"], part)
+		assert.NotContains(t, configurations["one-general-1"], part)
+	}
+
+	assert.NotContains(t, configurations["one-general-2"], "127.1.1.0/24", "its kubelet uses no address of another network")
+
+	vm := r.ByType(tokens.VirtualMachine)["one-general-2-vm"]
+	assert.Contains(t, jsonText(vm.Input("networkDevices")), `"bridge":"vmbr3"`)
+	assert.Contains(t, jsonText(vm.Input("networkDevices")), `"vlanId":7`)
+	assert.Contains(t, jsonText(vm.Input("initialization")), `"gateway":"127.1.2.1"`)
+}
+
 func TestTalosClusterKeepsSecretsEncrypted(t *testing.T) {
 	t.Parallel()
 
@@ -292,6 +325,14 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		},
 		"no network": {
 			func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`,
+		},
+		"an endpoint without a port": {
+			func(c *TalosClusterArgs) { c.Endpoint = "https://k8s.example.org" },
+			`endpoint: "https://k8s.example.org" is not the URL of a Kubernetes API; write it as https://k8s.example.org:6443`,
+		},
+		"a node's network without addresses": {
+			func(c *TalosClusterArgs) { c.worker(0).Network = &Network{Gateway: "x"} },
+			"nodes[1].network.cidr: \"\" is not a network; write it as 10.0.0.0/24\nnodes[1].network.gateway: \"x\" is not",
 		},
 		"the same address twice": {
 			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },

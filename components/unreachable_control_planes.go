@@ -43,7 +43,7 @@ func (c *TalosCluster) findUnreachable(ctx *pulumi.Context, _ string, args Talos
 
 	var wg sync.WaitGroup
 	for i, n := range controlPlanes {
-		wg.Go(func() { problems[i] = probeControlPlane(ctx.Context(), n, args.Network, authority) })
+		wg.Go(func() { problems[i] = probeControlPlane(ctx.Context(), n, args.network(n), authority) })
 	}
 
 	wg.Wait()

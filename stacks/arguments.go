@@ -91,6 +91,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	args := components.TalosClusterArgs{
 		Name:                c.Name,
 		Endpoint:            c.Endpoint,
+		CertSANs:            c.CertSANs,
 		VIP:                 addressText(c.VIP),
 		TalosVersion:        c.TalosVersion,
 		Contract:            d.lastRun.contracts[c.Name],
@@ -105,6 +106,10 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)
+		if n.Network != nil {
+			node.Network = new(networkArgs(*n.Network))
+		}
+
 		node.Zone = d.zones[n.Name]
 		args.Nodes = append(args.Nodes, node)
 	}

@@ -17,8 +17,9 @@ func newCheck(a *app) *cobra.Command {
 		Short: "Compare a stack with its state, its hosts, Proxmox and the Image Factory",
 		Long: `Makes all checks of a preview, without the engine: the configuration and the machine configurations from it,
 the changes of running machines, the hosts (hardware, boot loader, IOMMU, GPUs, storages, ZFS) over SSH, the
-credentials and their privileges, quorum, datastores, bridges, VMIDs, names and addresses in use, mappings, resource
-pools, and the Talos release of images to be downloaded. It prints what each host is, and what was found there.
+credentials and their privileges, quorum, datastores, bridges, VMIDs and names in use, mappings, resource pools, the
+Talos release of images to be downloaded, and where names and load balancers of Kubernetes APIs lead. It prints what
+each host is, and what was found there.
 
 It exits with status 1 if a problem blocks the plan, or Proxmox or a host does not answer: the last line says what was
 not asked. It changes nothing, takes no lock of the state, and shows no secret. The private key for the hosts' shells

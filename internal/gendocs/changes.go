@@ -41,6 +41,15 @@ var checkedChanges = map[string][]change{
 	"NetworkConfig.dns":        {{to: []any{"8.8.8.8"}}},
 	"NetworkConfig.addressing": {{to: "dhcp"}},
 
+	"PoolNetworkConfig.cidr": {{
+		to: map[string]any{"cidr": "10.0.2.0/24", "gateway": "10.0.2.1"}, path: poolPath + "network",
+	}},
+	"PoolNetworkConfig.gateway": {{to: "10.0.1.254"}},
+	"PoolNetworkConfig.bridge":  {{to: "vmbr2"}},
+	"PoolNetworkConfig.vlan":    {{to: 7}},
+	"PoolNetworkConfig.mtu":     {{to: 1400}},
+	"PoolNetworkConfig.dns":     {{to: []any{"8.8.8.8"}}},
+
 	pool + ".template":     {{to: "other"}},
 	pool + ".diskGiB":      {{when: "more", to: 80}, {when: "less", to: 30}},
 	pool + ".datastore":    {{to: "local-zfs"}},

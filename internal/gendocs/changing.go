@@ -133,6 +133,7 @@ var sections = []section{
 	{title: "Signatures of the GitOps source", of: "VerifyConfig"},
 	{title: "The chart of Flux' operator", of: "OperatorChartConfig"},
 	{title: "Networks", of: "NetworkConfig", at: "clusters.0.network."},
+	{title: "Endpoints", of: "EndpointConfig"},
 	{title: "Proxmox", of: "ProxmoxConfig"},
 	{title: "Proxmox accounts", of: "IdentityConfig"},
 	{title: "The CSI plugin", of: "CSIConfig", without: "IdentityConfig"},
@@ -147,6 +148,7 @@ var sections = []section{
 	{title: "Networks of plain machines", of: "MachineNetworkConfig", at: "machines.0.network."},
 	{title: "Drivers", of: "DriverConfig"},
 	{title: "Single machines", of: "NodeConfig", at: nodePath},
+	{title: "Networks of pools", of: "PoolNetworkConfig", at: poolPath + "network."},
 	{title: "Additional disks", of: "DiskConfig", at: poolPath + "extraDisks.0."},
 	{title: "Additional network devices", of: "NICConfig", at: poolPath + "extraNICs.0."},
 }

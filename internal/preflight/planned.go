@@ -156,7 +156,12 @@ type disk struct {
 
 // cards returns a machine's network cards with their configuration paths.
 func (m machine) cards() []card {
-	list := []card{{m.Network.Bridge, m.Network.VLAN, m.Parent() + ".network"}}
+	network := m.Parent() + ".network"
+	if m.OverridePaths["network.bridge"]+m.OverridePaths["network.vlan"] != "" {
+		network = m.Path + ".network"
+	}
+
+	list := []card{{m.Network.Bridge, m.Network.VLAN, network}}
 	for i, extra := range m.ExtraNICs {
 		list = append(list, card{extra.Bridge, extra.VLAN, fmt.Sprintf("%s.extraNICs[%d]", m.Path, i)})
 	}

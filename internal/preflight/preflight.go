@@ -48,6 +48,8 @@ type Site struct {
 	Factory    string
 	Releases   []string
 	Extensions map[string][]string
+	// APIs are the endpoints of clusters' Kubernetes APIs that are not the address of a machine of theirs, by cluster.
+	APIs map[string]API
 	// Unknown lists what could not be read, and why.
 	Unknown []string
 }
@@ -104,7 +106,7 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
 		c.checkCores, c.checkVMIDs, c.checkNames, c.checkMappings, c.checkPools, c.checkAccounts, c.checkStorageClasses,
-		c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases,
+		c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases, c.checkAPIs,
 	} {
 		rule()
 	}

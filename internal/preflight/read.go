@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ type Sources struct {
 	Factory  talos.Factory
 	// Transport is used for the Image Factory; nil = HTTP's default.
 	Transport http.RoundTripper
+	// Lookup resolves the names of endpoints; nil = as the operating system does.
+	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // Read reads everything once, in parallel within the limit of proxmoxapi. The first request goes alone and shows
@@ -39,13 +42,14 @@ func Read(ctx context.Context, q Sources) *Site {
 		Sources: q, planned: newPlanned(q.Plan, q.Stack),
 		site: &Site{
 			Endpoint: q.Endpoint, Identity: q.Proxmox.Identity(), ReadAt: time.Now(), ForeignVolumes: map[string][]int{},
-			LostVolumes: map[string][]string{},
+			LostVolumes: map[string][]string{}, APIs: map[string]API{},
 		},
 	}
 
 	var wg sync.WaitGroup
 	wg.Go(func() { r.readFactory(ctx) })
 	wg.Go(func() { r.readProxmox(ctx) })
+	wg.Go(func() { r.readAPIs(ctx) })
 	wg.Wait()
 	slices.Sort(r.site.Unknown)
 

@@ -86,8 +86,11 @@ type cluster struct {
 
 // API describes the endpoint of the cluster's API.
 func (c cluster) API() string {
-	if c.VIP == "" {
+	switch {
+	case c.VIP == "":
 		return c.Endpoint
+	case !strings.HasPrefix(c.Endpoint, "https://"+c.VIP+":"):
+		return c.Endpoint + ", and the virtual IP " + c.VIP
 	}
 
 	return "virtual IP " + c.VIP + ", on one control plane at a time"
@@ -150,7 +153,7 @@ func newCluster(c spec.Cluster) cluster {
 		Talos:         c.TalosVersion,
 		Kubernetes:    c.KubernetesVersion,
 		Fixes:         "–",
-		CIDR:          c.Network.CIDR.String(),
+		CIDR:          strings.Join(networksOf(c), ", "),
 		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), GPUOperator: c.GPUOperator,
 	}
 	ends := talos.EndsOfLife(c.TalosVersion, c.KubernetesVersion)
@@ -165,6 +168,17 @@ func newCluster(c spec.Cluster) cluster {
 	}
 
 	return result
+}
+
+// networksOf returns the networks of a cluster's machines, without duplicates.
+func networksOf(c spec.Cluster) (list []string) {
+	for _, n := range c.Nodes() {
+		if network := c.NetworkOf(n).CIDR.String(); !slices.Contains(list, network) {
+			list = append(list, network)
+		}
+	}
+
+	return list
 }
 
 func newMachine(n spec.Node) machine {

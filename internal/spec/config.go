@@ -189,6 +189,12 @@ type ClusterConfig struct {
 	BootstrapEmpty string `json:"bootstrapEmpty,omitempty" jsonschema:"example=2026-11-24"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`
+	// The Kubernetes API's endpoint in kubeconfigs and machine configurations: a DNS name, or a load balancer of your own.
+	// Default: port 6443 of the VIP, otherwise of the first control plane.
+	Endpoint *EndpointConfig `json:"endpoint,omitempty"`
+	// Additional names and addresses in the certificates of the Kubernetes API and of each machine's Talos API. The
+	// endpoint's host, the VIP and the machines' own names and addresses are in them anyway.
+	CertSANs []string `json:"certSANs,omitempty" jsonschema:"example=k8s.example.org"`
 	// The IPv4 network of pods; every machine gets 256 addresses of it. It cannot change.
 	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
 	// The IPv4 network of services; the cluster's DNS has its tenth address. It cannot change.
@@ -227,7 +233,7 @@ type NetworkConfig struct {
 	CIDR string `json:"cidr" jsonschema:"required,example=10.0.0.0/24"`
 	// The router's address. Default: none; machines can reach their own network only.
 	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.0.1"`
-	// The Proxmox bridge.
+	// The Proxmox bridge, or the name of a VNet of Proxmox' SDN.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
 	// The VLAN tag that Proxmox sets; 0 = untagged.
 	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
@@ -237,12 +243,21 @@ type NetworkConfig struct {
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
-	// The virtual IP of the Kubernetes API, shared by the control planes. Without it the API has no common address for
-	// several control planes.
+	// The virtual IP of the Kubernetes API, an address in the control planes' network that they share. Without it and
+	// without `endpoint`, the API has no common address for several control planes.
 	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`
 	// How machines get their address: `static`, or `dhcp`, with reservations of the planned addresses for the planned
 	// MACs on the router.
 	Addressing string `json:"addressing,omitempty" jsonschema:"default=static,enum=static,enum=dhcp"`
+}
+
+// EndpointConfig is the endpoint of a cluster's Kubernetes API.
+type EndpointConfig struct {
+	// The DNS name or the IPv4 address of the VIP, of the control planes (a name with an address of each) or of a load
+	// balancer that forwards TCP connections to port 6443 of the control planes.
+	Host string `json:"host" jsonschema:"required,example=k8s.example.org"`
+	// The TCP port, which only a load balancer can have other than 6443.
+	Port int `json:"port,omitempty" jsonschema:"default=6443,minimum=1,maximum=65535"`
 }
 
 // ControlPlaneConfig is the pool of a cluster's control planes, named `<cluster>-cp-<n>`.

@@ -52,6 +52,8 @@ type VMSettings struct {
 type PoolConfig struct {
 	// The class of the machines' template.
 	Template string `json:"template,omitempty" jsonschema:"default=talos"`
+	// The network of the machines' first network devices, if it is not the cluster's. Default: the cluster's.
+	Network *PoolNetworkConfig `json:"network,omitempty"`
 	VMPoolConfig
 	// Settings of single machines, by number (`"2"`) or name (`prod-cp-2`).
 	Nodes map[string]NodeConfig `json:"nodes,omitempty"`
@@ -63,6 +65,22 @@ type PoolConfig struct {
 	Taints []string `json:"taints,omitempty" jsonschema:"example=dedicated=db:NoSchedule"`
 	// Talos strategic-merge patches for the machines of the pool, as YAML text; applied after the cluster's.
 	Patches []string `json:"patches,omitempty"`
+}
+
+// PoolNetworkConfig is the network of a pool's machines. Addressing and time servers are the cluster's.
+type PoolNetworkConfig struct {
+	// The IPv4 network. Default: the cluster's.
+	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.0.1.0/24"`
+	// The router's address. Default: the cluster's, but none with another `cidr`.
+	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.1.1"`
+	// The Proxmox bridge, or the name of a VNet of Proxmox' SDN. Default: the cluster's, with its `vlan` and `mtu`.
+	Bridge string `json:"bridge,omitempty" jsonschema:"example=vmbr1"`
+	// The VLAN tag that Proxmox sets. Default: the cluster's, but 0, untagged, with `bridge`.
+	VLAN int `json:"vlan,omitempty" jsonschema:"minimum=0,maximum=4094"`
+	// The MTU in bytes. Default: the cluster's, but 0, the bridge's, with `bridge`.
+	MTU int `json:"mtu,omitempty" jsonschema:"minimum=0,maximum=65520"`
+	// Name servers. Default: the cluster's.
+	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 }
 
 // VMConfig holds the settings of a single machine of any kind.

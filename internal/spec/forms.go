@@ -74,6 +74,14 @@ var (
 		regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`),
 		"is not the name or IPv4 address of a server; write it as time.cloudflare.com or 10.0.0.1",
 	}
+	endpointFormat = format{
+		regexp.MustCompile(`^` + namePattern + `$`),
+		"is neither a DNS name nor an IPv4 address; write it as k8s.example.org or 10.0.0.5, in lower case, without https:// and without a port",
+	}
+	certificateNameFormat = format{
+		regexp.MustCompile(`^(\*\.)?` + namePattern + `$`),
+		"is neither a DNS name nor an IP address; write it as k8s.example.org, *.example.org or 10.0.0.5, in lower case",
+	}
 	labelNameFormat = format{
 		regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
 		"is not a key of Kubernetes labels or taints; write it as name or example.org/name",
@@ -91,6 +99,9 @@ var (
 		"is not a value of Kubernetes labels or taints; use letters, digits, ., _ and -, at most 63, with a letter or digit first and last",
 	}
 )
+
+// namePattern is a DNS name in lower case, whose last label tells it from an address.
+const namePattern = `([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?`
 
 // checkFormat reports a text with a wrong format, and returns whether the text is usable: set and well-formed.
 func (p *planner) checkFormat(path, text string, f format) bool {

@@ -77,7 +77,7 @@ func requireSound(t *testing.T, plan *spec.Plan) {
 
 		for _, n := range c.Nodes() {
 			require.False(t, vmids[n.VMID] || macs[n.MAC] || addresses[n.Address.Addr()] || names[n.Name], n.Name)
-			require.True(t, c.Network.CIDR.Contains(n.Address.Addr()), n.Name)
+			require.True(t, c.NetworkOf(n).CIDR.Contains(n.Address.Addr()), n.Name)
 			require.Equal(t, n.Host, n.Template.Host, n.Name)
 			require.NotEmpty(t, n.Host)
 			require.LessOrEqual(t, 100, n.VMID)

@@ -61,10 +61,14 @@ func (p *planner) parseNetworkFor(what, path, text string, shortest, longest int
 	return netip.Prefix{}
 }
 
-// planNetwork plans a cluster's network and VIP; unusable values are invalid.
-func (p *planner) planNetwork(path, cluster string, c NetworkConfig) (Network, netip.Addr) {
-	n := Network{Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DHCP: c.Addressing == "dhcp"}
-	n.CIDR = p.parseNetwork(path+".cidr", c.CIDR)
+// planNetwork plans a network; unusable values are invalid.
+func (p *planner) planNetwork(path, owner string, c NetworkConfig) Network {
+	return p.planNetworkIn(path, owner, p.parseNetwork(path+".cidr", c.CIDR), c)
+}
+
+// planNetworkIn plans a network with these addresses.
+func (p *planner) planNetworkIn(path, owner string, cidr netip.Prefix, c NetworkConfig) Network {
+	n := Network{CIDR: cidr, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DHCP: c.Addressing == "dhcp"}
 	p.checkFormat(path+".bridge", c.Bridge, bridgeFormat)
 	p.checkMTU(path+".mtu", c.MTU)
 
@@ -88,15 +92,20 @@ func (p *planner) planNetwork(path, cluster string, c NetworkConfig) (Network, n
 
 	if gateway, ok := p.parseAddress(path+".gateway", c.Gateway); ok && p.checkInside(path+".gateway", gateway, n.CIDR) {
 		n.Gateway = gateway
-		p.addresses.take(gateway, claim{owner: "the gateway of " + cluster, shared: true})
+		p.addresses.take(gateway, claim{owner: "the gateway of " + owner, shared: true})
 	}
 
-	vip, ok := p.parseAddress(path+".vip", c.VIP)
-	if ok && !p.checkInside(path+".vip", vip, n.CIDR) {
-		vip = netip.Addr{}
+	return n
+}
+
+// planVIP returns the VIP, which must be in the control planes' network; invalid without one.
+func (p *planner) planVIP(path, text string, network Network) netip.Addr {
+	vip, ok := p.parseAddress(path, text)
+	if !ok || !p.checkInside(path, vip, network.CIDR) {
+		return netip.Addr{}
 	}
 
-	return n, vip
+	return vip
 }
 
 // minMTU is what a Talos node needs for its own tunnels; packets of the pod network are smaller than the node's.

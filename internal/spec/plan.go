@@ -149,8 +149,10 @@ func (t Talos) HasAgent() bool {
 // Cluster is a Talos Kubernetes cluster.
 type Cluster struct {
 	Name string
-	// Endpoint is the URL of the Kubernetes API: https://<VIP, or the first control plane>:6443.
-	Endpoint          string
+	// Endpoint is the URL of the Kubernetes API: https://<configured host, VIP, or first control plane>:<port>.
+	Endpoint string
+	// CertSANs are additional names and addresses in the certificates of the Kubernetes and Talos APIs.
+	CertSANs          []string   `json:",omitempty"`
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
@@ -188,6 +190,15 @@ func (c Cluster) Nodes() []Node {
 	return append(append(make([]Node, 0, len(c.ControlPlanes)+len(c.Workers)), c.ControlPlanes...), c.Workers...)
 }
 
+// NetworkOf returns the network of a node's first card.
+func (c Cluster) NetworkOf(n Node) Network {
+	if n.Network != nil {
+		return *n.Network
+	}
+
+	return c.Network
+}
+
 // ControlPlaneAddresses returns the addresses of the control planes.
 func (c Cluster) ControlPlaneAddresses() []string {
 	list := make([]string, 0, len(c.ControlPlanes))
@@ -198,7 +209,7 @@ func (c Cluster) ControlPlaneAddresses() []string {
 	return list
 }
 
-// Network is the network of a cluster's nodes.
+// Network is the network of the first cards of nodes or plain machines.
 type Network struct {
 	CIDR    netip.Prefix
 	Gateway netip.Addr // invalid without one
@@ -227,7 +238,9 @@ type VM struct {
 	// Path is the path of the machine's pool in the configuration, for later errors: clusters[0].workers[1].
 	Path string `json:"-"`
 	// OverridePaths are the paths of keys that are not set by the pool: by the machine, memoryMiB →
-	// clusters[0].workers[1].nodes.2.memoryMiB, or by its template, datastore → templates.talos.datastore.
+	// clusters[0].workers[1].nodes.2.memoryMiB, or by its template, datastore → templates.talos.datastore. Of the keys of
+	// the network, they are those that the pool sets, not the cluster: network.bridge →
+	// clusters[0].workers[1].network.bridge.
 	OverridePaths map[string]string `json:"-"`
 	Pool          string            // "cp" for control planes
 	Index         int               // 0-based in its pool
@@ -257,6 +270,8 @@ type Node struct {
 
 	Cluster string
 	Role    Role
+	// Network is the pool's own; nil = the cluster's, see [Cluster.NetworkOf].
+	Network *Network `json:",omitempty"`
 	// Labels and Taints of the Kubernetes node; taints as Talos writes them, key → value:Effect.
 	Labels, Taints map[string]string
 	// Patches are those of the pool and the node, one YAML document each; PatchPaths are their paths in the stack file.
@@ -305,7 +320,7 @@ func (p *Plan) Members() []Member {
 
 	for i := range p.Clusters {
 		for _, n := range p.Clusters[i].Nodes() {
-			all = append(all, Member{Node: n, Network: p.Clusters[i].Network, Of: &p.Clusters[i]})
+			all = append(all, Member{Node: n, Network: p.Clusters[i].NetworkOf(n), Of: &p.Clusters[i]})
 		}
 	}
 

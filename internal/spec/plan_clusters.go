@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -39,9 +38,9 @@ func (p *planner) planClusters() []Cluster {
 	for i := range clusters {
 		at := fmt.Sprintf("clusters[%d].network.vip", i)
 		if vip := clusters[i].VIP; vip.IsValid() {
-			p.addresses.take(
-				vip, claim{owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].Network},
-			)
+			p.addresses.take(vip, claim{
+				owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].controlPlaneNetwork(),
+			})
 		}
 	}
 
@@ -57,7 +56,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.Patches, cluster.PatchPaths = p.splitPatches(path+".patches", c.Patches)
 	secretPatches := len(c.Patches) > 0 && p.secrets.overlaps(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.overlaps(path+".network.ntp")
-	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
+	cluster.Network = p.planNetwork(path+".network", c.Name, c.Network)
 	cluster.PodCIDR = p.parseNetworkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
 	cluster.ServiceCIDR = p.parseNetworkFor(
 		"services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices,
@@ -67,9 +66,11 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 
 	pools := clusterPools(path, c)
 	p.checkPools(pools)
+	p.planPoolNetworks(path, pools, cluster.Network)
+	cluster.VIP = p.planVIP(path+".network.vip", c.Network.VIP, pools[0].network)
 
 	for _, group := range pools {
-		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
+		group.duplicate = group.duplicate || duplicate
 		group.linked, group.hasTopology = c.Clone == "linked", c.Proxmox != nil
 
 		nodes := p.planPool(group)
@@ -94,7 +95,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
-	cluster.Endpoint = apiEndpoint(cluster)
+	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
 
 	return cluster
 }
@@ -235,20 +236,6 @@ func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster)
 
 	p.problems.Add(path+".allowSchedulingOnControlPlanes", false,
 		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or set dedicated: false for a pool")
-}
-
-// apiEndpoint returns the URL of the Kubernetes API.
-func apiEndpoint(c Cluster) string {
-	address := c.VIP
-	if !address.IsValid() && len(c.ControlPlanes) > 0 {
-		address = c.ControlPlanes[0].Address.Addr()
-	}
-
-	if !address.IsValid() {
-		return ""
-	}
-
-	return "https://" + netip.AddrPortFrom(address, 6443).String()
 }
 
 // splitPatches returns a user's patches, one YAML document each, and the path of each. Problems do not show them, since

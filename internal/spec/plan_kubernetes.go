@@ -53,6 +53,12 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 		path := fmt.Sprintf("clusters[%d]", i)
 
 		list = append(list, namedNetwork{path + ".network.cidr", c.Network.CIDR})
+
+		if configured := p.config.Clusters[i].Endpoint; configured != nil {
+			address, _ := netip.ParseAddr(configured.Host)
+			addAddress(path+".endpoint.host", address)
+		}
+
 		for j, server := range c.Network.DNS {
 			addAddress(fmt.Sprintf("%s.network.dns[%d]", path, j), server)
 		}
@@ -64,8 +70,15 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 	}
 
 	for _, g := range p.pools {
-		if !g.inCluster() {
+		if !g.inCluster() || g.Network != nil {
 			list = append(list, namedNetwork{g.path + ".network.cidr", g.network.CIDR})
+		}
+
+		if g.Network != nil {
+			for j, text := range g.Network.DNS {
+				server, _ := netip.ParseAddr(text)
+				addAddress(fmt.Sprintf("%s.network.dns[%d]", g.path, j), server)
+			}
 		}
 
 		for j := range g.ExtraNICs {

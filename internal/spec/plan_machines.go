@@ -124,7 +124,7 @@ func (p *planner) checkPassword(path, text string) string {
 func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 	n := c.Network
 
-	network, _ := p.planNetwork(path, c.Name, NetworkConfig{
+	network := p.planNetwork(path, c.Name, NetworkConfig{
 		CIDR: n.CIDR, Gateway: n.Gateway, Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, DNS: n.DNS, Addressing: n.Addressing,
 	})
 

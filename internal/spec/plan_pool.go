@@ -91,8 +91,17 @@ func (p *planner) poolPrototype(g *pool) Node {
 		Labels: p.checkLabels(g.path+".labels", g.Labels, g),
 		Taints: p.parseTaints(g.path+".taints", g.Taints),
 	}
+	n.OverridePaths = map[string]string{}
+
 	if g.Datastore == "" && template.path != "" {
-		n.OverridePaths = map[string]string{"datastore": template.path + ".datastore"}
+		n.OverridePaths["datastore"] = template.path + ".datastore"
+	}
+
+	if g.Network != nil {
+		n.Network = &g.network
+		for _, key := range keysWithValues(*g.Network) {
+			n.OverridePaths["network."+key] = g.path + ".network." + key
+		}
 	}
 
 	if g.gpu != "" {

@@ -66,6 +66,7 @@ func (p *planner) plan() *Plan {
 	p.planClasses()
 	plan.Clusters = p.planClusters()
 	plan.Machines = p.planMachines()
+	p.planAPIEndpoints(plan)
 	p.claimServices()
 	p.checkKubernetesNetworks(plan.Clusters)
 	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })

@@ -65,6 +65,21 @@ func TestReplacingSplitsCertificates(t *testing.T) {
 	assert.Nil(t, replaced)
 }
 
+func TestKubeconfigWithServer(t *testing.T) {
+	t.Parallel()
+
+	const text = "clusters: [{name: one, cluster: {server: 'https://10.0.0.5:6443', certificate-authority-data: Y2E=}}]\n" +
+		"users: [{name: a, user: {client-certificate-data: Y3J0}}]\n"
+
+	assert.EqualValues(t, text, talos.Kubeconfig(text).WithServer("https://10.0.0.5:6443"), "it is not written again")
+	assert.EqualValues(t, "no kubeconfig", talos.Kubeconfig("no kubeconfig").WithServer("https://10.0.0.5:6443"))
+
+	changed := talos.Kubeconfig(text).WithServer("https://k8s.example.org:443")
+	assert.Contains(t, changed, "server: https://k8s.example.org:443\n")
+	assert.NotContains(t, changed, "10.0.0.5")
+	assert.Contains(t, changed, "client-certificate-data: Y3J0\n")
+}
+
 func TestKubeconfigIsReissued(t *testing.T) {
 	t.Parallel()
 

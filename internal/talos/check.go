@@ -72,30 +72,14 @@ func checkRole(role string) error {
 }
 
 func checkCluster(c ClusterConfig) error {
-	var problems []error
-	if len(c.Subnets) == 0 {
-		problems = append(
-			problems,
-			errors.New("subnets: is missing: set the nodes' network, without which etcd may advertise any address"),
+	endpoint, err := url.Parse(c.DiscoveryEndpoint)
+	if c.DiscoveryEndpoint != "" && (err != nil || endpoint.Host == "") {
+		return fmt.Errorf(
+			"discovery endpoint: %q is not a URL: write it as https://discovery.example.org/", c.DiscoveryEndpoint,
 		)
 	}
 
-	for i, subnet := range c.Subnets {
-		if !subnet.IsValid() {
-			problems = append(problems, fmt.Errorf("subnets[%d]: not a network: write it as 10.0.0.0/24", i))
-		}
-	}
-
-	if c.DiscoveryEndpoint != "" {
-		if endpoint, err := url.Parse(c.DiscoveryEndpoint); err != nil || endpoint.Host == "" {
-			problems = append(
-				problems,
-				fmt.Errorf("discovery endpoint: %q is not a URL: write it as https://discovery.example.org/", c.DiscoveryEndpoint),
-			)
-		}
-	}
-
-	return errors.Join(problems...)
+	return nil
 }
 
 func checkNode(n NodeConfig) error {
@@ -105,6 +89,10 @@ func checkNode(n NodeConfig) error {
 
 	if !hostnamePattern.MatchString(n.Name) {
 		addf("name: %q is not a host name: use lower-case letters, digits and hyphens, at most 63", n.Name)
+	}
+
+	if !n.Subnet.IsValid() {
+		addf("subnet: is missing: set the node's network, without which etcd may advertise any address")
 	}
 
 	if n.Install.Image == "" {

@@ -1,19 +1,21 @@
 package talos
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+)
 
 // ClusterConfig is what all machine configurations of a cluster share.
 type ClusterConfig struct {
-	// Subnets contain the nodes' own addresses; etcd and kubelet use no others. At least one.
-	Subnets []netip.Prefix
 	// VIP is the shared address of the Kubernetes API; invalid = none. The Talos API never uses it.
 	VIP netip.Addr
-	// CertSANs are names and addresses of the Kubernetes API in addition to the VIP and the control planes' addresses.
+	// CertSANs are names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs, in addition
+	// to the endpoint's host, the VIP and the nodes' own names and addresses.
 	CertSANs []string
 	// PodCIDR and ServiceCIDR are the cluster's networks; invalid = Talos' defaults. They cannot change later.
 	PodCIDR, ServiceCIDR netip.Prefix
-	// DNS and NTP servers; empty = those of DHCP, or Talos' defaults.
-	DNS []netip.Addr
+	// NTP servers; empty = those of DHCP, or Talos' defaults.
 	NTP []string
 	// AllowSchedulingOnControlPlanes lets workloads run on control planes.
 	AllowSchedulingOnControlPlanes bool
@@ -37,6 +39,10 @@ type NodeConfig struct {
 	// TalosVersion is the version that it runs, v1.14.4.
 	TalosVersion string
 	Install      Install
+	// Subnet contains the node's own address; etcd and the kubelet use no other.
+	Subnet netip.Prefix
+	// DNS servers; empty = those of DHCP, or Talos' defaults.
+	DNS []netip.Addr
 	// Interfaces are the node's network cards; cluster traffic uses the first, which also holds the VIP of control
 	// planes.
 	Interfaces []Interface
@@ -64,6 +70,9 @@ type Install struct {
 	// Wipe erases the disk before installation.
 	Wipe bool
 }
+
+// APIPort is the port of the Kubernetes API on control planes. The endpoint's may be another one, of a load balancer.
+const APIPort = constants.DefaultControlPlanePort
 
 // DefaultInstallDisk is where scsi0 of a Proxmox VM appears.
 const DefaultInstallDisk = "/dev/sda"

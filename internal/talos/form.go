@@ -12,8 +12,8 @@ import (
 // form writes the settings whose place in a configuration depends on its contract, as strategic-merge patches of one
 // document each. A machine refuses a configuration with both places of a setting.
 type form interface {
-	// cluster returns what all nodes of a role share.
-	cluster(c ClusterConfig, role string) []object
+	// cluster returns what all nodes of a role share, but for the networks of their pools.
+	cluster(c ClusterConfig, n NodeConfig) []object
 	install(i Install) object
 	// certificateNames adds names and addresses to the certificate of the API server.
 	certificateNames(names []string) object
@@ -35,18 +35,18 @@ func (r Release) form() form {
 // v1alpha1Form is the first document, v1alpha1, in which contracts up to 1.13 have everything.
 type v1alpha1Form struct{}
 
-func (f v1alpha1Form) cluster(c ClusterConfig, role string) []object {
+func (f v1alpha1Form) cluster(c ClusterConfig, n NodeConfig) []object {
 	docs := []object{
 		{"machine": object{
 			"features": object{"kubePrism": object{"enabled": true, "port": constants.DefaultKubePrismPort}},
-			"kubelet":  object{"nodeIP": object{"validSubnets": nodeSubnets(c)}},
+			"kubelet":  object{"nodeIP": object{"validSubnets": nodeSubnets(c, n)}},
 		}},
 		{"cluster": object{"network": object{"cni": object{"name": "none"}}, "discovery": f.discovery(c)}},
 	}
 
 	servers := object{}
-	if len(c.DNS) > 0 {
-		servers["network"] = object{"nameservers": toStrings(c.DNS)}
+	if len(n.DNS) > 0 {
+		servers["network"] = object{"nameservers": toStrings(n.DNS)}
 	}
 
 	if len(c.NTP) > 0 {
@@ -57,13 +57,13 @@ func (f v1alpha1Form) cluster(c ClusterConfig, role string) []object {
 		docs = append(docs, object{"machine": servers})
 	}
 
-	if role != RoleControlPlane {
+	if n.Role != RoleControlPlane {
 		return docs
 	}
 
 	cluster := object{
 		"proxy":                          object{"disabled": true},
-		"etcd":                           object{"advertisedSubnets": nodeSubnets(c)},
+		"etcd":                           object{"advertisedSubnets": nodeSubnets(c, n)},
 		"allowSchedulingOnControlPlanes": c.AllowSchedulingOnControlPlanes,
 	}
 	if names := apiNames(c); len(names) > 0 {
@@ -135,18 +135,18 @@ func document(kind string, fields object) object {
 
 // cluster leaves out what the contract's generator does from the same configuration: KubePrism, discovery itself, and
 // the taint of control planes. It turns off the isolation of workloads; docs/upgrades.md says why.
-func (documentForm) cluster(c ClusterConfig, role string) []object {
+func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 	docs := []object{
-		document("KubeNodeConfig", object{"nodeIP": object{"validSubnets": nodeSubnets(c)}}),
+		document("KubeNodeConfig", object{"nodeIP": object{"validSubnets": nodeSubnets(c, n)}}),
 		document("SecurityProfileConfig", object{"workloadIsolation": false}),
 	}
 	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {
 		docs = append(docs, document("DiscoveryServiceConfig", object{"name": "default", "endpoint": c.DiscoveryEndpoint}))
 	}
 
-	if len(c.DNS) > 0 {
-		servers := make([]object, 0, len(c.DNS))
-		for _, server := range c.DNS {
+	if len(n.DNS) > 0 {
+		servers := make([]object, 0, len(n.DNS))
+		for _, server := range n.DNS {
 			servers = append(servers, object{"address": server.String()})
 		}
 
@@ -157,13 +157,13 @@ func (documentForm) cluster(c ClusterConfig, role string) []object {
 		docs = append(docs, document("TimeSyncConfig", object{"ntp": object{"servers": c.NTP}}))
 	}
 
-	if role != RoleControlPlane {
+	if n.Role != RoleControlPlane {
 		return docs
 	}
 
 	docs = append(docs,
 		document("KubeFlannelCNIConfig", object{"$patch": "delete"}), document("KubeProxyConfig", object{"enabled": false}),
-		object{"cluster": object{"etcd": object{"advertisedSubnets": nodeSubnets(c)}}},
+		object{"cluster": object{"etcd": object{"advertisedSubnets": nodeSubnets(c, n)}}},
 	)
 	if names := apiNames(c); len(names) > 0 {
 		docs = append(docs, documentForm{}.certificateNames(names))

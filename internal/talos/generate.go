@@ -48,8 +48,8 @@ type Planned struct {
 }
 
 // Plan generates a node's machine configuration with secrets of the same shape as a cluster's, and validates it as the
-// machine will. It returns the patches of the user that make it invalid, or that the node's release does not read, and
-// any other error.
+// machine will. It returns the patches of the user that make it invalid, that the node's release does not read, or that
+// conflict with the program's own network, and any other error.
 func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, error) {
 	bundle, err := placeholderBundle()
 	if err != nil {
@@ -66,14 +66,14 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 
-	unread := make([]error, len(ofUser))
+	refused := make([]error, len(ofUser))
 	for i, patch := range ofUser {
-		unread[i] = checkReleaseReads(n.TalosVersion, patch)
+		refused[i] = cmp.Or(checkReleaseReads(n.TalosVersion, patch), checkFirstCard(c, n, patch))
 	}
 
 	planned := Planned{Patches: slices.Concat(own, ofUser)}
 
-	if errors.Join(unread...) == nil {
+	if errors.Join(refused...) == nil {
 		if _, planned.Marks, err = applied(g, generated, generated, planned.Patches); err == nil {
 			return planned, nil, nil
 		}
@@ -97,7 +97,7 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 			without = patched
 		}
 
-		if err = cmp.Or(unread[i], err); err == nil {
+		if err = cmp.Or(refused[i], err); err == nil {
 			continue
 		}
 

@@ -73,6 +73,29 @@ func (k Kubeconfig) WithAuthorities(authorities ...[]byte) (Kubeconfig, error) {
 	return file.encode()
 }
 
+// WithServer returns a copy with the URL of another server for the same cluster; itself if it has that already, or is
+// no kubeconfig, which those who read it report.
+func (k Kubeconfig) WithServer(url string) Kubeconfig {
+	file, err := k.parse()
+	if err != nil {
+		return k
+	}
+
+	cluster := file.Clusters[0].Cluster.Others
+	if server, known := cluster["server"]; !known || server == url {
+		return k
+	}
+
+	cluster["server"] = url
+
+	changed, err := file.encode()
+	if err != nil {
+		return k
+	}
+
+	return changed
+}
+
 // Reissue returns a copy that trusts only this authority, with a client certificate issued by it for the same user and
 // the same validity.
 func (k Kubeconfig) Reissue(a Authority, now time.Time) (Kubeconfig, error) {

@@ -10,7 +10,10 @@ import (
 // ownedPaths returns the paths that a patch must not change, and what determines each. A path in another document than
 // v1alpha1 begins with its kind.
 func ownedPaths() map[string]string {
-	const secret = "generated once, with the cluster's secrets"
+	const (
+		secret  = "generated once, with the cluster's secrets"
+		apiPort = "6443, where this program reaches each control plane; a load balancer may have another port, endpoint.port"
+	)
 
 	return map[string]string{
 		"machine.token":                     secret,
@@ -31,18 +34,20 @@ func ownedPaths() map[string]string {
 		"KubeServiceAccountConfig.issuer":  secret,
 		"KubeEtcdEncryptionConfig":         secret,
 
-		"KubeNodeConfig.$patch":            "the node's address, labels and taints",
-		"machine.type":                     "the role of its pool",
-		"machine.network.hostname":         "the machine's name",
-		"HostnameConfig":                   "the machine's name",
-		"cluster.clusterName":              "the cluster's name",
-		"KubeClusterConfig.clusterName":    "the cluster's name",
-		"cluster.controlPlane.endpoint":    "the cluster's network.vip or first control plane",
-		"KubeClusterConfig.endpoint":       "the cluster's network.vip or first control plane",
-		"cluster.network.podSubnets":       "the cluster's podCidr",
-		"KubeNetworkConfig.podSubnets":     "the cluster's podCidr",
-		"cluster.network.serviceSubnets":   "the cluster's serviceCidr",
-		"KubeNetworkConfig.serviceSubnets": "the cluster's serviceCidr",
+		"KubeNodeConfig.$patch":                   "the node's address, labels and taints",
+		"machine.type":                            "the role of its pool",
+		"machine.network.hostname":                "the machine's name",
+		"HostnameConfig":                          "the machine's name",
+		"cluster.clusterName":                     "the cluster's name",
+		"KubeClusterConfig.clusterName":           "the cluster's name",
+		"cluster.controlPlane.endpoint":           "the cluster's endpoint, network.vip or first control plane",
+		"KubeClusterConfig.endpoint":              "the cluster's endpoint, network.vip or first control plane",
+		"cluster.controlPlane.localAPIServerPort": apiPort,
+		"KubeAPIServerConfig.apiPort":             apiPort,
+		"cluster.network.podSubnets":              "the cluster's podCidr",
+		"KubeNetworkConfig.podSubnets":            "the cluster's podCidr",
+		"cluster.network.serviceSubnets":          "the cluster's serviceCidr",
+		"KubeNetworkConfig.serviceSubnets":        "the cluster's serviceCidr",
 	}
 }
 

@@ -31,7 +31,7 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 		"the older key of secrets":    {"cluster: {aescbcEncryptionSecret: hidden}", "cluster.aescbcEncryptionSecret"},
 		"the endpoint": {
 			"cluster: {controlPlane: {endpoint: 'https://10.9.9.9:6443'}}",
-			"it changes cluster.controlPlane.endpoint (the cluster's network.vip or first control plane): remove it",
+			"it changes cluster.controlPlane.endpoint (the cluster's endpoint, network.vip or first control plane): remove it",
 		},
 		"the role": {"machine: {type: worker}", "it changes machine.type (the role of its pool): remove it"},
 		"the name": {
@@ -56,12 +56,19 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 			"machine: {token: &x hidden}\ncluster: {token: *x}", "it changes cluster.token" + secret + ", machine.token",
 		},
 
+		"a port of the API server": {
+			"cluster: {controlPlane: {localAPIServerPort: 6444}}", "it changes cluster.controlPlane.localAPIServerPort (6443, where",
+		},
+		"a port of the API server, as a document": {
+			"apiVersion: v1alpha1\nkind: KubeAPIServerConfig\napiPort: 6444", "it changes KubeAPIServerConfig.apiPort (6443, where",
+		},
 		"further names of certificates": {
 			"machine: {certSANs: [a.example.org]}\ncluster: {apiServer: {certSANs: [b.example.org]}}", "",
 		},
+		"further accepted issuers of tokens": {"apiVersion: v1alpha1\nkind: KubeServiceAccountConfig\n" +
+			"accepted: {issuers: ['https://10.0.0.5:6443'], audiences: ['https://a:6443', 'https://10.0.0.5:6443']}", ""},
 		"further accepted authorities":    {"machine: {acceptedCAs: []}\ncluster: {acceptedCAs: []}", ""},
 		"a CNI and the domain":            {"cluster: {network: {cni: {name: flannel}, dnsDomain: example.org}}", ""},
-		"a port of the API server":        {"cluster: {controlPlane: {localAPIServerPort: 6444}}", ""},
 		"arguments of etcd":               {"cluster: {etcd: {extraArgs: {election-timeout: '5000'}}}", ""},
 		"cards, registries, another disk": {"machine: {network: {nameservers: [1.1.1.1]}, install: {disk: /dev/vda}, registries: {mirrors: {docker.io: {endpoints: ['https://m']}}}}", ""},
 		"removal of something else":       {"cluster: {proxy: {$patch: delete}}", ""},
@@ -101,7 +108,7 @@ func TestPatchesMustNotChangeOwnedDocuments(t *testing.T) {
 		"DiscoveryIdentityConfig\nclusterID: hidden\nclusterSecret: hidden": "it changes DiscoveryIdentityConfig" + secret + ": remove it",
 		"KubeAPIServerCAConfig\n$patch: delete":                             "it changes KubeAPIServerCAConfig.issuingCA" + secret + ": remove it",
 		"KubeEtcdEncryptionConfig\nconfig: {}":                              "it changes KubeEtcdEncryptionConfig" + secret + ": remove it",
-		"KubeClusterConfig\nendpoint: https://10.9.9.9:6443":                "it changes KubeClusterConfig.endpoint (the cluster's network.vip or first control plane): remove it",
+		"KubeClusterConfig\nendpoint: https://10.9.9.9:6443":                "it changes KubeClusterConfig.endpoint (the cluster's endpoint, network.vip or first control plane): remove it",
 		"KubeNetworkConfig\npodSubnets: [10.42.0.0/16]":                     "it changes KubeNetworkConfig.podSubnets (the cluster's podCidr): remove it",
 		"KubeNodeConfig\n$patch: delete":                                    "it changes KubeNodeConfig.$patch (the node's address, labels and taints): remove it",
 

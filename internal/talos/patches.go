@@ -22,7 +22,7 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 
 	form := release.form()
 
-	docs := form.cluster(c, n.Role)
+	docs := form.cluster(c, n)
 	if n.Role == RoleControlPlane && c.GPUs != nil {
 		text, err := gpuManifest(c.GPUs)
 		if err != nil {
@@ -30,6 +30,10 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 		}
 
 		docs = append(docs, form.manifest(gpuManifestName, text))
+	}
+
+	if len(c.CertSANs) > 0 {
+		docs = append(docs, object{"machine": object{"certSANs": c.CertSANs}})
 	}
 
 	docs = append(docs,
@@ -68,12 +72,8 @@ func encode(docs []object) ([]string, error) {
 }
 
 // nodeSubnets excludes the VIP: the node that holds it must not advertise it as its own address.
-func nodeSubnets(c ClusterConfig) []string {
-	subnets := make([]string, 0, len(c.Subnets)+1)
-	for _, subnet := range c.Subnets {
-		subnets = append(subnets, subnet.Masked().String())
-	}
-
+func nodeSubnets(c ClusterConfig, n NodeConfig) []string {
+	subnets := []string{n.Subnet.Masked().String()}
 	if c.VIP.IsValid() {
 		subnets = append(subnets, "!"+netip.PrefixFrom(c.VIP, c.VIP.BitLen()).String())
 	}

@@ -19,10 +19,8 @@ func guestAgentInstaller(version string) string {
 
 func testCluster() ClusterConfig {
 	return ClusterConfig{
-		Subnets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
-		VIP:     netip.MustParseAddr("10.0.0.20"),
-		DNS:     []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8")},
-		NTP:     []string{"0.pool.ntp.org", "1.pool.ntp.org"},
+		VIP: netip.MustParseAddr("10.0.0.20"),
+		NTP: []string{"0.pool.ntp.org", "1.pool.ntp.org"},
 	}
 }
 
@@ -33,6 +31,8 @@ func testNode(name, role string, last int) NodeConfig {
 
 		TalosVersion: "v1.14.4",
 		Install:      Install{Image: guestAgentInstaller("v1.12.6")},
+		Subnet:       netip.MustParsePrefix("10.0.0.0/24"),
+		DNS:          []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8")},
 		Interfaces: []Interface{{
 			MAC: fmt.Sprintf("02:00:0A:00:00:%02X", last),
 			Link: Link{
@@ -76,7 +76,7 @@ func scenarios(contract string) map[string]struct {
 	dhcpControlPlane := testNode("prod-cp-1", RoleControlPlane, 10)
 	dhcpControlPlane.Interfaces[0].DHCP, dhcpControlPlane.Interfaces[0].Gateway = true, netip.Addr{}
 	withDHCP := testCluster()
-	withDHCP.DNS, withDHCP.NTP = nil, nil
+	withDHCP.NTP, dhcp.DNS, dhcpControlPlane.DNS = nil, nil, nil
 
 	patched := testCluster()
 	patched.CertSANs = []string{"api.example.org"}

@@ -274,6 +274,32 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 	assert.Empty(t, problems, "a cluster that is gone is recreated")
 }
 
+// TestAnotherEndpoint is a warning: the endpoint is the issuer of tokens.
+func TestAnotherEndpoint(t *testing.T) {
+	t.Parallel()
+
+	before := planOf(t, stackFile)
+	after := planOf(
+		t, strings.Replace(stackFile, "kubernetesVersion", "endpoint: {host: k8s.example.org}\n      kubernetesVersion", 1),
+	)
+
+	problems, warnings := vmdiff.Check(after, machinesOf(before), vmdiff.CreationSettings(before))
+	require.Empty(t, problems)
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0], "clusters[0].endpoint: "+before.Clusters[0].Endpoint+" → https://k8s.example.org:6443: "+
+		"fetch kubeconfigs again")
+
+	for name, settings := range map[string]map[string]string{
+		"an earlier version recorded nothing": nil, "it was changed before": vmdiff.CreationSettings(after),
+	} {
+		_, warnings = vmdiff.Check(after, machinesOf(before), settings)
+		assert.Empty(t, warnings, name)
+	}
+
+	_, warnings = vmdiff.Check(after, nil, vmdiff.CreationSettings(before))
+	assert.Empty(t, warnings, "no machine runs")
+}
+
 // TestNodesKeepTheirRegion: a region can be added or removed, but not changed.
 func TestNodesKeepTheirRegion(t *testing.T) {
 	t.Parallel()

@@ -325,6 +325,8 @@ func keyPath(n spec.VM, key string) string {
 	switch rest, ok := strings.CutPrefix(key, "templates."); {
 	case ok:
 		return "templates." + class + "." + rest
+	case strings.HasPrefix(key, "network.") && n.OverridePaths[key] != "":
+		return n.OverridePaths[key]
 	case strings.HasPrefix(key, "network."), key == "clone":
 		return n.Parent() + "." + key
 	case key == "firstVmid" && n.OverridePaths["vmid"] != "":

@@ -10,13 +10,15 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// CreationSettings returns the settings that only new machines and clusters get, by pool or cluster and key of the
-// stack file. The keys have no indexes, which change when others are added or removed.
+// CreationSettings returns the settings that only new machines and clusters get, and the clusters' endpoints, by pool
+// or cluster and key of the stack file. The keys have no indexes, which change when others are added or removed.
 func CreationSettings(plan *spec.Plan) map[string]string {
 	settings := map[string]string{}
 	for _, cluster := range plan.Clusters {
 		settings[cluster.Name+" podCidr"], settings[cluster.Name+
 			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
+		settings[cluster.Name+" "+endpointKey] = cluster.Endpoint
+
 		if cluster.Proxmox != nil {
 			settings[cluster.Name+" "+regionKey] = cluster.Proxmox.Region
 		}
@@ -47,6 +49,31 @@ func poolKey(m spec.Member) string {
 // regionKey is the key of the region in the provider IDs of a cluster's nodes.
 const regionKey = "proxmox.region"
 
+// endpointKey is the key of the URL of a cluster's Kubernetes API.
+const endpointKey = "endpoint"
+
+// endpointChanges warns of changed endpoints, which are the issuers of service account tokens.
+func (j *checker) endpointChanges(last map[string]string) (warnings []string) {
+	for _, cluster := range j.plan.Clusters {
+		was := last[cluster.Name+" "+endpointKey]
+		if was == "" || was == cluster.Endpoint || !j.runs(cluster) {
+			continue
+		}
+
+		warnings = append(warnings, fmt.Sprintf("%s.%s: %s → %s: fetch kubeconfigs again, and keep the former one resolvable "+
+			"for those that are in use. It is also the issuer of service account tokens: running pods lose access to the API until "+
+			"their kubelets renew their tokens, within an hour, unless a patch accepts the former issuer for that time "+
+			"(docs/networking.md#change-the-endpoint)", clusterPath(cluster), endpointKey, was, cluster.Endpoint))
+	}
+
+	return warnings
+}
+
+// runs reports whether a machine of a cluster exists.
+func (j *checker) runs(cluster spec.Cluster) bool {
+	return slices.ContainsFunc(cluster.Nodes(), func(n spec.Node) bool { return j.byName[n.Name].Name != "" })
+}
+
 // remedies describe how running machines get settings that only new ones get.
 var remedies = map[string]string{
 	"clone": "to recreate a worker, lower count and raise it again", "template": recreatePlainMachine,
@@ -66,8 +93,7 @@ func fingerprint(keys []string) string {
 func (j *checker) checkImmutable(last map[string]string) {
 	settings := CreationSettings(j.plan)
 	for _, cluster := range j.plan.Clusters {
-		nodes := cluster.Nodes()
-		if !slices.ContainsFunc(nodes, func(n spec.Node) bool { return j.byName[n.Name].Name != "" }) {
+		if !j.runs(cluster) {
 			continue
 		}
 

@@ -76,7 +76,7 @@ func Check(plan *spec.Plan, machines []Machine, settings map[string]string) (pro
 		controlPlanes[cluster.Name] = len(cluster.ControlPlanes)
 	}
 
-	return nil, append(Describe(changes, controlPlanes), departures...)
+	return nil, slices.Concat(Describe(changes, controlPlanes), departures, j.endpointChanges(settings))
 }
 
 // reportf adds a problem, unless its path has one.

@@ -31,12 +31,17 @@ type HostOptions struct {
 	PCI   []PCIDevice
 	// Storages are the host's storages; DefaultStorages by default.
 	Storages []StorageOptions
-	// Bridges are network bridges, by default vmbr0. The first has the port Uplink, and none is VLAN-aware.
+	// Bridges are network bridges, by default vmbr0; none is VLAN-aware.
 	Bridges []string
+	// Uplinks is how many of them, the first ones, have a network card as their port; by default one.
+	Uplinks int
 }
 
-// Uplink is the network card of each host.
-const Uplink = "eno1"
+// Uplink returns the network card that is the port of a bridge: eno1 for the first one.
+func Uplink(bridge int) string { return fmt.Sprintf("eno%d", bridge+1) }
+
+// Tags reports whether a bridge has a port that tags VLANs.
+func (h *HostOptions) Tags(bridge string) bool { return slices.Contains(h.Bridges[:h.Uplinks], bridge) }
 
 // Host is a host as the cluster sees it.
 type Host struct {

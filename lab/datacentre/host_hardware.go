@@ -130,6 +130,8 @@ func hostDefaults(o HostOptions) (HostOptions, error) {
 		o.Bridges = []string{"vmbr0"}
 	}
 
+	o.Uplinks = min(max(o.Uplinks, 1), len(o.Bridges))
+
 	var err error
 
 	o.Root, err = filepath.Abs(o.Root)

@@ -82,7 +82,7 @@ func (h *HostOptions) checkBridge(n NIC, missingBridge string) error {
 		return nil
 	case !slices.Contains(h.Bridges, n.Bridge):
 		return fmt.Errorf(missingBridge, n.Bridge)
-	case n.VLAN != 0 && n.Bridge != h.Bridges[0]: // without VLAN awareness, a port tags the VLAN
+	case n.VLAN != 0 && !h.Tags(n.Bridge): // without VLAN awareness, a port tags the VLAN
 		return fmt.Errorf("no physical interface on bridge '%s'", n.Bridge)
 	default:
 		return nil

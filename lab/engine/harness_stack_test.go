@@ -21,6 +21,7 @@ type cluster struct {
 	WorkerYAML                       string // more YAML of the worker pool
 	ControlPlaneHost                 string // the control planes' host; empty = any
 	BootstrapEmpty                   string
+	YAML                             string // more YAML of the cluster
 }
 
 // stack is a test's stack file.
@@ -81,6 +82,9 @@ var stackTemplate = template.Must(template.New("stack").Parse(`config:
 {{- range .Clusters}}
     - name: {{.Name}}
       kubernetesVersion: v1.37.2
+{{- with .YAML}}
+      {{.}}
+{{- end}}
 {{- with .BootstrapEmpty}}
       bootstrapEmpty: {{.}}
 {{- end}}

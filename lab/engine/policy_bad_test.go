@@ -219,6 +219,17 @@ func badProduction() map[string]badPlan {
 			},
 			policies: []string{"production-chart-digests"}, message: "is installed whatever its digest is",
 		},
+		"an endpoint that one control plane is": {
+			production: true,
+			config:     `{"production-endpoint": "mandatory", "production-talos-firewall": "disabled", "production-disk-encryption": "disabled"}`,
+			draft: func(d *draft) {
+				for name, address := range map[string]string{"c": "10.0.0.1", "d": "10.0.0.2"} {
+					d.configuration(name, address, "machine: {type: controlplane, network: {interfaces: [{addresses: ["+address+"/24]}]}}\n"+
+						"cluster: {clusterName: one, controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n")
+				}
+			},
+			policies: []string{"production-endpoint"}, message: "which has 2 control planes, is this one",
+		},
 		"a Talos API open to all": {
 			production: true, config: `{"production-talos-firewall": "mandatory", "production-disk-encryption": "disabled"}`,
 			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, policies: []string{"production-talos-firewall"},

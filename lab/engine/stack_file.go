@@ -33,7 +33,7 @@ func ReadStack(project, stack string) ([]byte, error) {
 }
 
 // Needs are what the stacks of a project expect of their Proxmox hosts, each list sorted.
-type Needs struct{ Hosts, Datastores, Mappings []string }
+type Needs struct{ Hosts, Datastores, Bridges, Mappings []string }
 
 // ReadNeeds collects what all stacks of a project need. It skips files that cannot be parsed: a run of their stack
 // reports them.
@@ -69,11 +69,12 @@ func ReadNeeds(project string) (Needs, error) {
 		}
 
 		for _, e := range file.entries() {
-			needs.Datastores = append(needs.Datastores, datastores(e.value)...)
+			needs.Datastores = append(needs.Datastores, valuesOf(e.value, "datastore")...)
+			needs.Bridges = append(needs.Bridges, valuesOf(e.value, "bridge")...)
 		}
 	}
 
-	for _, list := range []*[]string{&needs.Hosts, &needs.Datastores, &needs.Mappings} {
+	for _, list := range []*[]string{&needs.Hosts, &needs.Datastores, &needs.Bridges, &needs.Mappings} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
@@ -81,18 +82,18 @@ func ReadNeeds(project string) (Needs, error) {
 	return needs, nil
 }
 
-// datastores returns the values of the keys "datastore", at any depth.
-func datastores(node *yaml.Node) []string {
-	var names []string
-	if name := text(node, "datastore"); name != "" {
-		names = append(names, name)
+// valuesOf returns the values of a key, at any depth.
+func valuesOf(node *yaml.Node, key string) []string {
+	var values []string
+	if value := text(node, key); value != "" {
+		values = append(values, value)
 	}
 
 	for _, child := range node.Content {
-		names = append(names, datastores(child)...)
+		values = append(values, valuesOf(child, key)...)
 	}
 
-	return names
+	return values
 }
 
 func parseStackFile(content []byte) (*stackFile, error) {

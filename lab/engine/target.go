@@ -134,6 +134,10 @@ func (t *Target) requireLoopback() error {
 		for _, node := range cluster.Nodes() {
 			problems = append(problems, refuse("node "+node.Name, node.Address.Addr()))
 
+			if node.Network != nil {
+				problems = append(problems, refuse("the gateway of node "+node.Name, node.Network.Gateway))
+			}
+
 			for _, nic := range node.ExtraNICs {
 				problems = append(problems, refuse("a card of node "+node.Name, nic.Prefix().Addr()))
 			}

@@ -108,12 +108,13 @@ func TestNeedsOfStacks(t *testing.T) {
     - {name: alpha, gpus: [{name: gpu-1, pci: "41:00"}, {name: gpu-1, pci: "61:00"}, {name: arc, pci: "03:00"}]}
     - {name: beta}
   talos-proxmox:templates: {talos: {datastore: nvme0}}
+  talos-proxmox:clusters: [{workers: [{network: {bridge: vmbr1}}]}]
 `), 0o600))
 
 	needs, err := ReadNeeds(folder)
 	require.NoError(t, err)
 	assert.Equal(t, Needs{
-		Hosts: []string{"alpha", "beta"}, Datastores: []string{"nvme0"}, Mappings: []string{"arc", "gpu-1"},
+		Hosts: []string{"alpha", "beta"}, Datastores: []string{"nvme0"}, Bridges: []string{"vmbr1"}, Mappings: []string{"arc", "gpu-1"},
 	}, needs)
 }
 

@@ -27,9 +27,11 @@ func listNetwork(r *request) (any, error) {
 	h, kind := r.host(), r.params["type"]
 
 	if kind == "eth" || kind == "" {
-		o := staticFields("eth")
-		o["iface"] = datacentre.Uplink
-		list = append(list, o)
+		for i := range h.Uplinks {
+			o := staticFields("eth")
+			o["iface"] = datacentre.Uplink(i)
+			list = append(list, o)
+		}
 	}
 
 	for i, b := range h.Bridges {
@@ -40,8 +42,8 @@ func listNetwork(r *request) (any, error) {
 		o := staticFields("bridge")
 		o["iface"], o["priority"] = b, 4+i
 
-		if i == 0 {
-			o["bridge_ports"] = datacentre.Uplink
+		if h.Tags(b) {
+			o["bridge_ports"] = datacentre.Uplink(i)
 		}
 
 		if i == 0 && h.Address.IsValid() {

@@ -44,6 +44,8 @@ type Options struct {
 	HostNames []string
 	// Datastores are storages of every host; those that a host does not have are created as LVM thin pools.
 	Datastores []string
+	// Bridges are further bridges of every host beside vmbr0, with uplinks of their own and without a DHCP server.
+	Bridges []string
 	// Mappings are PCI mappings of stacks, which the program's account may change and use.
 	Mappings []string
 	// Speed is the number of modelled seconds in a real one.
@@ -214,6 +216,15 @@ func (s *Server) openModel() error {
 
 	for i := range hosts {
 		hosts[i].Root = filepath.Join(s.o.Dir, "hosts", hosts[i].Name)
+		hosts[i].Bridges = []string{defaultBridge}
+
+		for _, bridge := range s.o.Bridges {
+			if bridge != defaultBridge {
+				hosts[i].Bridges = append(hosts[i].Bridges, bridge)
+			}
+		}
+
+		hosts[i].Uplinks = len(hosts[i].Bridges)
 
 		if s.o.Storages != nil {
 			hosts[i].Storages = append(hosts[i].Storages, s.o.Storages(hosts[i].Name)...)
@@ -231,7 +242,7 @@ func (s *Server) openModel() error {
 		Durations: s.o.Durations,
 		Fetch:     s.fetch,
 		Network: datacentre.Network{
-			Bridge: "vmbr0", Prefix: s.network.machines, Gateway: gateway, DNS: []netip.Addr{gateway},
+			Bridge: defaultBridge, Prefix: s.network.machines, Gateway: gateway, DNS: []netip.Addr{gateway},
 			First: nth(s.network.machines, 100), Last: nth(s.network.machines, 199),
 		},
 	})
@@ -247,6 +258,9 @@ func (s *Server) openModel() error {
 
 	return GrantProgram(data, s.id.TokenSecret, s.o.Mappings...)
 }
+
+// defaultBridge is the bridge with the uplink and the DHCP server.
+const defaultBridge = "vmbr0"
 
 // Last bytes of the hosts' addresses.
 const (

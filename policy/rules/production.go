@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
+	"net/url"
 	"regexp"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -30,6 +33,14 @@ func productionPolicies() []policy {
 			Reason: "Templates are built and hosts prepared as root: with `ssh.acceptAnyHostKey` any machine with a host's address would receive " +
 				"the scripts, and its answers would be trusted.",
 			Stack: inProduction(productionHostKeys),
+		},
+		{
+			Name:        "production-endpoint",
+			Description: "In production, the endpoint of a cluster with several control planes is not one of them.",
+			Reason: "Otherwise kubeconfigs stop working with that control plane. Advisory, because what `clusters[].endpoint`, a name or a load " +
+				"balancer, leads to is not known; without it, `network.vip` moves to another control plane.",
+			Advisory: true,
+			Stack:    inProduction(productionEndpoint),
 		},
 		{
 			Name:        "production-disk-encryption",
@@ -161,6 +172,72 @@ func productionHostKeys(p plan) problem.List {
 		if key := connection.at("hostKey"); !connection.isUnknown() && equals(key.text(), "") {
 			found = append(found, violation(r.URN, r.Name,
 				"any key of the host is accepted: set ssh.hostKey of the host in place of ssh.acceptAnyHostKey, with the key that `ssh-keyscan -t ed25519` prints and the host's own console confirms"))
+		}
+	}
+
+	return found
+}
+
+// productionEndpoint compares the endpoints in the configurations of control planes with the addresses in them.
+func productionEndpoint(p plan) problem.List {
+	type machine struct {
+		resource
+
+		cluster, endpoint string
+		addresses         []string
+	}
+
+	var (
+		found    problem.List
+		machines []machine
+		count    = map[string]int{}
+	)
+
+	for _, r := range p.configurations() {
+		m, isControlPlane := machine{resource: r}, false
+
+		for _, document := range p.documents[r.URN] {
+			var config struct {
+				ClusterName string    `yaml:"clusterName"` // of KubeClusterConfig
+				Endpoint    yaml.Node // of KubeClusterConfig; other documents have lists of that name
+				Machine     struct {
+					Type    string
+					Network struct {
+						Interfaces []struct{ Addresses []string }
+					}
+				}
+				Cluster struct {
+					ClusterName  string                    `yaml:"clusterName"`
+					ControlPlane struct{ Endpoint string } `yaml:"controlPlane"`
+				}
+			}
+			if document.Decode(&config) != nil {
+				continue
+			}
+
+			isControlPlane = isControlPlane || config.Machine.Type == "controlplane"
+			m.cluster = cmp.Or(m.cluster, config.Cluster.ClusterName, config.ClusterName)
+			m.endpoint = cmp.Or(m.endpoint, config.Cluster.ControlPlane.Endpoint, config.Endpoint.Value)
+
+			for _, card := range config.Machine.Network.Interfaces {
+				m.addresses = append(m.addresses, card.Addresses...)
+			}
+		}
+
+		if isControlPlane {
+			machines = append(machines, m)
+			count[m.cluster]++
+		}
+	}
+
+	for _, m := range machines {
+		for _, address := range m.addresses {
+			host, _, _ := strings.Cut(address, "/")
+			if endpoint, err := url.Parse(m.endpoint); err == nil && endpoint.Hostname() == host && count[m.cluster] > 1 {
+				found = append(found, violation(m.URN, m.Name,
+					"the endpoint of cluster %s, which has %d control planes, is this one (%s): set network.vip or endpoint of the cluster",
+					m.cluster, count[m.cluster], m.endpoint))
+			}
 		}
 	}
 

@@ -162,6 +162,39 @@ func TestProductionDiskEncryption(t *testing.T) {
 	})
 }
 
+func TestProductionEndpoint(t *testing.T) {
+	t.Parallel()
+
+	controlPlane := func(name, address, rest string) resource {
+		r := nodeConfiguration("machine: {type: controlplane, network: {interfaces: [{addresses: [" + address + "]}]}}\n" + rest)
+		r.Name, r.URN = name, r.URN+name
+
+		return r
+	}
+	old := func(endpoint string) string {
+		return "cluster: {clusterName: one, controlPlane: {endpoint: 'https://" + endpoint + ":6443'}}\n"
+	}
+	documents := "---\nkind: KubeClusterConfig\nclusterName: one\nendpoint: https://10.0.0.2:6443\n---\nkind: X\nendpoint: [1]\n"
+
+	runProductionCases(t, "production-endpoint", map[string]policyCase{
+		"one of several": {
+			plan: []resource{
+				controlPlane("a", "10.0.0.1/24", old("10.0.0.1")), controlPlane("b", "10.0.0.2/24", old("10.0.0.1")), nodeConfiguration(),
+			},
+			want: []string{
+				"a: the endpoint of cluster one, which has 2 control planes, is this one (https://10.0.0.1:6443): set network.vip or endpoint",
+			},
+		},
+		"one of several, in documents": {
+			plan: []resource{controlPlane("a", "10.0.0.1/24", documents), controlPlane("b", "10.0.0.2/24", documents)},
+			want: []string{"b: the endpoint of cluster one"},
+		},
+		"the only one":    {plan: []resource{controlPlane("a", "10.0.0.1/24", old("10.0.0.1"))}},
+		"another host":    {plan: []resource{controlPlane("a", "10.0.0.1/24", old("k8s.example.org")), controlPlane("b", "10.0.0.2/24", old("k8s.example.org"))}},
+		"no endpoint yet": {plan: []resource{controlPlane("a", "10.0.0.1/24", ""), controlPlane("b", "10.0.0.2/24", "")}},
+	})
+}
+
 func TestProductionTalosFirewall(t *testing.T) {
 	t.Parallel()
 

@@ -26,15 +26,23 @@ func NewAuthority(t *testing.T) *Authority {
 }
 
 // issue returns a certificate for servers at these addresses and for clients.
-func (a *Authority) issue(t *testing.T, addresses ...string) *x509.KeyPair {
+func (a *Authority) issue(t *testing.T, hosts ...string) *x509.KeyPair {
 	t.Helper()
 
-	ips := make([]net.IP, 0, len(addresses))
-	for _, address := range addresses {
-		ips = append(ips, net.ParseIP(address))
+	var (
+		ips   []net.IP
+		names []string
+	)
+
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			ips = append(ips, ip)
+		} else {
+			names = append(names, host)
+		}
 	}
 
-	pair, err := x509.NewKeyPair(a.CertificateAuthority, x509.CommonName("test"), x509.IPAddresses(ips),
+	pair, err := x509.NewKeyPair(a.CertificateAuthority, x509.CommonName("test"), x509.IPAddresses(ips), x509.DNSNames(names),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth}))
 	require.NoError(t, err)
 
@@ -42,14 +50,14 @@ func (a *Authority) issue(t *testing.T, addresses ...string) *x509.KeyPair {
 }
 
 // ServerTLS returns the configuration of a server that requires a client certificate of the same authority.
-func (a *Authority) ServerTLS(t *testing.T, addresses ...string) *tls.Config {
+func (a *Authority) ServerTLS(t *testing.T, hosts ...string) *tls.Config {
 	t.Helper()
 
 	pool := stdx509.NewCertPool()
 	pool.AddCert(a.Crt)
 
 	return &tls.Config{
-		Certificates: []tls.Certificate{*a.issue(t, addresses...).Certificate}, ClientCAs: pool,
+		Certificates: []tls.Certificate{*a.issue(t, hosts...).Certificate}, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	}
 }

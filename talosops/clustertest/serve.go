@@ -13,8 +13,10 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// VIP is the address in certificates and the kubeconfig. Nothing listens on it, as before a real VIP is up.
-const VIP = "127.250.250.250"
+// Endpoint is the server in the kubeconfig, which resolves to nothing: a load balancer that does not exist yet.
+const Endpoint = "https://" + endpointName + ":443"
+
+const endpointName = "api.example.invalid"
 
 // Served is a control plane whose Talos and Kubernetes APIs are served on its own loopback address, with the
 // administrator's credentials.
@@ -31,8 +33,7 @@ func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 	n.Name = "cp-1"
 	talos, kubernetes := NewAuthority(t), NewAuthority(t)
 	address := ServeTalos(t, talos, n)
-	// The certificate has only the shared address: clients must verify the name in the kubeconfig.
-	listener, err := tls.Listen("tcp", address+":0", kubernetes.ServerTLS(t, VIP))
+	listener, err := tls.Listen("tcp", net.JoinHostPort(address, kube.Port), kubernetes.ServerTLS(t, address, endpointName))
 	require.NoError(t, err)
 
 	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: api}
@@ -41,10 +42,7 @@ func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 
 	t.Cleanup(func() { _ = web.Close() })
 
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-
-	n.KubeconfigText = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(VIP, port))
+	n.KubeconfigText = kubernetes.Kubeconfig(t, Endpoint)
 
 	return Served{
 		Common:  request.Common{ControlPlanes: []request.Node{{Name: n.Name, Address: address}}},

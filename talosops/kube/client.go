@@ -62,17 +62,11 @@ func ParseConfig(text string) (*rest.Config, error) {
 	}, nil
 }
 
-// ServerPort returns the port of a kubeconfig's server.
-func ServerPort(config *rest.Config) string {
-	if server, err := url.Parse(config.Host); err == nil && server.Port() != "" {
-		return server.Port()
-	}
+// Port is that of the API server on every control plane; that of the server in a kubeconfig may be a load balancer's.
+const Port = "6443"
 
-	return "443"
-}
-
-// Client connects to each control plane on its own address, because the shared address may be on another one, or not
-// up yet. TLS still verifies the name in the kubeconfig.
+// Client connects to each control plane on its own address, which Talos adds to the API server's certificate: the
+// server in the kubeconfig may be another control plane, or not exist yet.
 type Client struct {
 	config *rest.Config
 
@@ -129,11 +123,8 @@ func (k *Client) client(address string) (serverClient, error) {
 		return c, nil
 	}
 
-	endpoint := net.JoinHostPort(address, ServerPort(k.config))
 	config := rest.CopyConfig(k.config)
-	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, endpoint)
-	}
+	config.Host = "https://" + net.JoinHostPort(address, Port)
 
 	c := serverClient{}
 
@@ -182,8 +173,7 @@ func call[T any](
 	return result, apiError(err)
 }
 
-// apiError reduces an error to that of the response or of the connection: its URL has the shared address, which is not
-// the one that was called.
+// apiError reduces an error to that of the response or of the connection, without its URL.
 func apiError(err error) error {
 	var (
 		status  *apierrors.StatusError

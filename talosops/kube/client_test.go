@@ -24,11 +24,6 @@ func TestKubeconfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "https://10.0.0.9:6443", config.Host)
 	assert.Nil(t, config.ExecProvider, "no program is started")
-	assert.Equal(t, "6443", kube.ServerPort(config))
-
-	config, err = kube.ParseConfig(strings.Replace(valid, "https://10.0.0.9:6443", "https://10.0.0.9", 1))
-	require.NoError(t, err)
-	assert.Equal(t, "443", kube.ServerPort(config))
 
 	for name, change := range map[string][2]string{
 		"no encryption":         {"https://", "http://"},

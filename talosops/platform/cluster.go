@@ -67,21 +67,16 @@ func newCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 	}, nil
 }
 
-// dialFirst returns a dialer that connects to the first of these addresses that responds, on the server's port. TLS
-// still verifies the server's name.
+// dialFirst returns a dialer that connects to the first of these control planes that responds. TLS still verifies the
+// name of the kubeconfig's server, which is in each control plane's certificate.
 func dialFirst(endpoints []string) func(context.Context, string, string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: callTimeout / 3}
 
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var problems []error
 
 		for _, endpoint := range endpoints {
-			conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(endpoint, port))
+			conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(endpoint, kube.Port))
 			if err == nil {
 				return conn, nil
 			}

@@ -75,7 +75,7 @@ func TestInvalidRequests(t *testing.T) {
 
 	golden := goldentest.NewCases(t)
 
-	kubeconfig := clustertest.NewAuthority(t).Kubeconfig(t, "https://"+clustertest.VIP+":6443")
+	kubeconfig := clustertest.NewAuthority(t).Kubeconfig(t, clustertest.Endpoint)
 	changed := func(old, with string) string {
 		return `{"kubeconfig":` + toJSON(strings.Replace(kubeconfig, old, with, 1)) + `}`
 	}

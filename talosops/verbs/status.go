@@ -13,7 +13,6 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/cluster"
-	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 	"talos-proxmox/talosops/verb"
 )
@@ -113,14 +112,9 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 
 	defer req.reader.Close()
 
-	kubernetes, err := kube.ParseConfig(req.Kubeconfig)
-	if err != nil {
-		return found, err
-	}
-
 	q := &statusQuery{
 		Cluster: s.Cluster, req: req, adminClient: s.Talos, now: time.Now,
-		fetchCertificate: servingCertificate, ports: servicePorts(kubernetes),
+		fetchCertificate: servingCertificate,
 	}
 	q.Talos = req.reader
 
@@ -166,7 +160,6 @@ type statusQuery struct {
 	now         func() time.Time
 	// fetchCertificate returns the certificate that is shown at host:port, if the authority has signed it.
 	fetchCertificate   func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
-	ports              map[string]string         // by service
 	authorities        map[string]*x509.CertPool // by service, as far as they are known
 	clientCertificates []namedCertificate
 }

@@ -13,7 +13,6 @@ import (
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
 	"talos-proxmox/internal/problem"
@@ -45,12 +44,10 @@ type namedCertificate struct {
 	*x509.Certificate
 }
 
-func servicePorts(k *rest.Config) map[string]string {
-	return map[string]string{
-		servesTalos:      fmt.Sprint(constants.ApidPort),
-		servesKubernetes: kube.ServerPort(k),
-		servesKubelet:    kubeletPort,
-	}
+var servicePorts = map[string]string{
+	servesTalos:      fmt.Sprint(constants.ApidPort),
+	servesKubernetes: kube.Port,
+	servesKubelet:    kubeletPort,
 }
 
 // readClientCertificates returns the certificates of the users' talosconfig and kubeconfig and of the authorities that
@@ -161,7 +158,7 @@ func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStat
 	var list []namedCertificate
 
 	for _, service := range what {
-		certificate, err := q.fetchCertificate(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
+		certificate, err := q.fetchCertificate(ctx, net.JoinHostPort(n.Address, servicePorts[service]), q.authorities[service])
 		if err == nil {
 			list = append(list, namedCertificate{n.Name + " " + service, remedies[service], certificate})
 		}

@@ -60,7 +60,6 @@ func healthyCluster(t *testing.T) (*statusQuery, *clustertest.Fake) {
 	}
 	q := &statusQuery{
 		Cluster: c, req: req, adminClient: f, now: func() time.Time { return statusTime },
-		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
 		fetchCertificate: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
 			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
 				return certificate(24*time.Hour, 13*time.Hour), nil

@@ -50,7 +50,8 @@ func newServe(f *globalFlags) *cobra.Command {
 				return err
 			}
 
-			o.Dir, o.HostNames, o.Datastores, o.Mappings = f.dir, needs.Hosts, needs.Datastores, needs.Mappings
+			o.Dir, o.HostNames = f.dir, needs.Hosts
+			o.Datastores, o.Bridges, o.Mappings = needs.Datastores, needs.Bridges, needs.Mappings
 
 			if o.Labkube, err = labkubePath(); err != nil {
 				return err

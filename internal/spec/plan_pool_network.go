@@ -1,0 +1,100 @@
+package spec
+
+import (
+	"cmp"
+	"slices"
+)
+
+// controlPlaneNetwork returns the network that the control planes share.
+func (c Cluster) controlPlaneNetwork() Network {
+	if len(c.ControlPlanes) == 0 {
+		return c.Network
+	}
+
+	return c.NetworkOf(c.ControlPlanes[0])
+}
+
+// planPoolNetworks sets the network of each pool of a cluster, control planes first. Networks of a cluster are the same
+// or do not overlap, and each machine has a route to the control planes and back.
+func (p *planner) planPoolNetworks(path string, pools []*pool, cluster Network) {
+	for i, g := range pools {
+		g.network = p.planPoolNetwork(g, cluster)
+
+		others := append([]Network{cluster}, networksOf(pools[:i])...)
+		at := g.path + ".network.cidr"
+
+		if j := slices.IndexFunc(others, func(o Network) bool {
+			return o.CIDR.IsValid() && g.network.CIDR.IsValid() && o.CIDR != g.network.CIDR && o.CIDR.Overlaps(g.network.CIDR)
+		}); j >= 0 && !p.problems.Has(at) {
+			p.problems.Add(at, g.network.CIDR.String(), "overlaps %s, another network of the cluster; choose one that does not, "+
+				"or the same", others[j].CIDR)
+		}
+	}
+
+	controlPlanes := pools[0]
+	for _, g := range pools[1:] {
+		if g.count > 0 && !g.network.CIDR.Overlaps(controlPlanes.network.CIDR) {
+			p.checkRoute(path, g, controlPlanes)
+			p.checkRoute(path, controlPlanes, g)
+		}
+	}
+}
+
+func networksOf(pools []*pool) (list []Network) {
+	for _, g := range pools {
+		list = append(list, g.network)
+	}
+
+	return list
+}
+
+// planPoolNetwork returns a pool's network: its own, with the cluster's values for keys without one, or the cluster's.
+func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
+	c, path := g.Network, g.path+".network"
+	if c == nil {
+		return cluster
+	}
+
+	cidr := cluster.CIDR
+	if c.CIDR != "" {
+		cidr = p.parseNetwork(path+".cidr", c.CIDR)
+	}
+
+	n := p.planNetworkIn(path, g.namePrefix(), cidr, NetworkConfig{
+		Gateway: c.Gateway, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DNS: c.DNS,
+	})
+	n.NTP, n.DHCP = cluster.NTP, cluster.DHCP
+
+	if c.Gateway == "" && n.CIDR == cluster.CIDR {
+		n.Gateway = cluster.Gateway
+	}
+
+	if c.Bridge == "" {
+		n.Bridge, n.VLAN, n.MTU = cluster.Bridge, cmp.Or(c.VLAN, cluster.VLAN), cmp.Or(c.MTU, cluster.MTU)
+	}
+
+	if len(c.DNS) == 0 {
+		n.DNS = cluster.DNS
+	}
+
+	return n
+}
+
+// checkRoute reports a pool whose machines reach the network of another pool neither through a router nor with an
+// additional card. Whether the router lets them is not known here.
+func (p *planner) checkRoute(path string, from, to *pool) {
+	inNetwork := func(c NICConfig) bool { return c.CIDR == to.network.CIDR.String() }
+
+	at := path + ".network.gateway"
+	if from.Network != nil && from.Network.CIDR != "" {
+		at = from.path + ".network.gateway"
+	}
+
+	if from.network.DHCP || from.network.Gateway.IsValid() || !from.network.CIDR.IsValid() || !to.network.CIDR.IsValid() ||
+		slices.ContainsFunc(from.ExtraNICs, inNetwork) || p.problems.Has(at) {
+		return
+	}
+
+	p.problems.Add(at, nil, "is missing, and %s have no route to %s in %s; set the router's address, or add one of extraNICs "+
+		"with that cidr", from.path, to.path, to.network.CIDR)
+}
