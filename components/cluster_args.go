@@ -87,8 +87,8 @@ type ClusterNode struct {
 	Role string `pulumi:"role,optional"`
 	// The address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address string `pulumi:"address"`
-	// The network of its first network device; with a VIP, the same for all control planes. Its time servers and addressing
-	// are the cluster's. Default: the cluster's.
+	// The network of its first network device; with a VIP, the same for all control planes. Its time servers and
+	// addressing are the cluster's. Default: the cluster's.
 	Network *Network `pulumi:"network,optional"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`

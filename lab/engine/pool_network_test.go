@@ -48,6 +48,7 @@ func TestPoolNetwork(t *testing.T) {
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
 	c.WorkerYAML = c.WorkerYAML[:len(c.WorkerYAML)-len("vmbr1, vlan: 20}")] + "vmbr0}"
+
 	assert.Contains(t, w.previewOutput(s.yaml(t)), "clusters[0].workers[1].network.bridge")
 	done := w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine one-dmz-1-vm"}, vms(done.withOp("update")))

@@ -125,12 +125,13 @@ func (m *machine) discovered() []*machine {
 	return found
 }
 
-// endpointReaches reports whether the cluster endpoint of the machine's configuration reaches another machine. There are
-// neither names nor load balancers between the lab's machines.
+// endpointReaches reports whether the cluster endpoint of the machine's configuration reaches another machine. There
+// are neither names nor load balancers between the lab's machines.
 func (m *machine) endpointReaches(o *machine) bool {
 	host := configuration.Endpoint(m.config).Hostname()
 
-	return o.vips[host] || slices.ContainsFunc(o.net.Addresses, func(p netip.Prefix) bool { return p.Addr().String() == host })
+	return o.vips[host] ||
+		slices.ContainsFunc(o.net.Addresses, func(p netip.Prefix) bool { return p.Addr().String() == host })
 }
 
 // findTrustd returns a reachable control plane that would sign the machine's certificate: one with the same OS

@@ -42,7 +42,8 @@ func (a *Authority) issue(t *testing.T, hosts ...string) *x509.KeyPair {
 		}
 	}
 
-	pair, err := x509.NewKeyPair(a.CertificateAuthority, x509.CommonName("test"), x509.IPAddresses(ips), x509.DNSNames(names),
+	pair, err := x509.NewKeyPair(a.CertificateAuthority, x509.CommonName("test"),
+		x509.IPAddresses(ips), x509.DNSNames(names),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth}))
 	require.NoError(t, err)
 

@@ -33,7 +33,8 @@ func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 	n.Name = "cp-1"
 	talos, kubernetes := NewAuthority(t), NewAuthority(t)
 	address := ServeTalos(t, talos, n)
-	listener, err := tls.Listen("tcp", net.JoinHostPort(address, kube.Port), kubernetes.ServerTLS(t, address, endpointName))
+	config := kubernetes.ServerTLS(t, address, endpointName)
+	listener, err := tls.Listen("tcp", net.JoinHostPort(address, kube.Port), config)
 	require.NoError(t, err)
 
 	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: api}

@@ -158,7 +158,9 @@ func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStat
 	var list []namedCertificate
 
 	for _, service := range what {
-		certificate, err := q.fetchCertificate(ctx, net.JoinHostPort(n.Address, servicePorts[service]), q.authorities[service])
+		endpoint := net.JoinHostPort(n.Address, servicePorts[service])
+
+		certificate, err := q.fetchCertificate(ctx, endpoint, q.authorities[service])
 		if err == nil {
 			list = append(list, namedCertificate{n.Name + " " + service, remedies[service], certificate})
 		}
