@@ -105,6 +105,8 @@ type ClusterNode struct {
 	Patches []string `pulumi:"patches,optional"`
 	// Store patches, labels and taints as secrets in state and previews. Default: false.
 	Secret bool `pulumi:"secret,optional"`
+	// The keys of its encrypted volumes. Default: none, they are not encrypted.
+	Encryption *Encryption `pulumi:"encryption,optional"`
 	// Passed-through GPUs, at most 16. Default: none.
 	GPUs []GPU `pulumi:"gpus,optional"`
 	// Flavour and track of the NVIDIA driver in its image, such as open production; required with gpus.
@@ -214,6 +216,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		}
 
 		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
+		n.Secret = n.Secret || orZero(n.Encryption).Passphrase != ""
 		setDefault(&n.Zone, n.Machine.Node)
 	}
 

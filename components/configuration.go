@@ -84,12 +84,13 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		Name:         n.Name,
 		Role:         n.Role,
 		TalosVersion: n.Talos.Version,
-		Install:      talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Platform)},
+		Install:      talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Kind())},
 		Subnet:       netip.MustParsePrefix(network.CIDR),
 		Interfaces:   interfaces,
 		Labels:       n.Labels,
 		Taints:       n.Taints,
 		GPUs:         gpus,
+		Encryption:   n.Encryption.ForTalos(),
 		Patches:      n.Patches,
 	}
 	for _, server := range network.DNS {

@@ -58,6 +58,8 @@ type Machine struct {
 	CPUUnits int `pulumi:"cpuUnits,optional"`
 	// Show the host's NUMA topology to the machine. Default: false.
 	NUMA bool `pulumi:"numa,optional"`
+	// Give the machine a TPM 2.0, whose state is on diskPool; it cannot be added or removed later. Default: false.
+	TPM bool `pulumi:"tpm,optional"`
 	// Start the machine with its host. Default: true.
 	OnBoot *bool `pulumi:"onBoot,optional"`
 	// The position in the host's start-up order. Default: 0, none.

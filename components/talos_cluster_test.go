@@ -16,6 +16,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -102,7 +103,13 @@ func TestTalosClusterContractIsNeverChanged(t *testing.T) {
 
 func TestTalosClusterConfigurations(t *testing.T) {
 	t.Parallel()
-	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
+
+	cluster := plannedCluster(3, 2)
+	cluster.worker(0).Talos.SecureBoot = true
+	r := runCluster(t, enginetest.Options{}, cluster)
+
+	assert.Contains(t, appliedTo(t, r, "one-general-1").Configuration, "/nocloud-installer-secureboot/")
+	assert.NotContains(t, appliedTo(t, r, "one-general-2").Configuration, "secureboot")
 
 	for _, n := range plannedCluster(3, 2).Nodes {
 		configuration := appliedTo(t, r, n.Name).Configuration
@@ -178,10 +185,12 @@ func TestTalosClusterKeepsSecretsEncrypted(t *testing.T) {
 		cluster.controlPlane(i).Secret = true
 	}
 
-	cluster.worker(1).Secret = true
+	cluster.worker(1).Encryption = &Encryption{
+		State: talos.KeyNodeID, Ephemeral: talos.KeyStatic, Passphrase: "the-passphrase",
+	}
 	r := runCluster(t, enginetest.Options{}, cluster)
 
-	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
+	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch", "the-passphrase"}
 
 	var all strings.Builder
 

@@ -118,10 +118,10 @@ func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 
 	return c.SchematicID.ApplyT(func(id string) string {
 		if args.Source == SourceISO {
-			return factory.ISOURL(id, args.Talos.Version, args.Talos.Platform)
+			return factory.ISOURL(id, args.Talos.Version, args.Talos.Kind())
 		}
 
-		return factory.ImageURL(id, args.Talos.Version, args.Talos.Platform)
+		return factory.ImageURL(id, args.Talos.Version, args.Talos.Kind())
 	}).(pulumi.StringOutput)
 }
 
@@ -137,6 +137,10 @@ func (a TalosImageArgs) validate(name string) error {
 	found := &problem.List{}
 	checkVersion(found, "talos.version", a.Talos.Version)
 	checkSource(found, "source", a.Source)
+
+	if err := talos.CheckSecureBoot(a.Talos.Version, a.Source == SourceISO); a.Talos.SecureBoot && err != nil {
+		found.Add("talos.secureBoot", true, "is not possible: %s", err)
+	}
 
 	checkStores(found, a.Stores)
 

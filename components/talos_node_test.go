@@ -135,6 +135,10 @@ func TestTalosNodeVMInputs(t *testing.T) {
 				"networkDevices[0].bridge": "vmbr0",
 			},
 		},
+		"a TPM": {
+			change: func(n *ClusterNode, _ *Network) { n.Machine.TPM, n.Machine.DiskPool = true, "tank" },
+			inputs: map[string]any{"tpmState.datastoreId": "tank", "tpmState.version": "v2.0", "efiDisk.preEnrolledKeys": false},
+		},
 		"two raw GPUs": {
 			change: func(n *ClusterNode, _ *Network) {
 				*n = withGPUs(*n, GPU{Name: "b40", PCI: "0000:c1:00"}, GPU{Name: "b40", PCI: "0000:c2:00.0"})

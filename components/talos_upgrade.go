@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tlsprobe"
+	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
 
@@ -56,7 +57,7 @@ func (c *TalosCluster) registerTalosUpgrade(ctx *pulumi.Context, name string, ar
 		},
 		talosconfig: c.nodesTalosconfig, keepRequest: c.keepRequest(),
 		trigger: vmlookup.FromContext(ctx).VersionsTrigger(args.Name),
-	}.register(ctx, name+"-talos", pulumi.Parent(c), waitFor(args.Schematics), hook)
+	}.register(ctx, name+tokens.OfUpgrade, pulumi.Parent(c), waitFor(args.Schematics), hook)
 
 	return err
 }

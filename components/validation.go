@@ -16,8 +16,12 @@ const (
 	SourceISO   = string(spec.SourceISO)   // an ISO from which a machine installs itself; needs the API only
 )
 
-// Talos is the Talos of a machine.
-type Talos = spec.Talos
+type (
+	// Talos is the Talos of a machine.
+	Talos = spec.Talos
+	// Encryption are the keys of a node's volumes.
+	Encryption = spec.Encryption
+)
 
 func talosWithDefaults(t Talos) Talos {
 	t.Platform = cmp.Or(t.Platform, spec.DefaultPlatform)

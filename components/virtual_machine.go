@@ -128,6 +128,12 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 		}
 	}
 
+	if m.TPM {
+		args.TpmState = vm.VirtualMachineTpmStateArgs{
+			DatastoreId: pulumi.String(m.DiskPool), Version: pulumi.String("v2.0"),
+		}
+	}
+
 	setOrigin(ctx, args, m)
 
 	return args

@@ -188,8 +188,9 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
-		Machine: vmArgs(n.VM),
+		Machine: vmArgs(n.VM), Encryption: n.Encryption,
 	}
+	args.Machine.TPM = n.TPM
 
 	for _, gpu := range n.GPUs {
 		args.GPUs = append(

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -40,6 +41,7 @@ type lastRun struct {
 	calls             map[string]vmlookup.Command // of talosops, by resource name
 	configurations    map[string]string           // of machines, by node; secret
 	talos, schematics map[string]string           // reported by nodes, by node
+	secureBoot        map[string]bool             // whether nodes were planned with it, by node
 	generations       map[string]string           // of machines when their clusters were healthy, by node
 	kubernetes        map[string][]string         // versions that the health gate found, by cluster
 	authorities       map[string]talos.Authority  // of the Talos API, by cluster; secret
@@ -55,8 +57,9 @@ func newLastRun() lastRun {
 		vms:     map[int]string{},
 		lookups: map[int]vmlookup.State{}, identities: map[int]ownership.Machine{}, resources: map[string]bool{},
 		calls: map[string]vmlookup.Command{}, configurations: map[string]string{},
-		talos: map[string]string{}, schematics: map[string]string{}, generations: map[string]string{},
-		kubernetes: map[string][]string{}, authorities: map[string]talos.Authority{},
+		talos: map[string]string{}, schematics: map[string]string{}, secureBoot: map[string]bool{},
+		generations: map[string]string{},
+		kubernetes:  map[string][]string{}, authorities: map[string]talos.Authority{},
 		contracts: map[string]string{}, versions: map[string]versions{},
 	}
 }
@@ -125,6 +128,11 @@ func (l *lastRun) addAll(resources map[string]stateResource, stack ownership.Own
 	for i := range l.machines {
 		m := &l.machines[i]
 		m.Talos, m.Schematic = l.talos[m.Name], l.schematics[m.Name]
+		m.Volumes, _ = talos.VolumesOf(l.configurations[m.Name]) // unknown without a configuration
+
+		if planned, known := l.secureBoot[m.Name]; known {
+			m.SecureBoot = &planned
+		}
 
 		if _, isNode := l.configurations[m.Name]; isNode && !l.has(tokens.LocalCommand, m.Name+tokens.OfLeave) {
 			m.CannotLeave = noLeaveCommand
@@ -200,6 +208,12 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 
 		if node, found := strings.CutSuffix(resource, tokens.OfConfiguration); found {
 			l.configurations[node] = request.AppliedConfiguration(text).Configuration
+		}
+
+		if strings.HasSuffix(resource, tokens.OfUpgrade) {
+			for _, image := range request.ParseUpgrade(text).Images {
+				l.secureBoot[image.Node] = talos.IsSecureBoot(image.Installer)
+			}
 		}
 
 		if cluster, found := strings.CutSuffix(resource, tokens.OfGate); found {
@@ -319,8 +333,31 @@ func (l *lastRun) checkPlan(
 	problems = append(problems, vmdiff.CheckKubernetes(plan, l.machines, l.kubernetes)...)
 	problems = append(problems, vmdiff.CheckCNIs(plan, l.hasCommand(tokens.OfCNI))...)
 	warnings = append(warnings, vmdiff.CheckFlux(plan, l.hasCommand(tokens.OfGitOps))...)
+	warnings = append(warnings, l.missingTPMs(ctx, proxmox)...)
 
 	return problems, append(warnings, vmdiff.IgnoredChanges(plan, l.creationSettings, l.machines)...)
+}
+
+// missingTPMs describes machines whose TPM somebody removed in Proxmox, which the provider does not notice.
+func (l *lastRun) missingTPMs(ctx context.Context, proxmox *proxmoxapi.Machines) (warnings []string) {
+	for _, m := range l.machines {
+		if !m.TPM {
+			continue
+		}
+
+		machine, err := proxmox.Find(ctx, m.Host, m.VMID)
+		if err != nil { // which other checks report
+			continue
+		}
+
+		if _, has := machine.Option("tpmstate0", ""); !has {
+			warnings = append(warnings, fmt.Sprintf("%s (VM %d on host %s) has lost its TPM in Proxmox, and opens no volume with a key of "+
+				"it at its next start: attach the former state again (`qm set %[2]d --tpmstate0 <volume>`), or recreate the machine: "+
+				"`pulumi up --replace '**::%[1]s-vm'`", m.Name, m.VMID, m.Host))
+		}
+	}
+
+	return warnings
 }
 
 // correctSizes queries Proxmox for the disks of machines that cannot be changed as planned, and returns the machines

@@ -21,6 +21,7 @@ var checkedChanges = map[string][]change{
 	},
 	"TemplateConfig.source":     {{to: "iso"}},
 	"TemplateConfig.datastore":  {{when: "if the pool sets none", to: "local-zfs"}},
+	"TemplateConfig.secureBoot": {{to: true}},
 	"TemplateConfig.extensions": {{when: "`qemu-guest-agent`", to: []any{"qemu-guest-agent"}}},
 
 	"ClusterConfig.name": {{to: "other"}},
@@ -30,6 +31,12 @@ var checkedChanges = map[string][]change{
 	"ClusterConfig.clone":       {{to: "linked"}},
 	"ClusterConfig.podCidr":     {{to: "10.200.0.0/16"}},
 	"ClusterConfig.serviceCidr": {{to: "10.112.0.0/12"}},
+
+	"ClusterConfig.encryption":   {{to: map[string]any{"state": "nodeID"}}},
+	pool + ".encryption":         {{to: map[string]any{"ephemeral": "nodeID"}}},
+	pool + ".tpm":                {{to: true}},
+	"EncryptionConfig.state":     {{to: "nodeID"}},
+	"EncryptionConfig.ephemeral": {{to: "nodeID"}},
 
 	"NetworkConfig.cidr": {{
 		to: map[string]any{"cidr": "10.0.2.0/24", "gateway": "10.0.2.1", "dns": []any{"1.1.1.1"}}, path: "clusters.0.network",

@@ -24,7 +24,7 @@ var (
 		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
 	}
 	documentedTypes = []string{
-		"ClusterNode", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
+		"ClusterNode", "Encryption", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
 		"HostGPU", "MappedDevice",
 	}

@@ -136,7 +136,7 @@ func newView(p *spec.Plan) view {
 	}
 
 	for _, m := range p.Members() {
-		v.Machines = append(v.Machines, newMachine(m.Node))
+		v.Machines = append(v.Machines, newMachine(m))
 	}
 
 	for _, h := range p.Hosts {
@@ -144,6 +144,26 @@ func newView(p *spec.Plan) view {
 	}
 
 	return v
+}
+
+// protectionOf returns what protects a node's data from those who have its disk.
+func protectionOf(n spec.Member) string {
+	var list []string
+	if n.Template.SecureBoot {
+		list = append(list, "Secure Boot")
+	}
+
+	if n.TPM {
+		list = append(list, "TPM")
+	}
+
+	if n.Of != nil {
+		if volumes, err := n.Volumes(n.Of.Patches); err == nil && volumes.String() != "" {
+			list = append(list, "encrypted: "+volumes.String())
+		}
+	}
+
+	return strings.Join(list, ", ")
 }
 
 func newCluster(c spec.Cluster) cluster {
@@ -181,13 +201,17 @@ func networksOf(c spec.Cluster) (list []string) {
 	return list
 }
 
-func newMachine(n spec.Node) machine {
+func newMachine(n spec.Member) machine {
 	m := machine{
 		Name: n.Name, Cluster: n.Cluster, Kind: kindMachine, Host: n.Host, Address: "by DHCP", MAC: n.MAC,
 		System: "Talos " + n.Template.Version, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB,
 	}
 	if n.Address.IsValid() {
 		m.Address = n.Address.Addr().String()
+	}
+
+	if protection := protectionOf(n); protection != "" {
+		m.System += ", " + protection
 	}
 
 	if n.Template.System != nil {
@@ -226,7 +250,7 @@ func newHost(p *spec.Plan, h spec.Host) host {
 			continue
 		}
 
-		placed := newMachine(m.Node)
+		placed := newMachine(m)
 		if m.Role == spec.RoleControlPlane && m.Of.VIP.IsValid() {
 			placed.VIP = m.Of.VIP.String()
 		}

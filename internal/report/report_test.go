@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/internal/report"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/systems"
+	"talos-proxmox/internal/talos"
 )
 
 // plan has a machine of every kind, a host without machines, hosts with and without sizes, and names of the maximal
@@ -208,4 +209,17 @@ func TestPageInABrowser(t *testing.T) {
 			assert.Equal(t, window.want+"; prodvirtual IP 10.0.0.5, on one control plane at a time; 1 bars; 6 machines; 6 drawn", found)
 		})
 	}
+}
+
+func TestReportOfProtection(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	n := &p.Clusters[0].Workers[0]
+	n.TPM, n.Template.SecureBoot = true, true
+	n.Encryption = &spec.Encryption{State: talos.KeyTPM, Ephemeral: talos.KeyStatic, Passphrase: "not to be seen"}
+
+	text := report.Markdown(p, nil)
+	assert.Contains(t, text, "Talos v1.12.6, Secure Boot, TPM, encrypted: EPHEMERAL static, STATE tpm |")
+	assert.NotContains(t, text, "not to be seen")
 }

@@ -1,5 +1,7 @@
 package request
 
+import "encoding/json"
+
 // Upgrade is the request of `talosops upgrade`: the images that all nodes of a cluster should run, and how to upgrade.
 type Upgrade struct {
 	Common
@@ -14,6 +16,15 @@ type Upgrade struct {
 	// Backup is where a snapshot of etcd is stored before the first upgrade; nil = nowhere.
 	Backup      *Backup `json:"backup,omitempty"`
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret
+}
+
+// ParseUpgrade returns the request in a stored call; the zero value for another text.
+func ParseUpgrade(text string) (req Upgrade) {
+	if json.Unmarshal([]byte(text), &req) != nil {
+		return Upgrade{}
+	}
+
+	return req
 }
 
 // Image is the image that a node should run, and its installer.

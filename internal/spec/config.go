@@ -201,6 +201,8 @@ type ClusterConfig struct {
 	ServiceCIDR string `json:"serviceCidr,omitempty" jsonschema:"default=10.96.0.0/12"`
 	// The CNI.
 	CNI CNIConfig `json:"cni,omitempty"`
+	// The encryption of the machines' disks. Default: none.
+	Encryption *Encryption `json:"encryption,omitempty"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.

@@ -55,6 +55,11 @@ type PoolConfig struct {
 	// The network of the machines' first network devices, if it is not the cluster's. Default: the cluster's.
 	Network *PoolNetworkConfig `json:"network,omitempty"`
 	VMPoolConfig
+	// Give each machine a TPM 2.0 of its own, whose state is on the machine's datastore. It cannot change while a machine
+	// runs.
+	TPM bool `json:"tpm,omitempty" jsonschema:"default=false"`
+	// The encryption of the machines' disks, instead of the cluster's.
+	Encryption *Encryption `json:"encryption,omitempty"`
 	// Settings of single machines, by number (`"2"`) or name (`prod-cp-2`).
 	Nodes map[string]NodeConfig `json:"nodes,omitempty"`
 	// Labels of the Kubernetes nodes; running nodes are updated. Labels that Kubernetes does not let a worker set

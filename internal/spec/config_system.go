@@ -23,7 +23,9 @@ type SystemConfig struct {
 	Timezone string `json:"timezone,omitempty" jsonschema:"example=Europe/Berlin"`
 	// The locale. Default: C.UTF-8; en-US on Windows.
 	Locale string `json:"locale,omitempty" jsonschema:"example=en_US.UTF-8"`
-	// Enable Secure Boot. Default: true for Debian, Ubuntu and Windows; the boot loaders of the others are not signed.
+	// Enable Secure Boot. For Talos: use images and installers that are signed by the Image Factory, whose keys machines
+	// enroll at their first boot; it cannot change while machines run. Default: true for Debian, Ubuntu and Windows,
+	// otherwise false; the boot loaders of Arch Linux and NixOS are not signed.
 	SecureBoot *bool `json:"secureBoot,omitempty"`
 	// The VLAN tag of the network in which the template is built; it needs DHCP and, for packages, access to a mirror.
 	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`

@@ -121,6 +121,8 @@ type Talos struct {
 	Extensions []string `pulumi:"extensions,optional"`
 	// Additional kernel arguments, one per entry, in this order.
 	KernelArgs []string `pulumi:"kernelArgs,optional"`
+	// Use images and installers for Secure Boot, which enroll the Image Factory's keys. Default: false.
+	SecureBoot bool `json:",omitempty" pulumi:"secureBoot,optional"`
 }
 
 // DefaultPlatform is the Talos platform of machines with their first network configuration on a cloud-init drive.
@@ -136,8 +138,11 @@ func (t Talos) Contents() talos.Schematic {
 
 // Image returns the name of its image for a source.
 func (t Talos) Image(source string) string {
-	return talos.ImageName(t.SchematicID(), t.Version, t.Platform, source == string(SourceISO))
+	return talos.ImageName(t.SchematicID(), t.Version, t.Kind(), source == string(SourceISO))
 }
+
+// Kind returns the kind of its image and installer.
+func (t Talos) Kind() talos.Kind { return talos.Kind{Platform: t.Platform, SecureBoot: t.SecureBoot} }
 
 // HasAgent reports whether its image contains the QEMU guest agent.
 func (t Talos) HasAgent() bool {
@@ -279,6 +284,11 @@ type Node struct {
 	PatchPaths []string `json:"-"`
 	// Secret reports whether patches, labels or taints of the cluster or the node are stored encrypted.
 	Secret bool `json:",omitempty"`
+
+	// TPM reports whether the machine has a TPM.
+	TPM bool `json:",omitempty"`
+	// Encryption are the keys of its volumes; nil = they are not encrypted.
+	Encryption *Encryption `json:"-"` // has secrets
 
 	// GPUs of the machine. For a mapping, Proxmox chooses free devices at each start; there are enough for all machines.
 	GPUs []GPU

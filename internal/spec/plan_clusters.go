@@ -77,11 +77,15 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 		for i := range nodes {
 			nodes[i].Secret = nodes[i].Secret || secretPatches
 		}
+	}
 
+	p.planEncryption(path, c, &cluster, pools)
+
+	for _, group := range pools {
 		if group.role == RoleControlPlane {
-			cluster.ControlPlanes = nodes
+			cluster.ControlPlanes = group.nodes
 		} else {
-			cluster.Workers = append(cluster.Workers, nodes...)
+			cluster.Workers = append(cluster.Workers, group.nodes...)
 		}
 	}
 

@@ -87,7 +87,7 @@ func (p *planner) poolPrototype(g *pool) Node {
 			Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
 			VMSettings: g.VMSettings, Linked: g.linked,
 		},
-		Cluster: g.cluster, Role: g.role,
+		Cluster: g.cluster, Role: g.role, TPM: g.TPM,
 		Labels: p.checkLabels(g.path+".labels", g.Labels, g),
 		Taints: p.parseTaints(g.path+".taints", g.Taints),
 	}

@@ -56,7 +56,7 @@ var (
 )
 
 // setKeys returns the keys with values that classes of Talos do not have.
-func (c SystemConfig) setKeys() []string { return keysWithValues(c, "os", "hosts") }
+func (c SystemConfig) setKeys() []string { return keysWithValues(c, "os", "hosts", "secureBoot") }
 
 // setKeys returns the keys with values.
 func (c WindowsMedia) setKeys() []string { return keysWithValues(c) }

@@ -68,6 +68,12 @@ func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
 		}
 	}
 
+	if t.SecureBoot = c.SecureBoot != nil && *c.SecureBoot; t.SecureBoot {
+		if err := talos.CheckSecureBoot(c.Version, t.Source == SourceISO); err != nil {
+			p.problems.Add(path+".secureBoot", true, "is not possible: %s", err)
+		}
+	}
+
 	p.checkFormat(path+".checksum", c.Checksum, checksumFormat)
 	t.Extensions = p.planExtensions(path+".extensions", c)
 	t.KernelArgs = p.planKernelArgs(path+".kernelArgs", c.KernelArgs)

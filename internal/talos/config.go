@@ -54,6 +54,8 @@ type NodeConfig struct {
 	Taints map[string]string
 	// Region and Zone are the node's topology labels, ProviderID its spec.providerID; empty = unknown.
 	Region, Zone, ProviderID string
+	// Encryption are the keys of its encrypted volumes.
+	Encryption Encryption
 	// GPUs configures the node's GPUs; nil = it has none. Labels and Taints override theirs.
 	GPUs *GPUs
 	// Patches are the user's strategic-merge patches for this node, applied last.

@@ -26,23 +26,49 @@ func (f Factory) Base() string {
 	return strings.TrimRight(f.URL, "/")
 }
 
-// ImageURL returns the URL of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal.
-func (f Factory) ImageURL(id, version, platform string) string {
-	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.Base(), id, version, platform, Arch)
+// Kind is what an image or installer of a schematic and version is made for.
+type Kind struct {
+	// Platform is nocloud or metal.
+	Platform string
+	// SecureBoot signs the system with the keys of the Factory.
+	SecureBoot bool
+}
+
+// suffix is that of the names of images and installers.
+func (k Kind) suffix() string {
+	if k.SecureBoot {
+		return "-secureboot"
+	}
+
+	return ""
+}
+
+// ImageURL returns the URL of a zstd-compressed raw disk image; version has its v.
+func (f Factory) ImageURL(id, version string, kind Kind) string {
+	return f.imageURL(id, version, kind) + ".raw.zst"
 }
 
 // ISOURL returns the URL of a bootable ISO image.
-func (f Factory) ISOURL(id, version, platform string) string {
-	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.Base(), id, version, platform, Arch)
+func (f Factory) ISOURL(id, version string, kind Kind) string {
+	return f.imageURL(id, version, kind) + ".iso"
+}
+
+func (f Factory) imageURL(id, version string, kind Kind) string {
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s%s", f.Base(), id, version, kind.Platform, Arch, kind.suffix())
 }
 
 // Installer returns the container image for machine.install.image and for upgrades. Only the installer of the same
-// schematic and platform keeps extensions and nocloud network data across an upgrade.
-func (f Factory) Installer(id, version, platform string) string {
+// schematic and kind keeps extensions, nocloud network data and Secure Boot across an upgrade.
+func (f Factory) Installer(id, version string, kind Kind) string {
 	_, host, found := strings.Cut(f.Base(), "://")
 	if !found {
 		host = f.Base()
 	}
 
-	return fmt.Sprintf("%s/%s-installer/%s:%s", host, platform, id, version)
+	return fmt.Sprintf("%s/%s-installer%s/%s:%s", host, kind.Platform, kind.suffix(), id, version)
+}
+
+// IsSecureBoot reports whether an installer, as [Factory.Installer] names it, is for Secure Boot.
+func IsSecureBoot(installer string) bool {
+	return strings.Contains(installer, "-installer"+Kind{SecureBoot: true}.suffix()+"/")
 }

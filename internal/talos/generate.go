@@ -202,7 +202,7 @@ func patchesOf(g Generation, c ClusterConfig, n NodeConfig) (own, ofUser []strin
 		ofUser[i] = patch + "\n---\n" + kept[0]
 	}
 
-	return own, ofUser, nil
+	return own, ofUser, n.Encryption.encryptUserVolumes(ofUser)
 }
 
 func generateForRole(g Generation, c ClusterConfig, role string, bundle *secrets.Bundle) (config.Provider, error) {

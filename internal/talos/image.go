@@ -9,13 +9,13 @@ import (
 
 // ImageName returns a name for an image (a disk image, or an ISO) that describes its contents. The state has this name;
 // the name of the file on a host depends on the stack, too, see [ImageFile].
-func ImageName(schematicID, version, platform string, iso bool) string {
+func ImageName(schematicID, version string, kind Kind, iso bool) string {
 	extension := "img"
 	if iso {
 		extension = "iso"
 	}
 
-	return fmt.Sprintf("talos-%s-%.12s-%s-%s.%s", version, schematicID, platform, Arch, extension)
+	return fmt.Sprintf("talos-%s-%.12s-%s-%s%s.%s", version, schematicID, kind.Platform, Arch, kind.suffix(), extension)
 }
 
 // ImageFile returns the name of a stack's file of an image on a host; PVE accepts only .iso and .img as content type

@@ -50,6 +50,8 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 	}
 
 	docs = append(docs, form.marks(n)...)
+	docs = append(docs, n.Encryption.systemVolumes()...)
+
 	for _, volume := range n.Volumes {
 		docs = append(docs, userVolumeConfig(volume))
 	}

@@ -14,7 +14,9 @@ import (
 var contracts = Contracts()
 
 func guestAgentInstaller(version string) string {
-	return Factory{}.Installer(Schematic{Extensions: []string{"qemu-guest-agent"}}.ID(), version, "nocloud")
+	schematic := Schematic{Extensions: []string{"qemu-guest-agent"}}
+
+	return Factory{}.Installer(schematic.ID(), version, Kind{Platform: "nocloud"})
 }
 
 func testCluster() ClusterConfig {
@@ -93,7 +95,7 @@ func scenarios(contract string) map[string]struct {
 	gpus.GPUs = &ClusterGPUs{TimeSlicing: []int{4, 0}}
 	gpuWorker := testNode("prod-gpu-1", RoleWorker, 40)
 	gpuWorker.Install.Image = Factory{}.Installer(
-		Schematic{Extensions: Driver{FlavourOpen, TrackProduction}.Extensions()}.ID(), "v1.12.6", "nocloud",
+		Schematic{Extensions: Driver{FlavourOpen, TrackProduction}.Extensions()}.ID(), "v1.12.6", Kind{Platform: "nocloud"},
 	)
 	gpuWorker.GPUs = &GPUs{Dedicated: true}
 	gpuWorker.Labels = map[string]string{"example.org/gpu": "rtx4000"}
@@ -104,7 +106,16 @@ func scenarios(contract string) map[string]struct {
 	gpuControlPlane := testNode("prod-cp-1", RoleControlPlane, 10)
 	gpuControlPlane.GPUs = &GPUs{}
 
+	encrypted := testNode("prod-db-1", RoleWorker, 32)
+	encrypted.Encryption = Encryption{
+		State: KeyTPM, Ephemeral: KeyTPM, Volumes: map[string]string{"data": KeyStatic}, Passphrase: "fake-passphrase",
+	}
+	encrypted.Patches = []string{userVolume}
+	byNodeID := testNode("prod-cp-1", RoleControlPlane, 10)
+	byNodeID.Encryption = Encryption{State: KeyNodeID, Ephemeral: KeyNodeID}
+
 	return map[string]scenario{
+		"encryption":  {testCluster(), []NodeConfig{byNodeID, encrypted}},
 		"gpu":         {gpus, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), gpuWorker, sharedWorker}},
 		"gpu-single":  {singleGPU, []NodeConfig{gpuControlPlane}},
 		"single-node": {single, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10)}},

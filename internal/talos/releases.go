@@ -86,6 +86,9 @@ type Release struct {
 	// (cmd/installer/cmd/installer/install.go: ValidateAsClient); before, the installed system rejected such a
 	// configuration.
 	InstallerChecksKubernetes bool
+	// DiskImagesEnrollKeys reports whether a disk image of Secure Boot, and not only an ISO, enrolls its keys in a
+	// machine's firmware at its first boot (pkg/imager/out.go: SDBootEnrollKeys).
+	DiskImagesEnrollKeys bool
 	// PublishedInstaller reports whether its installer is on ghcr.io, too, and not only in an Image Factory.
 	PublishedInstaller bool
 	// EtcdHTTPPort is the port on which etcd serves metrics and health over HTTP (pkg/machinery/constants:
@@ -162,8 +165,8 @@ func Releases() []Release {
 			Extensions:      "amd-npu harbor-credential-provider hyperv-guest-agent kata-containers-snp",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
 			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true,
-			InstallerChecksKubernetes: true,
-			EtcdHTTPPort:              2383, MinimumTLS: "VersionTLS13",
+			InstallerChecksKubernetes: true, DiskImagesEnrollKeys: true,
+			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
 			Etcd: "v3.7.2", CoreDNS: "v1.14.6", Flannel: "0.28.9", Containerd: "2.3.3",
 			Kernel: "6.18.57-talos", Pause: "registry.k8s.io/pause:3.10.2",
 		},
@@ -173,8 +176,8 @@ func Releases() []Release {
 			Documents: "MacVLANConfig VXLANConfig", Fields: "BondConfig.primary", Extensions: "cachefilesd",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
 			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true,
-			InstallerChecksKubernetes: true,
-			EtcdHTTPPort:              2383, MinimumTLS: "VersionTLS13",
+			InstallerChecksKubernetes: true, DiskImagesEnrollKeys: true,
+			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
 		},
 	}
 }

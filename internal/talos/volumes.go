@@ -3,29 +3,47 @@ package talos
 import (
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
+)
+
+// A user volume's document, and the type of those that are directories on the system disk.
+const (
+	userVolumeKind  = "UserVolumeConfig"
+	directoryVolume = "directory"
 )
 
 // DirectoryVolumes returns the names of the user volumes in patches that are directories on the system disk, and are
 // erased with it.
-func DirectoryVolumes(patches []string) (names []string) {
+func DirectoryVolumes(patches []string) []string { return userVolumes(patches, true) }
+
+// UserVolumes returns the names of the user volumes in patches that are not directories.
+func UserVolumes(patches []string) []string { return userVolumes(patches, false) }
+
+// UserVolume returns the id of a user volume: u-data.
+func UserVolume(name string) string { return constants.UserVolumePrefix + name }
+
+func userVolumes(patches []string, directories bool) (names []string) {
 	for _, patch := range patches {
-		documents := yaml.NewDecoder(strings.NewReader(patch))
-
-		for {
-			var document struct {
-				Kind, Name string
-				VolumeType string `yaml:"volumeType"`
-			}
-			if documents.Decode(&document) != nil { // the end, or a document of another form
-				break
-			}
-
-			if document.Kind == "UserVolumeConfig" && document.VolumeType == "directory" {
-				names = append(names, document.Name)
+		for _, document := range patchDocuments(patch) {
+			name, _ := document["name"].(string)
+			if document["kind"] == userVolumeKind && (document["volumeType"] == directoryVolume) == directories {
+				names = append(names, name)
 			}
 		}
 	}
 
 	return names
+}
+
+// patchDocuments returns the documents of a patch, up to the first that is not a map.
+func patchDocuments(patch string) (documents []object) {
+	for decoder := yaml.NewDecoder(strings.NewReader(patch)); ; {
+		var document object
+		if decoder.Decode(&document) != nil { // the end, or a document of another form
+			return documents
+		}
+
+		documents = append(documents, document)
+	}
 }

@@ -71,11 +71,12 @@ const (
 	OfLeave         = "-leave"
 )
 
-// Suffixes of resources of a cluster: its secrets and kubeconfig, the bootstrap, the health gate, and the commands that
-// install its CNI and Flux.
+// Suffixes of resources of a cluster: its secrets and kubeconfig, the upgrade of Talos, the bootstrap, the health gate,
+// and the commands that install its CNI and Flux.
 const (
 	OfSecrets    = "-secrets"
 	OfKubeconfig = "-kubeconfig"
+	OfUpgrade    = "-talos"
 	OfBootstrap  = "-bootstrap"
 	OfGate       = "-healthy"
 	OfCNI        = "-cni"

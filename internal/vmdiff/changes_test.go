@@ -388,3 +388,64 @@ func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
 		assert.Equal(t, want, effect.Effect(), running)
 	}
 }
+
+// TestProtectionIsDecidedAtCreation: none of it reaches a machine that runs.
+func TestProtectionIsDecidedAtCreation(t *testing.T) {
+	t.Parallel()
+
+	const remedy = "restore it, or create machines with it in a pool of their own and remove these in a later run (docs/encryption.md)"
+
+	with := func(template, cluster string) *spec.Plan {
+		text := strings.Replace(stackFile, "kubernetesVersion", cluster+"kubernetesVersion", 1)
+
+		return planOf(t, strings.Replace(text, "talos: {version: v1.12.6", "talos: {version: v1.12.6"+template, 1))
+	}
+	plain, encrypted := with("", ""), with("", "encryption: {state: nodeID, ephemeral: nodeID}\n      ")
+
+	for name, c := range map[string]struct {
+		before, after *spec.Plan
+		want          []string
+	}{
+		"nothing changes": {encrypted, encrypted, nil},
+		"encryption": {plain, encrypted, []string{
+			"clusters[0].encryption: does not open EPHEMERAL, STATE of one-cp-1 " +
+				"(it has none; planned, patches included: EPHEMERAL nodeID, STATE nodeID): Talos encrypts a volume only when it creates it; " + remedy,
+		}},
+		"no encryption": {encrypted, plain, []string{
+			"clusters[0].controlPlane.encryption: does not open EPHEMERAL, STATE of one-cp-1 " +
+				"(it has EPHEMERAL nodeID, STATE nodeID; planned, patches included: none): Talos encrypts a volume only when it creates it; " + remedy,
+		}},
+		"Secure Boot": {with(", source: iso", ""), with(", source: iso, secureBoot: true", ""), []string{
+			"templates.talos.secureBoot: true is not what one-cp-1 was created with; " + remedy,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			problems, _ := vmdiff.Check(c.after, machinesOf(c.before), vmdiff.CreationSettings(c.before))
+
+			var texts []string
+			for _, p := range problems {
+				texts = append(texts, p.String())
+			}
+
+			if c.want == nil {
+				assert.Empty(t, texts)
+
+				return
+			}
+
+			assert.Subset(t, texts, c.want)
+		})
+	}
+
+	old, err := vmdiff.FromState(map[string]any{"vmId": 7, "tpmState": map[string]any{"version": "v2.0"}})
+	require.NoError(t, err)
+
+	wanted := old
+	wanted.TPM = false
+	changes := vmdiff.Compare(old, wanted)
+	require.Len(t, changes, 1)
+	assert.Equal(t, vmdiff.Impossible, changes[0].Effect)
+	assert.Equal(t, "tpm", changes[0].Key)
+}

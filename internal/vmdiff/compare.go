@@ -55,6 +55,7 @@ func Compare(old, wanted Machine) []Change {
 	}
 
 	c.compareDisks(old, wanted)
+	c.compareProtection(old, wanted)
 	c.compareTalos(old, wanted)
 	c.compareFields(old, wanted, InPlace)
 
@@ -157,6 +158,28 @@ func (c *comparison) comparePlacement(old, wanted Machine) {
 		)
 	default:
 		c.add("nodeName", "host", InPlace, fmt.Sprintf("moves from %s to %s", old.Host, wanted.Host))
+	}
+}
+
+// compareProtection compares what protects a machine's data, which is decided when it is created: the provider replaces
+// a VM for another TPM, Talos enrolls keys of Secure Boot in new firmware only, and encrypts only empty volumes.
+func (c *comparison) compareProtection(old, wanted Machine) {
+	const remedy = "restore it, or create machines with it in a pool of their own and remove these in a later run (docs/encryption.md)"
+
+	if old.TPM != wanted.TPM {
+		c.addImpossible("tpmState", "tpm", fmt.Sprint(wanted.TPM),
+			fmt.Sprintf("is not what %s was created with; %s", old.Name, remedy))
+	}
+
+	if old.SecureBoot != nil && wanted.SecureBoot != nil && *old.SecureBoot != *wanted.SecureBoot {
+		c.addImpossible("", "templates.secureBoot", fmt.Sprint(*wanted.SecureBoot),
+			fmt.Sprintf("is not what %s was created with; %s", old.Name, remedy))
+	}
+
+	if volumes := old.Volumes.Unreadable(wanted.Volumes); len(volumes) > 0 {
+		c.addImpossible("", "encryption", "", fmt.Sprintf(
+			"does not open %s of %s (it has %s; planned, patches included: %s): Talos encrypts a volume only when it creates it; %s",
+			strings.Join(volumes, ", "), old.Name, cmp.Or(old.Volumes.String(), "none"), cmp.Or(wanted.Volumes.String(), "none"), remedy))
 	}
 }
 

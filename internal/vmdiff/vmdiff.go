@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // Machine is a VM of the stack, in the state or in the plan.
@@ -50,6 +51,11 @@ type Machine struct {
 	// HasCSI reports whether the Proxmox CSI plugin attaches volumes to it, at the first free of scsi1 to scsi29.
 	HasCSI bool
 	ISO    bool // boots the ISO if its disk does not boot
+	TPM    bool
+	// SecureBoot reports whether its system is signed, Volumes are those of its machine configuration, with their keys;
+	// nil = unknown.
+	SecureBoot *bool
+	Volumes    talos.Volumes
 }
 
 // Card is a network card.
@@ -85,6 +91,7 @@ type vmProperties struct {
 		Size                                    int
 	}
 	HostPCIs       []struct{ Mapping, ID string }
+	TPMState       *struct{ Version string }
 	Initialization struct {
 		DNS struct {
 			Servers []string
@@ -115,6 +122,7 @@ func FromState(resource map[string]any) (Machine, error) {
 		Name: vm.Name, Host: vm.NodeName, VMID: vm.VMID, Fields: map[string]any{},
 		Tags: slices.Sorted(slices.Values(vm.Tags)), DNS: vm.Initialization.DNS.Servers,
 		Linked: vm.Clone.Full != nil && !*vm.Clone.Full, ISO: len(vm.BootOrders) > 1,
+		TPM: vm.TPMState != nil,
 	}
 	for _, f := range Fields {
 		value, fieldErr := f.valueIn(resource)
@@ -188,12 +196,13 @@ func FromPlan(planned spec.Member) Machine {
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Fields: map[string]any{},
 		Cluster: n.Cluster, ControlPlane: n.Role == spec.RoleControlPlane,
 		Tags: n.Tags, Linked: n.Linked, ISO: n.Template.Source == spec.SourceISO,
-		Talos: n.Template.Version, Schematic: n.Template.Schematic,
+		Talos: n.Template.Version, Schematic: n.Template.Schematic, TPM: n.TPM, SecureBoot: &n.Template.SecureBoot,
 		Cards: []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
 	}
 
 	if c := planned.Of; c != nil {
 		m.AllowDowngrade, m.HasCSI = c.Upgrade.AllowDowngrade, c.Proxmox != nil && c.Proxmox.CSI != nil
+		m.Volumes, _ = n.Volumes(c.Patches) // the error is that of a patch, which was refused
 	}
 
 	for _, f := range Fields {

@@ -136,7 +136,7 @@ func (d *Datacentre) createDisk(
 // writeDisk copies an image or bytes to a disk, from a storage if they come from one. Like qemu-img, it fails halfway
 // when the target is full.
 func (d *Datacentre) writeDisk(ctx context.Context, w *worker, v *Volume, n diskSpec, from, to *Storage) error {
-	if n.img.OS == "" && len(n.raw) == 0 || n.base != "" {
+	if n.img.OS == "" && len(n.img.State)+len(n.raw) == 0 || n.base != "" {
 		return nil
 	}
 

@@ -44,6 +44,10 @@ type Hardware struct {
 	PCI       []PCIDevice // passed-through devices, with their addresses on the host
 	// Firmware is "seabios" or "ovmf".
 	Firmware string
+	// EFIVars is the volume of the firmware's variables, TPM that of the TPM's state; empty = none. PreEnrolledKeys
+	// reports whether the variables began with the keys of Microsoft.
+	EFIVars, TPM    string
+	PreEnrolledKeys bool
 	// AgentEnabled reports whether the VM has the QEMU agent channel.
 	AgentEnabled bool
 }
@@ -112,7 +116,16 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 
 	for _, dr := range c.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
-		if isIndexed(dr.key, "unused") || isIndexed(dr.key, "efidisk") || isIndexed(dr.key, "tpmstate") || vol == nil {
+		switch {
+		case isIndexed(dr.key, "unused") || vol == nil:
+			continue
+		case isIndexed(dr.key, "efidisk"):
+			hw.EFIVars, hw.PreEnrolledKeys = vol.ID, dr.props.Bool("pre-enrolled-keys")
+
+			continue
+		case isIndexed(dr.key, "tpmstate"):
+			hw.TPM = vol.ID
+
 			continue
 		}
 

@@ -169,6 +169,7 @@ var encryptedTexts = map[string]string{
 	"clusters[0].patches[0]":                              "machine:\n  sysctls:\n    kernel.domainname: marker-cluster-a4f1xq7wkz\n",
 	"clusters[0].workers[0].patches[0]":                   "machine:\n  sysctls:\n    kernel.hostname: marker-pool-a4f1xq7wkz\n",
 	`clusters[0].workers[0].labels["example.org/hidden"]`: "marker-label-a4f1xq7wkz",
+	"clusters[0].workers[0].encryption.passphrase":        "marker-passphrase-a4f1xq7wkz",
 	"clusters[0].workers[0].taints[0]":                    "marker-taint-a4f1xq7wkz=a:PreferNoSchedule",
 }
 
@@ -180,7 +181,8 @@ func encryptedStack(t testing.TB, network string) string {
 	t.Helper()
 
 	c := clusterOne(1, 1)
-	c.WorkerYAML = "labels: {example.org/hidden: {secure: x}}\n          taints: [{secure: x}]\n          patches: [{secure: x}]"
+	c.WorkerYAML = "labels: {example.org/hidden: {secure: x}}\n          taints: [{secure: x}]\n          patches: [{secure: x}]" +
+		"\n          encryption: {ephemeral: static, passphrase: {secure: x}}"
 	text := stack{Network: network, Clusters: []cluster{c}}.yaml(t)
 
 	for from, to := range map[string]string{

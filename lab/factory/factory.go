@@ -170,7 +170,7 @@ func (f *Factory) Resolve(installer string) (image.Image, error) {
 		kind, id = "installer", plainID
 	}
 
-	kind = strings.TrimSuffix(kind, "-secureboot")
+	kind, secureBoot := strings.CutSuffix(kind, "-secureboot")
 	platform, isInstaller := "metal", kind == "installer"
 
 	if !isInstaller {
@@ -187,7 +187,9 @@ func (f *Factory) Resolve(installer string) (image.Image, error) {
 		return image.Image{}, fmt.Errorf("pull %s: %w", installer, err)
 	}
 
-	return image.Image{OS: "talos", Version: version, Schematic: id, Platform: platform, Arch: "amd64"}, nil
+	return image.Image{
+		OS: "talos", Version: version, Schematic: id, Platform: platform, Arch: "amd64", SecureBoot: secureBoot,
+	}, nil
 }
 
 func cutLast(text, separator string) (before, after string, found bool) {

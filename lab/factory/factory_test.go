@@ -102,8 +102,10 @@ func TestImages(t *testing.T) {
 	t.Parallel()
 
 	for name, reader := range map[string]func(io.Reader) (io.Reader, error){
-		"nocloud-amd64.raw.zst": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
-		"metal-arm64.iso":       func(r io.Reader) (io.Reader, error) { return r, nil },
+		"nocloud-amd64.raw.zst":            func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
+		"metal-arm64.iso":                  func(r io.Reader) (io.Reader, error) { return r, nil },
+		"nocloud-amd64-secureboot.raw.zst": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
+		"nocloud-amd64-secureboot.iso":     func(r io.Reader) (io.Reader, error) { return r, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,9 +126,11 @@ func TestImages(t *testing.T) {
 			require.NoError(t, err)
 
 			stem, format, _ := strings.Cut(name, ".")
+			stem, secureBoot := strings.CutSuffix(stem, "-secureboot")
 			platform, arch, _ := strings.Cut(stem, "-")
 			assert.Equal(t, image.Image{
 				OS: "talos", Version: "v1.12.6", Schematic: plainID, Platform: platform, Arch: arch, Live: format == "iso",
+				SecureBoot: secureBoot, EnrollsKeys: secureBoot && format == "iso", // disk images since 1.14
 			}, got)
 
 			_, err = image.Decode([]byte(body))
@@ -251,7 +255,7 @@ func TestResolveInstallers(t *testing.T) {
 	f, url := serve(t, "")
 	register(t, url, talos.Schematic{Extensions: []string{"qemu-guest-agent"}}.YAML())
 
-	program := talos.Factory{URL: url}.Installer(agentID, "v1.12.6", "nocloud")
+	program := talos.Factory{URL: url}.Installer(agentID, "v1.12.6", talos.Kind{Platform: "nocloud"})
 
 	tests := map[string]struct {
 		reference string
@@ -266,7 +270,7 @@ func TestResolveInstallers(t *testing.T) {
 		},
 		"for secure boot": {
 			"any.example/metal-installer-secureboot/" + agentID + ":v1.13.0",
-			image.Image{Schematic: agentID, Version: "v1.13.0", Platform: "metal"},
+			image.Image{Schematic: agentID, Version: "v1.13.0", Platform: "metal", SecureBoot: true},
 			"",
 		},
 		"Talos' stock installer": {

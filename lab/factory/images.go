@@ -8,12 +8,14 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/image"
 )
 
-// imageFile is the parsed name of an image file: <platform>-<arch>.<format>.
+// imageFile is the parsed name of an image file: <platform>-<arch>[-secureboot].<format>.
 type imageFile struct {
 	platform, arch, format string
+	secureBoot             bool
 }
 
 // platforms are the platforms of Talos that the lab's machines can boot.
@@ -24,6 +26,7 @@ func formats() []string { return []string{"iso", "raw.zst"} }
 
 func parseImageFile(name string) (imageFile, error) {
 	stem, format, found := strings.Cut(name, ".")
+	stem, secureBoot := strings.CutSuffix(stem, "-secureboot")
 	platform, arch, dashed := strings.Cut(stem, "-")
 
 	switch {
@@ -39,13 +42,20 @@ func parseImageFile(name string) (imageFile, error) {
 		return imageFile{}, fmt.Errorf("invalid image format: %q", format)
 	}
 
-	return imageFile{platform: platform, arch: arch, format: format}, nil
+	return imageFile{platform: platform, arch: arch, format: format, secureBoot: secureBoot}, nil
 }
 
 // body returns the bytes of the file.
 func (f imageFile) body(version, schematic string) ([]byte, error) {
+	release, err := talos.ReleaseOf(version)
+	if err != nil {
+		return nil, err
+	}
+
+	isLive := f.format == "iso"
 	content := image.Image{
-		OS: "talos", Version: version, Schematic: schematic, Platform: f.platform, Arch: f.arch, Live: f.format == "iso",
+		OS: "talos", Version: version, Schematic: schematic, Platform: f.platform, Arch: f.arch, Live: isLive,
+		SecureBoot: f.secureBoot, EnrollsKeys: f.secureBoot && (isLive || release.DiskImagesEnrollKeys),
 	}.Encode()
 
 	if f.format != "raw.zst" {

@@ -21,6 +21,10 @@ type Image struct {
 	Platform string `json:"platform,omitempty"`
 	// Arch is "amd64" or "arm64".
 	Arch string `json:"arch,omitempty"`
+	// SecureBoot is set if Talos is signed with the keys of the Image Factory, EnrollsKeys if the image brings these keys
+	// along for firmware in setup mode. What an installer writes does not.
+	SecureBoot  bool `json:"secureBoot,omitempty"`
+	EnrollsKeys bool `json:"enrollsKeys,omitempty"`
 	// Agent is set if a system other than Talos has the QEMU guest agent; Talos' is an extension.
 	Agent bool `json:"agent,omitempty"`
 	// Live is set if the image is an ISO, which runs without being installed.

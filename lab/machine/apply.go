@@ -148,6 +148,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	}
 
 	m.logMissingVolumes()
+	m.openVolumes() // those that the configuration adds
 	m.kernel.Load(cfg)
 
 	m.startExtensions()

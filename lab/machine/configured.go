@@ -46,9 +46,15 @@ func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) out
 
 	m.ms.mu.Lock()
 	m.config = cfg
-	m.nodeID()
 	m.planNetwork(cfg)
-	m.save()
+
+	if !m.openVolumes() {
+		m.ms.mu.Unlock()
+		<-ctx.Done()
+
+		return outcome{}
+	}
+
 	m.join()
 	m.setStage(runtime.MachineStageBooting)
 	m.logMissingVolumes()

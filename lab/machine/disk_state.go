@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/disks"
 	"talos-proxmox/lab/machine/etcd"
 )
 
@@ -18,6 +19,8 @@ type diskState struct {
 	Configuration string `json:"configuration,omitempty"`
 	// NodeID is the machine's identity in its cluster (STATE).
 	NodeID string `json:"nodeId,omitempty"`
+	// Volumes are the headers of the volumes that exist, by id.
+	Volumes map[string]disks.Header `json:"volumes,omitempty"`
 	// Etcd is the etcd data directory (EPHEMERAL).
 	Etcd *etcd.Data `json:"etcd,omitempty"`
 	// Data names the folder with the files of real etcd and Kubernetes (EPHEMERAL); every wipe begins a new one.

@@ -73,6 +73,7 @@ type machine struct {
 	vips        map[string]bool // virtual addresses held
 	rollback    *time.Timer     // reverts a configuration on trial
 	kernel      *kernel.Kernel
+	security    disks.Security
 	images      *talosapi.Images
 
 	cosi      *resources.State
@@ -162,7 +163,8 @@ func (m *machine) boot(ctx context.Context, bootTime time.Duration) outcome {
 func (m *machine) start() bool {
 	var err error
 
-	found, volume, problem := disks.FindSystem(m.hw.Boot, m.ms.world.ReadVolume)
+	firmware := m.firmware()
+	found, volume, problem := disks.FindSystem(firmware, m.hw.Boot, m.ms.world.ReadVolume)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -206,6 +208,9 @@ func (m *machine) start() bool {
 	if m.ms.options.Schematic != nil {
 		m.schematic, _ = m.ms.options.Schematic(found.Schematic)
 	}
+
+	m.secure(firmware, found)
+	m.disks.CloseVolumes()
 
 	m.extensions = m.imageExtensions()
 	m.kernel = kernel.New(m.hw.PCI, m.extensions, m.logfLocked)

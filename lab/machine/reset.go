@@ -79,6 +79,8 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 
 // wipePartition removes the state on a partition; the caller holds the lock.
 func (m *machine) wipePartition(label string) {
+	delete(m.disk.Volumes, label)
+
 	etcdApart := disks.IsDedicated(m.config, constants.EtcdDataVolumeID)
 
 	switch label {

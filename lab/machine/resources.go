@@ -61,7 +61,8 @@ func (m *machine) Resources() state.State {
 
 func (m *machine) systemFacts() resources.System {
 	facts := resources.System{
-		Schematic: m.system.Schematic, Stage: m.stage, Unmet: m.unmet(), Services: m.services.List(),
+		Schematic: m.system.Schematic, SecureBoot: m.security.SecureBoot, Signed: m.security.Signed,
+		Stage: m.stage, Unmet: m.unmet(), Services: m.services.List(),
 	}
 
 	for _, e := range m.extensions {

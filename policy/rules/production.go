@@ -45,8 +45,8 @@ func productionPolicies() []policy {
 		{
 			Name:        "production-disk-encryption",
 			Description: "In production, disks of Talos nodes are encrypted.",
-			Reason: "STATE holds the machine's keys, EPHEMERAL the data of everything that runs on it. Advisory, because the program has no setting for it: it needs a patch " +
-				"with a VolumeConfig for each.",
+			Reason: "STATE holds the machine's keys, EPHEMERAL the data of everything that runs on it. Advisory, because it is decided when machines " +
+				"are created: `clusters[].encryption` (docs/encryption.md).",
 			Advisory: true,
 			Stack:    inProduction(diskEncryption),
 		},
@@ -259,7 +259,7 @@ func requireDocument(p plan, message string, satisfies func([]yaml.Node) bool) p
 
 func diskEncryption(p plan) problem.List {
 	return requireDocument(
-		p, "STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig for each that has `encryption`",
+		p, "STATE or EPHEMERAL is not encrypted: set encryption.state and encryption.ephemeral of its cluster before it is created",
 		func(documents []yaml.Node) bool {
 			encrypted := map[string]bool{}
 

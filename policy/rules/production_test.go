@@ -152,7 +152,7 @@ func TestProductionDiskEncryption(t *testing.T) {
 		},
 		"one of them": {
 			plan: []resource{nodeConfiguration(state)},
-			want: []string{"n: STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig"},
+			want: []string{"n: STATE or EPHEMERAL is not encrypted: set encryption.state and encryption.ephemeral"},
 		},
 		"none": {plan: []resource{nodeConfiguration()}, want: []string{"n: "}},
 		"a volume without it": {

@@ -24,6 +24,7 @@ type Disks struct {
 	Volume string
 
 	devices []Device
+	opened  map[string]opened // volumes with a file system of their own, by id; nil = the boot has not come so far
 }
 
 // Device is a disk with its kernel name.

@@ -15,7 +15,7 @@ import (
 // Resources returns the system disk and the volumes as a release shows them; the configuration is nil in maintenance
 // mode.
 func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.Resource {
-	list := volumeResources(slices.Concat(ds.partitions(), ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)))
+	list := ds.volumeResources(slices.Concat(ds.partitions(), ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)))
 
 	if d, ok := ds.System(); ok {
 		list = append(list, resources.WithSpec(block.NewSystemDisk(

@@ -118,7 +118,7 @@ func (ds *Disks) MissingVolumes(cfg config.Config, release talos.Release) []stri
 	return lines
 }
 
-func volumeResources(volumes []volume) []resource.Resource {
+func (ds *Disks) volumeResources(volumes []volume) []resource.Resource {
 	var list []resource.Resource
 
 	for _, v := range volumes {
@@ -140,6 +140,10 @@ func volumeResources(volumes []volume) []resource.Resource {
 
 			if v.size == 0 || v.mount != "" {
 				s.Filesystem = block.FilesystemTypeXFS
+			}
+
+			if v.problem == "" {
+				ds.opened[v.id].addTo(s)
 			}
 		}))
 	}

@@ -29,6 +29,8 @@ type System struct {
 	// Schematic is the id of the image's schematic, Extensions its extensions.
 	Schematic  string
 	Extensions []Extension
+	// SecureBoot reports whether firmware checked the system's signature, Signed whether it has one.
+	SecureBoot, Signed bool
 
 	Stage runtime.MachineStage
 	// Unmet are the conditions that keep the machine from being ready.
@@ -46,6 +48,9 @@ func (s System) Resources() []resource.Resource {
 			r.TypedSpec().Stage = s.Stage
 			r.TypedSpec().Status.Ready = len(s.Unmet) == 0
 			r.TypedSpec().Status.UnmetConditions = s.Unmet
+		}),
+		WithSpec(runtime.NewSecurityStateSpec(runtime.NamespaceName), func(r *runtime.SecurityState) {
+			r.TypedSpec().SecureBoot, r.TypedSpec().BootedWithUKI = s.SecureBoot, s.Signed
 		}),
 	}
 

@@ -41,7 +41,7 @@ var registeredTypes = []meta.ResourceWithRD{
 	&k8s.StaticPodStatus{},
 	&network.HostnameStatus{}, &network.NodeAddress{},
 	&runtime.Diagnostic{}, &runtime.ExtensionStatus{}, &runtime.LoadedKernelModule{}, &runtime.MachineStatus{},
-	&runtime.MountStatus{},
+	&runtime.MountStatus{}, &runtime.SecurityState{},
 	&secrets.EtcdRoot{}, &secrets.KubernetesRoot{}, &secrets.OSRoot{},
 	&v1alpha1.Service{},
 }

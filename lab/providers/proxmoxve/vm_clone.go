@@ -40,7 +40,11 @@ func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 		return true, err
 	}
 
-	return true, m.adjustEFIDisk(ctx, plan, after)
+	if err := m.adjustEFIDisk(ctx, plan, after); err != nil {
+		return true, err
+	}
+
+	return true, m.adjustTPM(ctx, plan, after)
 }
 
 // keptByClone are properties that a clone takes from its template, or from the clone request.
@@ -162,6 +166,26 @@ func (m machine) adjustEFIDisk(ctx context.Context, plan object, config map[stri
 		return fmt.Errorf("resizing of efidisks is not supported: set efiDisk.type %s like the template", kind)
 	case str(efi, "datastoreId") != "":
 		return m.moveDisk(ctx, "efidisk0", str(efi, "datastoreId"))
+	}
+
+	return nil
+}
+
+// adjustTPM adds a TPM, or moves the template's to its storage.
+func (m machine) adjustTPM(ctx context.Context, plan object, config map[string]string) error {
+	tpm := child(plan, "tpmState")
+	if tpm == nil {
+		return nil
+	}
+
+	current, exists := config["tpmstate0"]
+	storage, _, _ := strings.Cut(parseOptions(current, "file")["file"], ":")
+
+	switch {
+	case !exists:
+		return m.setConfig(ctx, form{"tpmstate0": encodeTPM(tpm)}, nil)
+	case str(tpm, "datastoreId") != "" && str(tpm, "datastoreId") != storage:
+		return m.moveDisk(ctx, "tpmstate0", str(tpm, "datastoreId"))
 	}
 
 	return nil

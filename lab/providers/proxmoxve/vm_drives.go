@@ -16,7 +16,7 @@ const agentInterval = 5
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// readDrives reads CD-ROM, disks and EFI disk.
+// readDrives reads CD-ROM, disks, TPM and EFI disk.
 func (r *vmReader) readDrives(ctx context.Context) error {
 	r.readCDROM()
 
@@ -25,6 +25,8 @@ func (r *vmReader) readDrives(ctx context.Context) error {
 			return err
 		}
 	}
+
+	r.readTPM()
 
 	return r.readEFIDisk(ctx)
 }
@@ -131,6 +133,18 @@ func (r *vmReader) decodeDisk(ctx context.Context, name string, o map[string]str
 	d["interface"], d["size"] = name, float64(size>>30)
 
 	return d, nil
+}
+
+// readTPM reads the TPM of a clone only if the program sets one. As published, the version is always the default, and a
+// TPM that is gone stays.
+func (r *vmReader) readTPM() {
+	text, ok := r.config["tpmstate0"]
+	if !ok || r.clone && r.before["tpmState"] == nil {
+		return
+	}
+
+	storage, _, _ := strings.Cut(parseOptions(text, "file")["file"], ":")
+	r.out["tpmState"] = object{"datastoreId": storage, "version": "v2.0"}
 }
 
 // readEFIDisk reads the EFI disk of a clone only if the program sets one.

@@ -44,7 +44,12 @@ func encodeEFI(efi object, format string) string {
 	return o.String()
 }
 
-// encodeDrives adds the disks, CD-ROM, cloud-init drive and EFI disk of a new machine, and its boot order.
+// encodeTPM returns a new TPM state; Proxmox ignores the size of 1.
+func encodeTPM(tpm object) string {
+	return "file=" + str(tpm, "datastoreId") + ":1,version=" + str(tpm, "version")
+}
+
+// encodeDrives adds the disks, CD-ROM, cloud-init drive, EFI disk and TPM of a new machine, and its boot order.
 func encodeDrives(f form, plan object) {
 	cdrom := child(plan, "cdrom")
 
@@ -90,6 +95,10 @@ func encodeDrives(f form, plan object) {
 		}
 
 		f["efidisk0"] = encodeEFI(efi, format)
+	}
+
+	if tpm := child(plan, "tpmState"); tpm != nil {
+		f["tpmstate0"] = encodeTPM(tpm)
 	}
 
 	if len(boot) > 0 && f["boot"] == "" {

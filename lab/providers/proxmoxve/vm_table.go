@@ -124,6 +124,10 @@ func vmDevices() attributes {
 			"preEnrolledKeys": {kind: boolean, fallback: false, effect: Replace},
 			"type":            {effect: Replace, fallback: "2m", validate: oneOf("2m", "4m")},
 		}},
+		"tpmState": {kind: block, fields: attributes{
+			"datastoreId": {fallback: "local-lvm", effect: Restart},
+			"version":     {effect: Replace, fallback: "v2.0", validate: oneOf("v1.2", "v2.0")},
+		}},
 		"hostpcis": {
 			kind: block, key: "hostpci%d", maxItems: 16, keyProperty: "device", bare: "host", many: true, effect: Restart,
 			fields: attributes{

@@ -119,6 +119,27 @@ func TestClone(t *testing.T) {
 	assert.Equal(t, url.Values{"disk": {"efidisk0"}, "storage": {"local-lvm"}, "delete": {"1"}}, params(t, requests[7]))
 }
 
+// TestTPM: a clone of a template without a TPM gets its own, and a created machine as well.
+func TestTPM(t *testing.T) {
+	t.Parallel()
+
+	tpm := object{"tpmState": object{"datastoreId": "local-lvm", "version": "v2.0"}}
+	alone := with(nodeInputs(), tpm)
+	delete(alone, "clone")
+
+	for name, in := range map[string]object{"a clone": with(nodeInputs(), tpm), "a created machine": alone} {
+		dc, _, r, resp := createVMInLab(t, in)
+		vm, found := dc.VM(2000)
+		require.True(t, found, name)
+		assert.Regexp(t, `^local-lvm:vm-2000-disk-\d,size=4M,version=v2.0$`, vm.Config["tpmstate0"], name)
+		assert.Empty(t, r.diff(typeVirtualMachine, in, resp.Properties, ignoredSpeed), name)
+
+		without := maps.Clone(in)
+		delete(without, "tpmState")
+		assert.Equal(t, p.DeleteReplace, r.diff(typeVirtualMachine, without, resp.Properties, ignoredSpeed)["tpmState"], name)
+	}
+}
+
 func params(t *testing.T, request string) url.Values {
 	t.Helper()
 

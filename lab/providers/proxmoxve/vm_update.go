@@ -50,7 +50,7 @@ func (c *vmUpdate) run(ctx context.Context) (object, error) {
 	c.setValues()
 	c.setCDROM()
 	c.setDisks()
-	c.setEFIDisk()
+	c.setFirmwareDisks()
 
 	if err := c.setCloudInit(ctx); err != nil {
 		return nil, err

@@ -43,10 +43,14 @@ func (c *vmUpdate) setDisks() {
 	}
 }
 
-// setEFIDisk creates a new EFI disk on another storage, as published: the content of the old one is lost.
-func (c *vmUpdate) setEFIDisk() {
+// setFirmwareDisks creates a new EFI disk or TPM on another storage, as published: the content of the old one is lost.
+func (c *vmUpdate) setFirmwareDisks() {
 	if efi := child(c.plan, "efiDisk"); efi != nil && c.changed("efiDisk") {
 		c.form["efidisk0"] = encodeEFI(efi, str(efi, "fileFormat"))
+	}
+
+	if tpm := child(c.plan, "tpmState"); tpm != nil && c.changed("tpmState") {
+		c.form["tpmstate0"] = encodeTPM(tpm)
 	}
 }
 
