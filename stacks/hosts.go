@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/internal/talosopsexec"
 )
 
-// hostState is what is known about a host. Hosts with neither prep nor gpus are not queried.
+// hostState is what is known about a host. Hosts with neither prep nor devices are not queried.
 type hostState struct {
 	spec.Host
 
@@ -35,7 +35,7 @@ func (d *deployment) checkHosts(ctx *pulumi.Context, site func() *preflight.Site
 	var queried []spec.Host
 
 	for _, h := range d.plan.Hosts {
-		if h.Prep != nil || len(h.GPUs) > 0 {
+		if h.Prep != nil || len(h.AllDevices()) > 0 {
 			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.PlannedNeeds(d.plan, h.Name)}
 			queried = append(queried, h)
 		}

@@ -36,8 +36,8 @@ func Text(facts *Facts, h spec.Host, needs Needs, judgement Result) string {
 		facts.IOMMU.Groups,
 	)
 
-	for _, gpu := range h.GPUs {
-		fmt.Fprintf(&out, "  %s\n", gpuLine(facts, h, gpu, needs))
+	for _, device := range h.AllDevices() {
+		fmt.Fprintf(&out, "  %s\n", deviceLine(facts, h, device, needs))
 	}
 
 	for _, storage := range facts.Storages {
