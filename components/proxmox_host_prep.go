@@ -55,7 +55,8 @@ type ProxmoxHostPrepArgs struct {
 	GPUs []HostGPU `pulumi:"gpus,optional"`
 	// Other devices of the host for machines. Default: none.
 	Devices []HostDevice `pulumi:"devices,optional"`
-	// For each machine with GPUs or devices of the host, their PCI addresses; the check makes sure that it can start. Default: none.
+	// For each machine with GPUs or devices of the host, their PCI addresses; the check makes sure that it can start.
+	// Default: none.
 	Machines [][]string `pulumi:"machines,optional"`
 	// The names of all clusters of the stack, sorted: a host reboots only if their machines on other hosts are running.
 	// Default: none.

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// registerMappings registers a PCI mapping for each name of devices that machines use, with the devices of the hosts they are
-// on.
+// registerMappings registers a PCI mapping for each name of devices that machines use, with the devices of the hosts
+// they are on.
 func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 	used := d.usedDevices()
 	for _, name := range slices.Sorted(maps.Keys(used)) {

@@ -168,7 +168,7 @@ func TestHostScriptApply(t *testing.T) {
 		"GPUs of Intel and AMD, but no virtual function": {
 			machine: hostSpec{files: map[string]string{
 				"sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n", "sys/bus/pci/devices/0000:00:02.0/device": "0x4c90\n",
-				"sys/bus/pci/devices/0000:00:02.0/class": "0x030000\n",
+				"sys/bus/pci/devices/0000:00:02.0/class":  "0x030000\n",
 				"sys/bus/pci/devices/0000:06:00.0/vendor": "0x1002\n", "sys/bus/pci/devices/0000:06:00.0/device": "0x164e\n",
 				"sys/bus/pci/devices/0000:06:00.0/class":  "0x030000\n",
 				"sys/bus/pci/devices/0000:06:00.1/vendor": "0x1002\n", "sys/bus/pci/devices/0000:06:00.1/device": "0x1640\n",

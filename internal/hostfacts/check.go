@@ -180,7 +180,8 @@ func (c *checker) checkPreparation() {
 		}
 	}
 
-	if !c.needs.UsesDevices() && len(c.host.AllDevices()) == 0 && c.host.Prep != nil && c.host.Prep.IOMMU && c.isIOMMUOff() {
+	if !c.needs.UsesDevices() && len(c.host.AllDevices()) == 0 && c.host.Prep != nil && c.host.Prep.IOMMU &&
+		c.isIOMMUOff() {
 		c.warning(
 			c.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or set false", c.host.Name, c.firmwareHint(),
 		)
@@ -275,7 +276,9 @@ func (c *checker) checkDevice(device spec.Device, prepared bool) {
 
 		return
 	case !isGPU && slices.ContainsFunc(functions, func(d Device) bool { return isDisplay(d, vendorNVIDIA) }):
-		c.problem(path, "%s on %s is %s, which needs its driver; list it under gpus", device.PCI, c.host.Name, labels(functions))
+		c.problem(
+			path, "%s on %s is %s, which needs its driver; list it under gpus", device.PCI, c.host.Name, labels(functions),
+		)
 
 		return
 	case device.Kind == spec.NVIDIAGPU:

@@ -344,7 +344,8 @@ func deviceUsers(plan *Plan) []deviceUser {
 	return users
 }
 
-// reportDeviceConflict reports, once per pool, that another machine uses its devices, and suggests hosts with free ones.
+// reportDeviceConflict reports, once per pool, that another machine uses its devices, and suggests hosts with free
+// ones.
 func (p *planner) reportDeviceConflict(reported map[string]bool, prefix, host, name, why string) {
 	i := slices.IndexFunc(p.pools, func(g *pool) bool { return g.namePrefix() == prefix })
 	if i < 0 || reported[prefix] || p.problems.Has(p.pools[i].path) {

@@ -22,6 +22,7 @@ func (p *planner) planHosts() []Host {
 		h.Prep.CheckZFSArc(path+".prep.zfsArcMaxGiB", p.problems)
 
 		p.planDevices(&h, c)
+
 		if address, ok := p.parseAddress(path+".address", c.Address); ok {
 			h.Address = address
 			if other, taken := addresses[c.Address]; taken {
