@@ -12,7 +12,8 @@ import (
 // HostParameters returns the parameters of the host script. Owner is the stack: project/stack. With running, the
 // running system has to match, not only the files: planned machines need it, or a reboot of the host would achieve it.
 func HostParameters(h spec.Host, owner string, running bool) []Parameter {
-	gpus, devices := make([]string, 0, len(h.GPUs)), []string{}
+	var gpus, devices []string
+
 	for _, gpu := range h.GPUs {
 		gpus = append(gpus, gpu.PCI)
 	}
@@ -23,9 +24,11 @@ func HostParameters(h spec.Host, owner string, running bool) []Parameter {
 		}
 	}
 
-	parameters := []Parameter{
-		{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(gpus, " ")}, {"devices", strings.Join(devices, " ")},
+	parameters := []Parameter{{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(gpus, " ")}}
+	if len(devices) > 0 {
+		parameters = append(parameters, Parameter{"devices", strings.Join(devices, " ")})
 	}
+
 	if h.Prep == nil {
 		return parameters
 	}
