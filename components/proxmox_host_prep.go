@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type ProxmoxHostPrepArgs struct {
 	Node string `pulumi:"node"`
 	// The SSH connection to the host.
 	Shell HostShell `pulumi:"shell"`
-	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of its GPUs to
+	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of GPUs to
 	// vfio-pci. Default: true.
 	IOMMU *bool `pulumi:"iommu,optional"`
 	// The maximum size of ZFS' cache (ARC) in GiB; 0 = not changed. Default: a tenth of the memory, at most 16 GiB.
@@ -52,7 +53,10 @@ type ProxmoxHostPrepArgs struct {
 	Reboot string `pulumi:"reboot,optional"`
 	// The host's GPUs for machines. Default: none.
 	GPUs []HostGPU `pulumi:"gpus,optional"`
-	// For each machine with GPUs of the host, their PCI addresses; the check makes sure that it can start. Default: none.
+	// Other devices of the host for machines. Default: none.
+	Devices []HostDevice `pulumi:"devices,optional"`
+	// For each machine with GPUs or devices of the host, their PCI addresses; the check makes sure that it can start.
+	// Default: none.
 	Machines [][]string `pulumi:"machines,optional"`
 	// The names of all clusters of the stack, sorted: a host reboots only if their machines on other hosts are running.
 	// Default: none.
@@ -63,6 +67,16 @@ type ProxmoxHostPrepArgs struct {
 	// The host's facts, as talosops facts prints them. Default: the host is queried while the program runs, also in
 	// previews.
 	Facts pulumi.StringInput `pulumi:"facts,optional"`
+}
+
+// HostDevice is a PCI device of a host that is no GPU of NVIDIA.
+type HostDevice struct {
+	// The name that machines request it by; devices of the same kind share it.
+	Name string `pulumi:"name"`
+	// Its PCI address: 0000:00:02.0 for one function, 0000:02:00 for all functions of the device.
+	PCI string `pulumi:"pci"`
+	// What it is: intel-gpu, amd-gpu or other. Default: other.
+	Kind string `pulumi:"kind,optional"`
 }
 
 // HostGPU is a GPU of a host.
@@ -206,13 +220,13 @@ func (c *ProxmoxHostPrep) registerReboot(ctx *pulumi.Context, name string, args 
 	return err
 }
 
-// registerVerify registers the check that fails if machines with the host's GPUs would not start.
+// registerVerify registers the check that fails if machines with the host's devices would not start.
 func (c *ProxmoxHostPrep) registerVerify(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	if len(args.Machines) == 0 {
 		return nil
 	}
 
-	req := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
+	req := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines, Devices: args.kinds()}
 	c.verify, err = c.registerSettle(
 		ctx, name+"-verify", args, req, pulumi.DependsOn([]pulumi.Resource{c.settled()}),
 	)
@@ -320,22 +334,33 @@ func (a ProxmoxHostPrepArgs) host() spec.Host {
 	}}
 
 	for _, gpu := range a.GPUs {
-		h.GPUs = append(h.GPUs, spec.GPU{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})
+		h.GPUs = append(h.GPUs, spec.Device{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})
+	}
+
+	for _, device := range a.Devices {
+		h.Devices = append(h.Devices, spec.Device{
+			Name: device.Name, Host: a.Node, PCI: device.PCI, Kind: spec.DeviceKind(a.kinds()[device.PCI]),
+		})
 	}
 
 	return h
+}
+
+// kinds returns the kinds of the host's devices that are no GPUs of NVIDIA, by PCI address.
+func (a ProxmoxHostPrepArgs) kinds() map[string]string {
+	kinds := map[string]string{}
+	for _, device := range a.Devices {
+		kinds[device.PCI] = cmp.Or(device.Kind, string(spec.OtherDevice))
+	}
+
+	return kinds
 }
 
 // needs returns what machines need of the host.
 func (a ProxmoxHostPrepArgs) needs() hostfacts.Needs {
 	needs := hostfacts.Needs{Clusters: a.Clusters}
 	for _, machine := range a.Machines {
-		node := spec.Node{VM: spec.VM{Host: a.Node}}
-		for _, pci := range machine {
-			node.GPUs = append(node.GPUs, spec.GPU{Host: a.Node, PCI: pci})
-		}
-
-		needs.Nodes = append(needs.Nodes, node)
+		needs.Nodes = append(needs.Nodes, hostfacts.NodeWithDevices(a.Node, machine, a.kinds()))
 	}
 
 	return needs
@@ -370,6 +395,14 @@ func (a ProxmoxHostPrepArgs) validate(name string) error {
 
 	for i, gpu := range a.GPUs {
 		required(found, fmt.Sprintf("gpus[%d].pci", i), gpu.PCI, "its PCI address, such as 0000:01:00")
+	}
+
+	for i, device := range a.Devices {
+		required(found, fmt.Sprintf("devices[%d].pci", i), device.PCI, "its PCI address, such as 0000:00:02.0")
+
+		if !slices.Contains([]string{"", "intel-gpu", "amd-gpu", "other"}, device.Kind) {
+			found.Add(fmt.Sprintf("devices[%d].kind", i), device.Kind, "is none of intel-gpu, amd-gpu and other; choose one")
+		}
 	}
 
 	return problemsOf("preparation", name, found)

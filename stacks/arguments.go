@@ -62,7 +62,13 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
 	}
 
-	args.Machines = gpuAddresses(h.needs)
+	for _, device := range h.Devices {
+		args.Devices = append(args.Devices, components.HostDevice{
+			Name: device.Name, PCI: device.PCI, Kind: string(device.Kind),
+		})
+	}
+
+	args.Machines = deviceAddresses(h.needs)
 	if h.answer.Facts != nil {
 		args.Facts = pulumi.String(h.answer.Document)
 	}
@@ -70,16 +76,16 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 	return args
 }
 
-// gpuAddresses returns the addresses of the GPUs of each machine that has GPUs.
-func gpuAddresses(needs hostfacts.Needs) (machines [][]string) {
+// deviceAddresses returns the addresses of the devices of each machine that has some.
+func deviceAddresses(needs hostfacts.Needs) (machines [][]string) {
 	for _, n := range needs.Nodes {
-		var gpus []string
-		for _, gpu := range n.GPUs {
-			gpus = append(gpus, gpu.PCI)
+		var addresses []string
+		for _, device := range n.AllDevices() {
+			addresses = append(addresses, device.PCI)
 		}
 
-		if len(gpus) > 0 {
-			machines = append(machines, gpus)
+		if len(addresses) > 0 {
+			machines = append(machines, addresses)
 		}
 	}
 
@@ -245,17 +251,24 @@ func (d *deployment) setDependencies(args *components.TalosClusterArgs, c spec.C
 			machine.Template = template.VMID
 		}
 
-		if len(n.GPUs) > 0 {
-			if h, known := d.hosts[n.Host]; known && h.prep != nil {
-				machine.HostReady = h.prep.Ready
-			}
-		}
+		d.setDevices(machine, n)
 
 		for j, gpu := range n.GPUs {
 			if mapping := d.mappings[gpu.Name]; mapping != nil && !gpu.Raw {
 				args.Nodes[i].GPUs[j].Mapping = mapping.Name
 			}
 		}
+	}
+}
+
+// setDevices sets the devices of a machine that are no GPUs of NVIDIA, and what a machine with any device waits for.
+func (d *deployment) setDevices(machine *components.Machine, n spec.Node) {
+	if h, known := d.hosts[n.Host]; known && h.prep != nil && len(n.AllDevices()) > 0 {
+		machine.HostReady = h.prep.Ready
+	}
+
+	for _, device := range n.Devices {
+		machine.PCIDevices = append(machine.PCIDevices, components.PCIDevice{Mapping: d.mappings[device.Name].Name})
 	}
 }
 

@@ -56,6 +56,7 @@ func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 		args.Password = pulumi.ToSecret(pulumi.String(m.Password)).(pulumi.StringOutput)
 	}
 
+	d.setDevices(&args.Machine, spec.Node{VM: m.VM})
 	args.Machine.Template = d.templates[templateKeyOf(m.Template)].VMID
 
 	return args

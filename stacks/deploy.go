@@ -36,7 +36,7 @@ type deployment struct {
 	images        map[string]*components.TalosImage  // by name
 	systems       map[string]*components.SystemImage // by name
 	templates     map[templateKey]*components.GoldenTemplate
-	mappings      map[string]*components.PCIMapping // by GPU name
+	mappings      map[string]*components.PCIMapping // by the name of devices
 	clusters      map[string]*components.TalosCluster
 	cloudMachines map[string]*components.CloudMachine // by name
 	lookup        *machineLookup

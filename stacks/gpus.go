@@ -12,10 +12,10 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// registerMappings registers a PCI mapping for each GPU name that machines use, with the devices of the hosts they are
-// on.
+// registerMappings registers a PCI mapping for each name of devices that machines use, with the devices of the hosts
+// they are on.
 func (d *deployment) registerMappings(ctx *pulumi.Context) error {
-	used := d.usedGPUs()
+	used := d.usedDevices()
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		args := components.PCIMappingArgs{}
 		ready := pulumi.StringArray{}
@@ -25,12 +25,12 @@ func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 				continue
 			}
 
-			for _, gpu := range h.GPUs {
-				if gpu.Name != name {
+			for _, planned := range h.AllDevices() {
+				if planned.Name != name {
 					continue
 				}
 
-				device, err := d.mappedDevice(gpu)
+				device, err := d.mappedDevice(planned)
 				if err != nil {
 					return err
 				}
@@ -56,37 +56,35 @@ func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 	return nil
 }
 
-// usedGPUs returns the mapped names that machines use, with their hosts.
-func (d *deployment) usedGPUs() map[string]map[string]bool {
+// usedDevices returns the mapped names that machines use, with their hosts.
+func (d *deployment) usedDevices() map[string]map[string]bool {
 	used := map[string]map[string]bool{}
 
-	for _, cluster := range d.plan.Clusters {
-		for _, n := range cluster.Nodes() {
-			for _, gpu := range n.GPUs {
-				if gpu.Raw {
-					continue
-				}
-
-				if used[gpu.Name] == nil {
-					used[gpu.Name] = map[string]bool{}
-				}
-
-				used[gpu.Name][n.Host] = true
+	for _, m := range d.plan.Members() {
+		for _, device := range m.AllDevices() {
+			if device.Raw {
+				continue
 			}
+
+			if used[device.Name] == nil {
+				used[device.Name] = map[string]bool{}
+			}
+
+			used[device.Name][m.Host] = true
 		}
 	}
 
 	return used
 }
 
-// mappedDevice describes a GPU by its host's facts: the queried ones if no reboot can change them, so that a run
+// mappedDevice describes a device by its host's facts: the queried ones if no reboot can change them, so that a run
 // without changes has no unknown values; otherwise those after the host's preparation.
-func (d *deployment) mappedDevice(gpu spec.GPU) (components.MappedDevice, error) {
-	h := d.hosts[gpu.Host]
+func (d *deployment) mappedDevice(planned spec.Device) (components.MappedDevice, error) {
+	h := d.hosts[planned.Host]
 
-	device := components.MappedDevice{Node: gpu.Host, PCI: gpu.PCI}
+	device := components.MappedDevice{Node: planned.Host, PCI: planned.PCI}
 	if facts := h.answer.Facts; facts != nil && (h.prep == nil || !facts.RebootRequired()) {
-		identity, err := facts.Identity(gpu.PCI)
+		identity, err := facts.Identity(planned.PCI)
 		if err == nil {
 			device.ID, device.Subsystem, device.Group = pulumi.String(identity.ID), pulumi.String(
 				identity.Subsystem,
@@ -96,7 +94,7 @@ func (d *deployment) mappedDevice(gpu spec.GPU) (components.MappedDevice, error)
 		}
 
 		if h.prep == nil {
-			return device, fmt.Errorf("%s: %w", h.GPUPath(gpu), err)
+			return device, fmt.Errorf("%s: %w", h.DevicePath(planned), err)
 		}
 	}
 
@@ -111,7 +109,7 @@ func (d *deployment) mappedDevice(gpu spec.GPU) (components.MappedDevice, error)
 			return hostfacts.Identity{}, err
 		}
 
-		return facts.Identity(gpu.PCI)
+		return facts.Identity(planned.PCI)
 	})
 	device.ID = identity.ApplyT(func(i any) string { return i.(hostfacts.Identity).ID }).(pulumi.StringOutput)
 	device.Subsystem = identity.ApplyT(func(i any) string {
@@ -129,9 +127,9 @@ func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
 		devices := pulumi.StringArray{}
 
 		for _, h := range d.plan.Hosts {
-			for _, gpu := range h.GPUs {
-				if gpu.Name == name && d.usedGPUs()[name][h.Name] {
-					devices = append(devices, pulumi.String(h.Name+" "+gpu.PCI))
+			for _, device := range h.AllDevices() {
+				if device.Name == name && d.usedDevices()[name][h.Name] {
+					devices = append(devices, pulumi.String(h.Name+" "+device.PCI))
 				}
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// hostState is what is known about a host. Runs do not query hosts with neither prep nor gpus.
+// hostState is what is known about a host. Runs do not query hosts with neither prep nor devices.
 type hostState struct {
 	spec.Host
 
@@ -36,7 +36,7 @@ func (d *deployment) checkHosts(ctx context.Context) (found problem.List, err er
 	var queried []spec.Host
 
 	for _, h := range d.plan.Hosts {
-		if d.everyHost || h.Prep != nil || len(h.GPUs) > 0 {
+		if d.everyHost || h.Prep != nil || len(h.AllDevices()) > 0 {
 			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.PlannedNeeds(d.plan, h.Name)}
 			queried = append(queried, h)
 		}

@@ -22,7 +22,7 @@ const (
 	Machines    = "machines"    // plain machine → address, vmid, mac and host
 	Templates   = "templates"   // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics  = "schematics"  // class of Talos → schematic id
-	PCIMappings = "pciMappings" // GPU name → its mapping's devices, as host and address
+	PCIMappings = "pciMappings" // the name of devices → its mapping's devices, as host and address
 	Hosts       = "hosts"       // host with prep or gpus → report, and with prep rebootRequired and changedFiles
 	Readme      = "readme"      // what the stack consists of, as Markdown; Pulumi Cloud shows the output of this name
 

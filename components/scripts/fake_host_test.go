@@ -325,7 +325,9 @@ func preparedHost(change ...func(*spec.Host)) spec.Host {
 	return h
 }
 
-func withGPU(h *spec.Host) { h.GPUs = []spec.GPU{{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00"}} }
+func withGPU(h *spec.Host) {
+	h.GPUs = []spec.Device{{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00"}}
+}
 
 func (host *fakeHost) newCommand(action string, h spec.Host, more ...Parameter) *exec.Cmd {
 	host.t.Helper()

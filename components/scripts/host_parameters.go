@@ -12,12 +12,23 @@ import (
 // HostParameters returns the parameters of the host script. Owner is the stack: project/stack. With running, the
 // running system has to match, not only the files: planned machines need it, or a reboot of the host would achieve it.
 func HostParameters(h spec.Host, owner string, running bool) []Parameter {
-	addresses := make([]string, 0, len(h.GPUs))
+	var gpus, devices []string
+
 	for _, gpu := range h.GPUs {
-		addresses = append(addresses, gpu.PCI)
+		gpus = append(gpus, gpu.PCI)
 	}
 
-	parameters := []Parameter{{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(addresses, " ")}}
+	for _, device := range h.Devices {
+		if device.Bound() {
+			devices = append(devices, device.PCI)
+		}
+	}
+
+	parameters := []Parameter{{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(gpus, " ")}}
+	if len(devices) > 0 {
+		parameters = append(parameters, Parameter{"devices", strings.Join(devices, " ")})
+	}
+
 	if h.Prep == nil {
 		return parameters
 	}

@@ -165,6 +165,31 @@ func TestHostScriptApply(t *testing.T) {
 			},
 			calls: bootUpdateCalls,
 		},
+		"GPUs of Intel and AMD, but no virtual function": {
+			machine: hostSpec{files: map[string]string{
+				"sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n", "sys/bus/pci/devices/0000:00:02.0/device": "0x4c90\n",
+				"sys/bus/pci/devices/0000:00:02.0/class":  "0x030000\n",
+				"sys/bus/pci/devices/0000:06:00.0/vendor": "0x1002\n", "sys/bus/pci/devices/0000:06:00.0/device": "0x164e\n",
+				"sys/bus/pci/devices/0000:06:00.0/class":  "0x030000\n",
+				"sys/bus/pci/devices/0000:06:00.1/vendor": "0x1002\n", "sys/bus/pci/devices/0000:06:00.1/device": "0x1640\n",
+				"sys/bus/pci/devices/0000:06:00.1/class":  "0x040300\n",
+				"sys/bus/pci/devices/0000:08:00.1/vendor": "0x8086\n", "sys/bus/pci/devices/0000:08:00.1/device": "0x56c0\n",
+				"sys/bus/pci/devices/0000:08:00.1/class": "0x038000\n",
+			}},
+			wish: func(h *spec.Host) {
+				h.GPUs = nil
+				h.Devices = []spec.Device{
+					{PCI: "0000:00:02.0", Kind: spec.IntelGPU}, {PCI: "0000:06:00.0", Kind: spec.AMDGPU},
+					{PCI: "0000:08:00.1", Kind: spec.IntelGPU},
+				}
+			},
+			files: map[string]string{
+				vfioFile: blockBegin + "options vfio-pci ids=8086:4c90,1002:164e disable_vga=1\nsoftdep i915 pre: vfio-pci\n" +
+					"softdep xe pre: vfio-pci\nsoftdep amdgpu pre: vfio-pci\nsoftdep radeon pre: vfio-pci\n" + blockEnd,
+				"etc/modprobe.d/blacklist-gpu.conf": "",
+			},
+			calls: bootUpdateCalls,
+		},
 		"GRUB": {
 			machine: hostSpec{loader: "grub"},
 			files: map[string]string{

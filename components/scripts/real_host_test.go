@@ -82,7 +82,7 @@ const card = "0000:01:00"
 func cardPlan() spec.Host {
 	return spec.Host{
 		Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "keep"},
-		GPUs: []spec.GPU{{Name: "card", Host: "pve1", PCI: card}},
+		GPUs: []spec.Device{{Name: "card", Host: "pve1", PCI: card}},
 	}
 }
 

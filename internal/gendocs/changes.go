@@ -95,6 +95,7 @@ var checkedChanges = map[string][]change{
 	}, path: "machines.0"}},
 
 	"NodeConfig.host":      {{to: "pve2"}},
+	"NodeConfig.devices":   {{to: []any{"nic"}}},
 	"NodeConfig.vmid":      {{to: 3050}},
 	"NodeConfig.mac":       {{to: "02:00:00:00:00:02"}},
 	"NodeConfig.address":   {{to: "10.0.1.70"}},

@@ -26,7 +26,7 @@ var (
 	documentedTypes = []string{
 		"ClusterNode", "Encryption", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
-		"HostGPU", "MappedDevice",
+		"HostGPU", "HostDevice", "MappedDevice",
 	}
 )
 

@@ -37,9 +37,25 @@ func PlannedNeeds(plan *spec.Plan, name string) Needs {
 	return needs
 }
 
-// UsesGPUs reports whether a planned machine uses a GPU of the host.
-func (n Needs) UsesGPUs() bool {
-	return slices.ContainsFunc(n.Nodes, func(node spec.Node) bool { return len(node.GPUs) > 0 })
+// NodeWithDevices returns a node with the devices at the PCI addresses: NVIDIA's GPUs, unless they have another kind.
+func NodeWithDevices(host string, addresses []string, kinds map[string]string) spec.Node {
+	node := spec.Node{VM: spec.VM{Host: host}}
+
+	for _, pci := range addresses {
+		device := spec.Device{Name: pci, Host: host, PCI: pci, Kind: spec.DeviceKind(kinds[pci])}
+		if device.Kind == spec.NVIDIAGPU {
+			node.GPUs = append(node.GPUs, device)
+		} else {
+			node.Devices = append(node.Devices, device)
+		}
+	}
+
+	return node
+}
+
+// UsesDevices reports whether a planned machine uses a device of the host.
+func (n Needs) UsesDevices() bool {
+	return slices.ContainsFunc(n.Nodes, func(node spec.Node) bool { return len(node.AllDevices()) > 0 })
 }
 
 // rebootWhenIdle lets preparation reboot a host while no machine runs on it.
@@ -48,9 +64,9 @@ const rebootWhenIdle = "whenIdle"
 // WhenIdle reports whether preparation may reboot a host.
 func WhenIdle(h spec.Host) bool { return h.Prep != nil && h.Prep.Reboot == rebootWhenIdle }
 
-// MustMatchFiles reports whether the running system must match its files: machines use the host's GPUs, or it may be
+// MustMatchFiles reports whether the running system must match its files: machines use the host's devices, or it may be
 // rebooted.
-func (n Needs) MustMatchFiles(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
+func (n Needs) MustMatchFiles(h spec.Host) bool { return n.UsesDevices() || WhenIdle(h) }
 
 // Result is the result of checking a plan against a host's facts.
 type Result struct {
@@ -84,7 +100,7 @@ func Check(facts *Facts, h spec.Host, needs Needs) Result {
 	c.Pending = facts.Prep.Pending
 	c.checkVersion()
 	c.checkPreparation()
-	c.checkGPUs()
+	c.checkDevices()
 	c.checkCapacity()
 	c.checkPools()
 
@@ -158,13 +174,14 @@ func (c *checker) checkVersion() {
 
 func (c *checker) checkPreparation() {
 	for _, text := range c.facts.Prep.Problems {
-		// A missing GPU is reported with its path.
+		// A missing device is reported with its path.
 		if !strings.HasPrefix(text, "there is no PCI device at ") {
 			c.problem(c.host.Path+".prep", "cannot be carried out on %s: %s", c.host.Name, text)
 		}
 	}
 
-	if !c.needs.UsesGPUs() && len(c.host.GPUs) == 0 && c.host.Prep != nil && c.host.Prep.IOMMU && c.isIOMMUOff() {
+	if !c.needs.UsesDevices() && len(c.host.AllDevices()) == 0 && c.host.Prep != nil && c.host.Prep.IOMMU &&
+		c.isIOMMUOff() {
 		c.warning(
 			c.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or set false", c.host.Name, c.firmwareHint(),
 		)
@@ -189,57 +206,97 @@ func (c *checker) firmwareHint() string {
 	return fmt.Sprintf("its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on %s in the BIOS setup", setting)
 }
 
-func (c *checker) checkGPUs() {
+func (c *checker) checkDevices() {
+	devices := c.host.AllDevices()
+	if len(devices) == 0 {
+		return
+	}
+
+	list := c.host.Path + ".gpus"
+	if len(c.host.GPUs) == 0 {
+		list = c.host.Path + ".devices"
+	}
+
 	off := c.isIOMMUOff()
-	if off && len(c.host.GPUs) > 0 {
-		c.problem(c.host.Path+".gpus", "cannot be passed through on %s: %s", c.host.Name, c.firmwareHint())
+	if off {
+		c.problem(list, "cannot be passed through on %s: %s", c.host.Name, c.firmwareHint())
 	}
 
 	prepared := c.host.Prep != nil && c.host.Prep.IOMMU
-	if !off && !prepared && c.facts.IOMMU.Groups == 0 && len(c.host.GPUs) > 0 {
+	if !off && !prepared && c.facts.IOMMU.Groups == 0 {
 		arguments := "iommu=pt"
 		if c.facts.System.CPUVendor == "intel" {
 			arguments = "intel_iommu=on iommu=pt"
 		}
 
-		c.problem(c.host.Path+".gpus",
+		c.problem(list,
 			"cannot be passed through: %s runs without its IOMMU; set prep: {} to have it prepared, or add %s to %s and reboot",
 			c.host.Name, arguments, cmp.Or(c.facts.System.CommandLineFile, "the kernel command line"))
 	}
 
-	for _, gpu := range c.host.GPUs {
-		c.checkGPU(gpu, prepared)
+	for _, device := range devices {
+		c.checkDevice(device, prepared)
 	}
 }
 
-func (c *checker) checkGPU(gpu spec.GPU, prepared bool) {
-	path := c.host.GPUPath(gpu) + ".pci"
-	functions := c.facts.Functions(gpu.PCI)
+// vendors are the vendors of GPUs, with what they are called in messages.
+var vendors = map[spec.DeviceKind]struct{ id, title string }{
+	spec.NVIDIAGPU: {vendorNVIDIA, "an NVIDIA GPU"}, spec.IntelGPU: {"8086", "an Intel GPU"}, spec.AMDGPU: {"1002", "an AMD GPU"},
+}
 
-	display := slices.IndexFunc(
-		functions, func(d Device) bool { return d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) },
-	)
+func isDisplay(d Device, vendor string) bool {
+	return d.Vendor == vendor && strings.HasPrefix(d.Class, classDisplay)
+}
+
+func (c *checker) checkDevice(device spec.Device, prepared bool) {
+	path := c.host.DevicePath(device) + ".pci"
+	functions := c.facts.Functions(device.PCI)
+	vendor, isGPU := vendors[device.Kind]
+
+	missing := "`lspci -Dnn` there lists its devices; a virtual function (SR-IOV) is there once the host has created it (sriov_numvfs)"
+	other := "set its kind, or its address"
+
+	if device.Kind == spec.NVIDIAGPU {
+		missing = c.nvidiaHint()
+		other = missing
+	}
+
+	first := 0
+	if isGPU {
+		first = slices.IndexFunc(functions, func(d Device) bool { return isDisplay(d, vendor.id) })
+	}
+
 	switch {
 	case len(functions) == 0:
-		c.problem(path, "%s is not there on %s: %s", gpu.PCI, c.host.Name, c.nvidiaHint())
+		c.problem(path, "%s is not there on %s: %s", device.PCI, c.host.Name, missing)
 
 		return
-	case display < 0:
-		c.problem(path, "%s on %s is not an NVIDIA GPU but %s: %s", gpu.PCI, c.host.Name, labels(functions), c.nvidiaHint())
+	case first < 0:
+		c.problem(path, "%s on %s is not %s but %s: %s", device.PCI, c.host.Name, vendor.title, labels(functions), other)
 
 		return
+	case !isGPU && slices.ContainsFunc(functions, func(d Device) bool { return isDisplay(d, vendorNVIDIA) }):
+		c.problem(
+			path, "%s on %s is %s, which needs its driver; list it under gpus", device.PCI, c.host.Name, labels(functions),
+		)
+
+		return
+	case device.Kind == spec.NVIDIAGPU:
+		c.checkGeneration(device, functions[first])
 	}
 
-	c.checkGeneration(gpu, functions[display])
-
-	slot := c.facts.Functions(functions[0].slot())
-	if shared := c.sharedDevices(gpu, slot); len(shared) > 0 {
+	passed := c.passedFunctions(device)
+	if shared := c.sharedDevices(device); len(shared) > 0 {
 		c.problem(path,
 			"%s on %s shares IOMMU group %s with %s, which the host would lose; use another slot, or switch on ACS in the BIOS setup",
-			gpu.PCI, c.host.Name, functions[display].Group, labels(shared))
+			device.PCI, c.host.Name, functions[first].Group, labels(shared))
 	}
 
-	for _, d := range slot {
+	if !device.Bound() {
+		return
+	}
+
+	for _, d := range passed {
 		if !prepared && d.Driver != "" && d.Driver != driverVFIO {
 			c.problem(
 				path, "%s on %s is bound to %s; set prep: {} to have it bound to vfio-pci, or do so manually and reboot",
@@ -248,27 +305,42 @@ func (c *checker) checkGPU(gpu spec.GPU, prepared bool) {
 		}
 	}
 
-	if twin := c.unlistedTwin(functions[display]); prepared && twin != "" {
+	if twin := c.unlistedTwin(functions[first]); prepared && twin != "" {
+		list := "gpus"
+		if device.Kind != spec.NVIDIAGPU {
+			list = "devices"
+		}
+
 		c.warning(
-			path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; set it among the gpus, too",
-			gpu.PCI, c.host.Name, twin,
+			path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; set it among the %s, too",
+			device.PCI, c.host.Name, twin, list,
 		)
 	}
 }
 
+// passedFunctions returns the functions that a machine with a device has: of an NVIDIA GPU always all.
+func (c *checker) passedFunctions(device spec.Device) []Device {
+	pci := device.PCI
+	if device.Kind == spec.NVIDIAGPU {
+		pci, _, _ = strings.Cut(pci, ".")
+	}
+
+	return c.facts.Functions(pci)
+}
+
 // checkGeneration compares the configured generation of a GPU, which determines its driver, with the card's name.
 // Requests of talosops do not have it: the preview has checked it.
-func (c *checker) checkGeneration(gpu spec.GPU, card Device) {
+func (c *checker) checkGeneration(gpu spec.Device, card Device) {
 	actual := talos.GenerationOf(card.Name)
 	if actual == "" || gpu.Generation == "" || actual == gpu.Generation {
 		return
 	}
 
-	path, name := c.host.GPUPath(gpu)+".generation", card.Name[strings.Index(card.Name, "NVIDIA"):]
+	path, name := c.host.DevicePath(gpu)+".generation", card.Name[strings.Index(card.Name, "NVIDIA"):]
 
 	for _, node := range c.needs.Nodes {
 		driver := talos.Driver{Flavour: node.Template.Driver.Flavour, Track: node.Template.Driver.Track}
-		if slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool { return g.PCI == gpu.PCI }) &&
+		if slices.ContainsFunc(node.GPUs, func(g spec.Device) bool { return g.PCI == gpu.PCI }) &&
 			!slices.Contains(talos.Drivers(node.Template.Version, actual), driver) {
 			c.Found.Add(path, gpu.Generation, "is not that of %s on %s, %s, which the driver of %s (%s) does not drive; set %s",
 				gpu.PCI, c.host.Name, name, node.Name, driver, actual)
@@ -280,15 +352,17 @@ func (c *checker) checkGeneration(gpu spec.GPU, card Device) {
 	c.Found.Warn(path, gpu.Generation, "is not that of %s on %s, %s; set %s", gpu.PCI, c.host.Name, name, actual)
 }
 
-// sharedDevices returns the devices that share an IOMMU group with a GPU and prevent its passthrough: all but its own
-// functions, bridges, and GPUs of the same machine.
-func (c *checker) sharedDevices(gpu spec.GPU, slot []Device) []Device {
-	together := []string{gpu.PCI}
+// sharedDevices returns the devices that share an IOMMU group with a device and prevent its passthrough: all but its
+// own functions, bridges, and other devices of the same machine.
+func (c *checker) sharedDevices(device spec.Device) []Device {
+	passed := c.passedFunctions(device)
+	together := slices.Clone(passed)
 
 	for _, node := range c.needs.Nodes {
-		if slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool { return g.PCI == gpu.PCI }) {
-			for _, g := range node.GPUs {
-				together = append(together, g.PCI)
+		devices := node.AllDevices()
+		if slices.ContainsFunc(devices, func(d spec.Device) bool { return d.PCI == device.PCI }) {
+			for _, d := range devices {
+				together = append(together, c.passedFunctions(d)...)
 			}
 		}
 	}
@@ -296,14 +370,8 @@ func (c *checker) sharedDevices(gpu spec.GPU, slot []Device) []Device {
 	var shared []Device
 
 	for _, d := range c.facts.Devices {
-		sameGroup := d.Group != "" && slices.ContainsFunc(slot, func(own Device) bool { return own.Group == d.Group })
-
-		own := slices.ContainsFunc(together, func(pci string) bool {
-			device, _, _ := strings.Cut(pci, ".")
-
-			return d.slot() == device
-		})
-		if sameGroup && !own && !strings.HasPrefix(d.Class, classBridge) {
+		sameGroup := d.Group != "" && slices.ContainsFunc(passed, func(own Device) bool { return own.Group == d.Group })
+		if sameGroup && !slices.Contains(together, d) && !strings.HasPrefix(d.Class, classBridge) {
 			shared = append(shared, d)
 		}
 	}
@@ -311,12 +379,12 @@ func (c *checker) sharedDevices(gpu spec.GPU, slot []Device) []Device {
 	return shared
 }
 
-// unlistedTwin returns a device of the same kind that is not among the host's GPUs: vfio-pci binds by ids, so it is
+// unlistedTwin returns a device of the same kind that is not among the host's devices: vfio-pci binds by ids, so it is
 // bound as well.
 func (c *checker) unlistedTwin(gpu Device) string {
 	for _, d := range c.facts.Devices {
 		listed := slices.ContainsFunc(
-			c.host.GPUs, func(g spec.GPU) bool { return slices.Contains(c.facts.Functions(g.PCI), d) },
+			c.host.AllDevices(), func(g spec.Device) bool { return slices.Contains(c.facts.Functions(g.PCI), d) },
 		)
 		if d.Vendor == gpu.Vendor && d.Device == gpu.Device && !listed {
 			return d.Address
@@ -330,7 +398,7 @@ func (c *checker) nvidiaHint() string {
 	var found []string
 
 	for _, d := range c.facts.Devices {
-		if d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) {
+		if isDisplay(d, vendorNVIDIA) {
 			found = append(found, d.label())
 		}
 	}

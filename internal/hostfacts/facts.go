@@ -205,13 +205,6 @@ const (
 	minAshift    = 12
 )
 
-// slot returns the address of a function's device.
-func (d Device) slot() string {
-	slot, _, _ := strings.Cut(d.Address, ".")
-
-	return slot
-}
-
 // title returns the device's name, or else its class and ids.
 func (d Device) title() string {
 	return cmp.Or(d.Name, fmt.Sprintf("class %s, id %s:%s", d.Class, d.Vendor, d.Device))

@@ -16,7 +16,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
+var gpu = spec.Device{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
 
 // fixture is a prepared host with the GPU of a machine, what the plan places on it, and its facts.
 type fixture struct {
@@ -32,13 +32,13 @@ func newFixture() *fixture {
 			Name: "pve1",
 			Path: "hosts[0]",
 			Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "never"},
-			GPUs: []spec.GPU{gpu},
+			GPUs: []spec.Device{gpu},
 		},
 		needs: hostfacts.Needs{Nodes: []spec.Node{{
 			VM: spec.VM{
 				Name: "one-gpu-1", Host: "pve1", VMID: 4000, Cores: 8, MemoryMiB: 32768, DiskGiB: 100, Datastore: "local-zfs",
 			},
-			GPUs: []spec.GPU{gpu},
+			GPUs: []spec.Device{gpu},
 		}}},
 	}
 }
@@ -63,6 +63,23 @@ func (s *fixture) setGeneration(generation, flavour string) {
 	s.needs.Nodes[0].Template.Driver = spec.Driver{Flavour: flavour, Track: talos.TrackProduction}
 }
 
+// giveDevice gives the machine a device of a kind instead of its GPU.
+func (s *fixture) giveDevice(pci string, kind spec.DeviceKind) {
+	device := spec.Device{Name: "x", Host: "pve1", PCI: pci, Kind: kind}
+	s.host.GPUs, s.host.Devices = nil, []spec.Device{device}
+	s.needs.Nodes[0].GPUs, s.needs.Nodes[0].Devices = nil, s.host.Devices
+}
+
+// addIntelGPU adds an integrated GPU with a virtual function.
+func (s *fixture) addIntelGPU(driver string) {
+	for _, d := range []hostfacts.Device{
+		{Address: "0000:00:02.0", Group: "1", Driver: driver}, {Address: "0000:00:02.1", Group: "30", Driver: driver},
+	} {
+		d.Vendor, d.Device, d.Class = "8086", "4c90", "030000"
+		s.facts.Devices = append(s.facts.Devices, d)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
@@ -72,6 +89,47 @@ func TestJudge(t *testing.T) {
 		warnings []string
 	}{
 		"all is well": {},
+		"a disk controller with its driver on the host": {
+			change: func(s *fixture) { s.giveDevice("0000:00:17.0", spec.OtherDevice) },
+		},
+		"an Intel GPU with its driver on a host that is not prepared": {
+			change: func(s *fixture) {
+				s.host.Prep = nil
+				s.addIntelGPU("i915")
+				s.giveDevice("0000:00:02.0", spec.IntelGPU)
+			},
+			problems: []string{"hosts[0].devices.pci: 0000:00:02.0 on pve1 is bound to i915; set prep: {} to have it bound"},
+		},
+		"a virtual function of it": {
+			change: func(s *fixture) {
+				s.addIntelGPU("i915")
+				s.giveDevice("0000:00:02.1", spec.IntelGPU)
+			},
+		},
+		"a virtual function that the host has not created": {
+			change: func(s *fixture) { s.giveDevice("0000:00:02.1", spec.IntelGPU) },
+			problems: []string{"hosts[0].devices.pci: 0000:00:02.1 is not there on pve1: `lspci -Dnn` there lists its devices; a virtual function (SR-IOV) " +
+				"is there once the host has created it (sriov_numvfs)"},
+		},
+		"one function of a card that shares its group with the other": {
+			change: func(s *fixture) {
+				s.addIntelGPU("")
+				s.facts.Devices[len(s.facts.Devices)-1].Group = "1"
+				s.giveDevice("0000:00:02.0", spec.OtherDevice)
+			},
+			problems: []string{"hosts[0].devices.pci: 0000:00:02.0 on pve1 shares IOMMU group 1 with 0000:00:02.1"},
+		},
+		"a GPU of another vendor": {
+			change: func(s *fixture) {
+				s.addIntelGPU("")
+				s.giveDevice("0000:00:02.0", spec.AMDGPU)
+			},
+			problems: []string{"hosts[0].devices.pci: 0000:00:02.0 on pve1 is not an AMD GPU but 0000:00:02.0"},
+		},
+		"an NVIDIA GPU among the devices": {
+			change:   func(s *fixture) { s.giveDevice("0000:01:00", spec.OtherDevice) },
+			problems: []string{"hosts[0].devices.pci: 0000:01:00 on pve1 is 0000:01:00.0 VGA compatible controller"},
+		},
 		"a GPU that is bound to the host's driver is what the preparation fixes": {
 			change: func(s *fixture) { s.device("0000:01:00.0").Driver = "nouveau" },
 		},
@@ -118,14 +176,14 @@ func TestJudge(t *testing.T) {
 		},
 		"another device": {
 			change: func(s *fixture) {
-				s.host.GPUs = []spec.GPU{{Name: "x", PCI: "0000:00:17.0"}}
+				s.host.GPUs = []spec.Device{{Name: "x", PCI: "0000:00:17.0"}}
 				s.needs.Nodes[0].GPUs = s.host.GPUs
 			},
 			problems: []string{"hosts[0].gpus.pci: 0000:00:17.0 on pve1 is not an NVIDIA GPU but 0000:00:17.0 SATA controller: AMD FCH (driver ahci): its NVIDIA GPUs are 0000:01:00.0"},
 		},
 		"the audio function alone": {
 			change: func(s *fixture) {
-				s.host.GPUs = []spec.GPU{{Name: "x", PCI: "0000:01:00.1"}}
+				s.host.GPUs = []spec.Device{{Name: "x", PCI: "0000:01:00.1"}}
 			},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.1 on pve1 is not an NVIDIA GPU but 0000:01:00.1 Audio device"},
 		},
@@ -306,13 +364,13 @@ func twoGPUs(together bool) func(s *fixture) {
 	return func(s *fixture) {
 		s.addTwin("12", "vfio-pci")
 
-		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
+		second := spec.Device{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
 
 		s.host.GPUs = append(s.host.GPUs, second)
 		if together {
 			s.needs.Nodes[0].GPUs = append(s.needs.Nodes[0].GPUs, second)
 		} else {
-			s.needs.Nodes = append(s.needs.Nodes, spec.Node{VM: spec.VM{Name: "two", Host: "pve1"}, GPUs: []spec.GPU{second}})
+			s.needs.Nodes = append(s.needs.Nodes, spec.Node{VM: spec.VM{Name: "two", Host: "pve1"}, GPUs: []spec.Device{second}})
 		}
 	}
 }

@@ -13,8 +13,8 @@ func Report(facts *Facts, h spec.Host, needs Needs) []string {
 	judgement := Check(facts, h, needs)
 
 	var lines []string
-	for _, gpu := range h.GPUs {
-		lines = append(lines, gpuLine(facts, h, gpu, needs))
+	for _, device := range h.AllDevices() {
+		lines = append(lines, deviceLine(facts, h, device, needs))
 	}
 
 	for _, reason := range judgement.Pending {
@@ -31,10 +31,15 @@ func Report(facts *Facts, h spec.Host, needs Needs) []string {
 	return append(lines, judgement.Advice...)
 }
 
-func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
-	functions := facts.Functions(gpu.PCI)
+func deviceLine(facts *Facts, h spec.Host, device spec.Device, needs Needs) string {
+	noun := "GPU"
+	if device.Kind != spec.NVIDIAGPU {
+		noun = "device"
+	}
+
+	functions := facts.Functions(device.PCI)
 	if len(functions) == 0 {
-		return fmt.Sprintf("GPU %s: not at %s", gpu.Name, gpu.PCI)
+		return fmt.Sprintf("%s %s: not at %s", noun, device.Name, device.PCI)
 	}
 
 	c := &checker{facts: facts, host: h, needs: needs}
@@ -45,12 +50,12 @@ func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
 		group, company = "IOMMU group "+first.Group, ", alone in it"
 	}
 
-	if shared := c.sharedDevices(gpu, facts.Functions(first.slot())); len(shared) > 0 {
+	if shared := c.sharedDevices(device); len(shared) > 0 {
 		company = ", shared with " + labels(shared)
 	}
 
 	var drivers []string
-	for _, d := range facts.Functions(first.slot()) {
+	for _, d := range c.passedFunctions(device) {
 		if !slices.Contains(drivers, d.Driver) && d.Driver != "" {
 			drivers = append(drivers, d.Driver)
 		}
@@ -61,7 +66,7 @@ func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
 		bound = "bound to " + strings.Join(drivers, " and ")
 	}
 
-	return fmt.Sprintf("GPU %s at %s: %s, %s%s, %s", gpu.Name, gpu.PCI, first.title(), group, company, bound)
+	return fmt.Sprintf("%s %s at %s: %s, %s%s, %s", noun, device.Name, device.PCI, first.title(), group, company, bound)
 }
 
 // rebootDidNotHelp reports whether a reboot is still required although one followed the last change.
@@ -70,18 +75,18 @@ func (f *Facts) rebootDidNotHelp() bool {
 		f.Prep.ChangedInBoot != f.System.BootID
 }
 
-// NotReadyReasons returns why machines with the host's GPUs would not start; empty if they would.
+// NotReadyReasons returns why machines with the host's devices would not start; empty if they would.
 func NotReadyReasons(facts *Facts, h spec.Host, needs Needs) []string {
 	c := &checker{facts: facts, host: h, needs: needs}
-	c.checkGPUs()
+	c.checkDevices()
 
 	var reasons []string
 	for _, found := range c.Found.Errors() {
 		reasons = append(reasons, found.Message)
 	}
 
-	for _, gpu := range h.GPUs {
-		for _, d := range facts.Functions(gpu.PCI) {
+	for _, device := range h.AllDevices() {
+		for _, d := range facts.Functions(device.PCI) {
 			if d.Group == "" {
 				reasons = append(reasons, d.Address+" has no IOMMU group: the kernel does not use the IOMMU")
 			}

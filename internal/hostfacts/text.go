@@ -27,8 +27,8 @@ func Describe(facts *Facts, h spec.Host, needs Needs) (lines []string) {
 		cmp.Or(s.BootLoaderEvidence, "unknown"), cmp.Or(s.CommandLineFile, "unknown"))
 	line("IOMMU", "firmware %s, %d groups", cmp.Or(strings.Join(facts.IOMMU.Firmware, " and "), "unknown"), facts.IOMMU.Groups)
 
-	for _, gpu := range h.GPUs {
-		lines = append(lines, gpuLine(facts, h, gpu, needs))
+	for _, device := range h.AllDevices() {
+		lines = append(lines, deviceLine(facts, h, device, needs))
 	}
 
 	for _, storage := range facts.Storages {

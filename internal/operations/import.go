@@ -195,7 +195,7 @@ func (i *importer) owner() ownership.Owner {
 	return ownership.Owner{Name: stacks.Project + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
 }
 
-// addMappings adds the PCI mappings of the planned GPUs that the stack created before its state was lost. Mappings of
+// addMappings adds the PCI mappings of the planned devices that the stack created before its state was lost. Mappings of
 // others are left alone: other machines may use them.
 func (i *importer) addMappings(ctx context.Context) error {
 	var listed []proxmoxapi.Mapping
@@ -203,8 +203,8 @@ func (i *importer) addMappings(ctx context.Context) error {
 	used := map[string]bool{}
 
 	for _, m := range i.Plan.Members() {
-		for _, gpu := range m.GPUs {
-			used[gpu.Name] = !gpu.Raw
+		for _, device := range m.AllDevices() {
+			used[device.Name] = !device.Raw
 		}
 	}
 

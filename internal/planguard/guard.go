@@ -103,7 +103,7 @@ func (g *guard) machineReasons(s Step) []string {
 	}
 
 	if s.Operation == Replace && len(machine.Devices) > 0 {
-		reasons = append(reasons, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
+		reasons = append(reasons, "it has devices of its host and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
 
 	// A node's system disk holds nothing that cannot be recreated; that of a plain machine may.

@@ -358,7 +358,7 @@ func TestJudge(t *testing.T) {
 				input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}}),
 			},
 			findings: []string{
-				"replace prod-general-1-vm: it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone",
+				"replace prod-general-1-vm: it has devices of its host and is recreated: what runs on it ends, and what is on its disks is gone",
 			},
 		},
 		"a machine with a GPU changes in place": {

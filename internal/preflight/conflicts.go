@@ -140,27 +140,27 @@ func (c *checker) checkNames() {
 	}
 }
 
-// checkMappings finds GPUs whose name an existing PCI mapping has.
+// checkMappings finds devices whose name an existing PCI mapping has.
 func (c *checker) checkMappings() {
 	for _, h := range c.plan.Hosts {
-		for _, gpu := range h.GPUs {
-			comment, taken := c.site.Mappings[gpu.Name]
-			if gpu.Raw || !taken || slices.Contains(c.stack.Mappings, gpu.Name) {
+		for _, device := range h.AllDevices() {
+			comment, taken := c.site.Mappings[device.Name]
+			if device.Raw || !taken || slices.Contains(c.stack.Mappings, device.Name) {
 				continue
 			}
 
-			path := h.GPUPath(gpu) + ".name"
+			path := h.DevicePath(device) + ".name"
 
 			switch owner, made := ownership.OwnerOf(comment); {
 			case owner.Matches(c.stack.owner()):
-				c.problem(h.Name, path, gpu.Name, "has a PCI mapping of this stack that the state does not have: "+
+				c.problem(h.Name, path, device.Name, "has a PCI mapping of this stack that the state does not have: "+
 					"`talos-proxmox recover %[1]s` removes it if an interrupted run left it, and `talos-proxmox import %[1]s` adds "+
 					"it to the state if that was lost", c.stack.Name)
 			case made:
-				c.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name "+
+				c.problem(h.Name, path, device.Name, "is a PCI mapping of the stack %s: give the device another name "+
 					"here and in the pools that use it", owner)
 			default:
-				c.problem(h.Name, path, gpu.Name, "is a PCI mapping that no stack made: give the GPU another name "+
+				c.problem(h.Name, path, device.Name, "is a PCI mapping that no stack made: give the device another name "+
 					"here and in the pools that use it")
 			}
 		}

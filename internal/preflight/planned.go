@@ -70,7 +70,7 @@ func newPlanned(plan *spec.Plan, stack Stack) planned {
 	added := map[string]bool{}
 
 	for _, t := range plan.Templates {
-		path, downloaded := "templates."+classOf(t), stack.Downloaded(t)
+		path, downloaded := "templates."+t.Class, stack.Downloaded(t)
 		if !t.Downloaded() {
 			downloaded = true // the host downloads it during the build
 		}
@@ -97,15 +97,6 @@ func (p planned) machine(vmid int) (machine, bool) {
 	}
 
 	return p.machines[i], true
-}
-
-// classOf returns the key of a template's class in the configuration.
-func classOf(t spec.Template) string {
-	if t.Driver.Flavour == "" {
-		return t.Key
-	}
-
-	return strings.TrimSuffix(t.Key, "-nvidia-"+t.Driver.Flavour+"-"+t.Driver.Track)
 }
 
 // hasNew reports whether anything of the plan does not exist yet.

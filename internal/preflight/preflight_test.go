@@ -56,6 +56,7 @@ func newFixture() *fixture {
 	template := func(host string, vmid int) spec.Template {
 		return spec.Template{
 			Key:    "talos",
+			Class:  "talos",
 			Name:   "talos-v1.12.6-talos",
 			Host:   host,
 			VMID:   vmid,
@@ -68,12 +69,12 @@ func newFixture() *fixture {
 	}
 	gpu := template("pve2", 952)
 	gpu.Key, gpu.Driver = "talos-nvidia-open-lts", spec.Driver{Flavour: "open", Track: "lts"}
-	card := spec.GPU{Name: "rtx", Host: "pve2", PCI: "0000:01:00"}
+	card := spec.Device{Name: "rtx", Host: "pve2", PCI: "0000:01:00"}
 	s := &fixture{
 		plan: &spec.Plan{
 			Hosts: []spec.Host{
 				{Name: "pve1", Path: "hosts[0]", Address: netip.MustParseAddr("10.0.0.1")},
-				{Name: "pve2", Path: "hosts[1]", Address: netip.MustParseAddr("10.0.0.2"), GPUs: []spec.GPU{card}},
+				{Name: "pve2", Path: "hosts[1]", Address: netip.MustParseAddr("10.0.0.2"), GPUs: []spec.Device{card}},
 			},
 			Templates: []spec.Template{template("pve1", 901), gpu},
 			Clusters: []spec.Cluster{{
@@ -103,7 +104,7 @@ func newFixture() *fixture {
 						DiskGiB:   40,
 						Datastore: "fast",
 					},
-					GPUs: []spec.GPU{card},
+					GPUs: []spec.Device{card},
 				}},
 			}},
 		},
@@ -624,7 +625,7 @@ func TestJudge(t *testing.T) {
 
 		"someone's mapping": {
 			change:   func(s *fixture) { s.site.Mappings["rtx"] = "mine" },
-			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
+			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the device another name`},
 		},
 		"another stack's mapping": {
 			change: func(s *fixture) {

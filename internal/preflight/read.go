@@ -237,7 +237,7 @@ func (r *reader) readMachines(ctx context.Context) {
 
 func (r *reader) readMappings(ctx context.Context) {
 	if !slices.ContainsFunc(r.Plan.Hosts, func(h spec.Host) bool {
-		return slices.ContainsFunc(h.GPUs, func(gpu spec.GPU) bool { return !gpu.Raw })
+		return slices.ContainsFunc(h.AllDevices(), func(device spec.Device) bool { return !device.Raw })
 	}) {
 		return
 	}

@@ -143,9 +143,9 @@ func (c *checker) needsToMakeMappings(n permissions.Need) []need {
 // mappingsOf returns the names of a plan's PCI mappings.
 func mappingsOf(plan *spec.Plan) (names []string) {
 	for _, h := range plan.Hosts {
-		for _, gpu := range h.GPUs {
-			if !gpu.Raw {
-				names = append(names, gpu.Name)
+		for _, device := range h.AllDevices() {
+			if !device.Raw {
+				names = append(names, device.Name)
 			}
 		}
 	}

@@ -222,7 +222,7 @@ func newMachine(n spec.Member) machine {
 		m.DiskGiB += d.SizeGiB
 	}
 
-	for _, g := range n.GPUs {
+	for _, g := range n.AllDevices() {
 		m.GPUs = append(m.GPUs, g.Name)
 	}
 
@@ -263,7 +263,7 @@ func newHost(p *spec.Plan, h spec.Host) host {
 			disks[d.Datastore] += d.SizeGiB
 		}
 
-		for _, g := range m.GPUs {
+		for _, g := range m.AllDevices() {
 			users[g.PCI] = m.Name
 		}
 	}
@@ -273,8 +273,8 @@ func newHost(p *spec.Plan, h spec.Host) host {
 		result.Disks = append(result.Disks, disk{Datastore: datastore, GiB: disks[datastore]})
 	}
 
-	for _, g := range h.GPUs {
-		result.GPUs = append(result.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: g.Generation, Machine: users[g.PCI]})
+	for _, g := range h.AllDevices() {
+		result.GPUs = append(result.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.PCI]})
 	}
 
 	slices.SortStableFunc(result.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })

@@ -24,7 +24,7 @@ import (
 // plan has a machine of every kind, a host without machines, hosts with and without sizes, and names of the maximal
 // length.
 func plan() *spec.Plan {
-	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.GPU) spec.Node {
+	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.Device) spec.Node {
 		return spec.Node{
 			VM: spec.VM{
 				Name:      name,
@@ -42,8 +42,8 @@ func plan() *spec.Plan {
 			GPUs:    gpus,
 		}
 	}
-	used := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
-	free := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00", Generation: "ada"}
+	used := spec.Device{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
+	free := spec.Device{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00", Generation: "ada"}
 	worker := node("prod-"+strings.Repeat("general-", 7)+"1", "pve1", spec.RoleWorker, 3000, "10.0.0.20/24")
 	worker.ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 100, Datastore: "tank"}}
 
@@ -62,7 +62,7 @@ func plan() *spec.Plan {
 				Cores:     10,
 				MemoryMiB: 32768,
 				Prep:      &spec.Prep{},
-				GPUs:      []spec.GPU{used, free},
+				GPUs:      []spec.Device{used, free},
 			},
 			{Name: "pve2", Address: netip.MustParseAddr("10.0.0.3")},
 			{Name: "pve3", Address: netip.MustParseAddr("10.0.0.4")},

@@ -54,6 +54,8 @@ type Settle struct {
 	Required bool   `json:"required,omitempty"`
 	// Prepared reports whether the stack prepares the host's IOMMU.
 	Prepared bool `json:"prepared,omitempty"`
-	// Machines are the PCI addresses of each machine's GPUs.
+	// Machines are the PCI addresses of each machine's GPUs and other devices.
 	Machines [][]string `json:"machines,omitempty"`
+	// Devices are the kinds of the devices that are no GPUs of NVIDIA, by PCI address.
+	Devices map[string]string `json:"devices,omitempty"`
 }

@@ -89,12 +89,14 @@ type HostConfig struct {
 	Number int `json:"number,omitempty" jsonschema:"minimum=0,maximum=9999"`
 	// The host's IPv4 address.
 	Address string `json:"address" jsonschema:"required,example=10.0.0.2"`
-	// The SSH connection to the host; needed for templates with `source: image`, for `prep` and for `gpus`.
+	// The SSH connection to the host; needed for templates with `source: image`, for `prep`, `gpus` and `devices`.
 	SSH SSH `json:"ssh,omitempty"`
 	// How the host is prepared, over SSH. Default: it is not prepared; `prep: {}` prepares it with the defaults.
 	Prep *Prep `json:"prep,omitempty"`
 	// The host's GPUs for machines. Without `prep` the host is checked, but never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
+	// Other PCI devices of the host for machines, as `gpus`.
+	Devices []DeviceConfig `json:"devices,omitempty"`
 	// How much of the host guests may use. Planning more memory is an error, more cores a warning. Default: not checked.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }

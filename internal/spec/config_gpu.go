@@ -3,8 +3,8 @@ package spec
 // Prep says how a host is prepared for guests. Steps that are done are not repeated, and removing a setting
 // restores the host's original files.
 type Prep struct {
-	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of the host's `gpus` to
-	// vfio-pci.
+	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of the host's GPUs for
+	// machines to vfio-pci.
 	IOMMU bool `json:"iommu,omitempty" jsonschema:"default=true"`
 	// The maximum size of ZFS' cache (ARC) in GiB, with fractions; 0 = not changed. Default: a tenth of the memory, at
 	// most 16 GiB. Hosts without ZFS are not changed.
@@ -25,14 +25,29 @@ type GPUConfig struct {
 	// host shows it.
 	PCI string `json:"pci" jsonschema:"required,example=01:00"`
 	// The architecture, which determines the driver.
-	Generation string `json:"generation" jsonschema:"required,example=ada,enum=maxwell,enum=pascal,enum=volta,enum=turing,enum=ampere,enum=ada,enum=hopper,enum=blackwell"`
+	Generation string `json:"generation" jsonschema:"required,example=ada,enum=maxwell,enum=pascal,enum=volta,enum=turing,enum=ampere,enum=ada,enum=hopper,enum=blackwell,because=gpus are NVIDIA's and GPUs of other vendors are listed under hosts[].devices"`
 	// How machines get it: `mapping` = by a PCI mapping of Proxmox, which an API token can use; `raw` = by its address,
 	// which Proxmox allows only root@pam, logged in with a password.
 	Passthrough string `json:"passthrough,omitempty" jsonschema:"default=mapping,enum=mapping,enum=raw"`
 }
 
-// GPUTemplateConfig holds the settings of templates for machines with a GPU, which are separate images because they
-// contain the driver. They are built on hosts on which a machine needs one.
+// DeviceConfig is a PCI device of a host for machines, such as a GPU of Intel or AMD or a network card; `gpus` lists
+// those of NVIDIA.
+type DeviceConfig struct {
+	// The name that machines request it by, and the name of its PCI mapping in Proxmox. Devices of the same kind share
+	// it, on one host or several. Nodes with one have the label `devices.talos-proxmox/<name>`.
+	Name string `json:"name" jsonschema:"required,example=igpu"`
+	// Its PCI address: `00:02.0` for one function, `02:00` for all functions of the device. `lspci -Dnn` on the host shows
+	// it. A virtual function (SR-IOV), such as `00:02.1`, is a device of its own, which the host must create at its start.
+	PCI string `json:"pci" jsonschema:"required,example=00:02.0"`
+	// What it is: the Talos of its machines gets the driver of a GPU of Intel (`i915` and `xe`) or AMD (`amdgpu`), and
+	// `prep` binds such a GPU to vfio-pci when the host starts. For other devices, `extensions` of the template add a
+	// driver that Talos lacks, and Proxmox takes them from their driver on the host when a machine starts.
+	Kind DeviceKind `json:"kind,omitempty" jsonschema:"default=other,enum=intel-gpu,enum=amd-gpu,enum=other"`
+}
+
+// GPUTemplateConfig holds the settings of templates for machines with a GPU, of any vendor, which are separate images
+// because they contain the driver. They are built on hosts on which a machine needs one.
 type GPUTemplateConfig struct {
 	// The base of their VMIDs: the template on host number n has the VMID firstVmid + n. Default: 50 more than the
 	// class's.

@@ -21,6 +21,8 @@ type VMPoolConfig struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// The hosts that machines are placed on, in this order. Default: all hosts in order of their names.
 	Hosts []string `json:"hosts,omitempty"`
+	// Devices from `hosts[].devices`; each machine gets one of each, and is placed on a host that has them.
+	Devices []string `json:"devices,omitempty" jsonschema:"example=igpu"`
 	VMSettings
 	// Additional Proxmox tags. Nodes have `talos`, their role and `cluster-<name>`, plain machines `machine` and their
 	// system, such as `debian`.
@@ -90,8 +92,8 @@ type PoolNetworkConfig struct {
 
 // VMConfig holds the settings of a single machine of any kind.
 type VMConfig struct {
-	// The host. If it changes, a running machine is moved; one with a GPU is replaced. The calculated placement never
-	// moves a running machine.
+	// The host. If it changes, a running machine is moved; one with a GPU or another device is replaced. The calculated
+	// placement never moves a running machine.
 	Host string `json:"host,omitempty"`
 	// The VMID.
 	VMID int `json:"vmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
@@ -105,6 +107,8 @@ type VMConfig struct {
 	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"minimum=0,maximum=16777216"`
 	// The system disk in GiB; 0 = the pool's.
 	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"minimum=0,maximum=65536"`
+	// Devices in addition to the pool's, for a machine whose `host` is set.
+	Devices []string `json:"devices,omitempty" jsonschema:"example=igpu"`
 }
 
 // NodeConfig holds the settings of a single node.

@@ -14,12 +14,12 @@ func (p *planner) placePool(g *pool, overrides map[int]nodeOverrides) {
 	room := func(string) bool { return true }
 	load := map[string]int{}
 
-	if g.gpu != "" {
-		hosts = p.hostsWithGPU(g, hosts)
-		room = func(host string) bool { return load[host] < p.gpuCapacity(g, host) }
+	if len(g.demands) > 0 {
+		hosts = p.hostsWithDevices(g, hosts)
+		room = func(host string) bool { return load[host] < p.capacity(g, host) }
 
-		p.checkPinnedGPUs(g, overrides)
-		p.checkGPUControlPlanes(g, hosts, overrides)
+		p.checkPinnedDevices(g, overrides)
+		p.checkControlPlaneHosts(g, hosts, overrides)
 	}
 
 	for i := range g.nodes {
@@ -63,7 +63,7 @@ func (p *planner) placePool(g *pool, overrides map[int]nodeOverrides) {
 		load[n.Host]++
 	}
 
-	if g.gpu != "" {
+	if len(g.demands) > 0 {
 		p.reportUnplaced(g, unplaced)
 	}
 

@@ -44,27 +44,70 @@ type Host struct {
 	// Prep configures the host's preparation; nil = none.
 	Prep *Prep
 	// GPUs in order of their PCI addresses.
-	GPUs     []GPU
-	gpuPaths map[string]string // by PCI address
+	GPUs []Device
+	// Devices are the other devices, in the same order.
+	Devices     []Device          `json:",omitempty"`
+	devicePaths map[string]string // by PCI address
 }
 
-// GPUPath returns the path of a GPU of the host in the configuration: hosts[0].gpus[1].
-func (h Host) GPUPath(gpu GPU) string {
-	if path, ok := h.gpuPaths[gpu.PCI]; ok {
+// AllDevices returns the host's GPUs, then its other devices.
+func (h Host) AllDevices() []Device { return slices.Concat(h.GPUs, h.Devices) }
+
+// DevicePath returns the path of a device of the host in the configuration: hosts[0].gpus[1].
+func (h Host) DevicePath(device Device) string {
+	if path, ok := h.devicePaths[device.PCI]; ok {
 		return path
 	}
 
-	return h.Path + ".gpus"
+	return h.Path + "." + device.Kind.list()
 }
 
-// GPU is a GPU of a host.
-type GPU struct {
-	Name string // of its PCI mapping; GPUs of one kind share it
+// DeviceKind is what a device is: the driver that it needs in its machine, and whether the host binds it to vfio-pci.
+type DeviceKind string
+
+// The kinds of devices.
+const (
+	NVIDIAGPU   DeviceKind = "" // of hosts[].gpus; its generation determines its driver
+	IntelGPU    DeviceKind = "intel-gpu"
+	AMDGPU      DeviceKind = "amd-gpu"
+	OtherDevice DeviceKind = "other"
+)
+
+// list returns the key of a host that lists devices of the kind.
+func (k DeviceKind) list() string {
+	if k == NVIDIAGPU {
+		return "gpus"
+	}
+
+	return "devices"
+}
+
+// noun names a device of the kind in messages.
+func (k DeviceKind) noun() string {
+	if k == NVIDIAGPU {
+		return "GPU"
+	}
+
+	return "device"
+}
+
+// Bound reports whether the host's preparation binds the device to vfio-pci: all GPUs but virtual functions, whose ids
+// are those of the GPU that the host has to keep. Proxmox takes other devices from their driver when a machine starts.
+func (d Device) Bound() bool {
+	_, function, single := strings.Cut(d.PCI, ".")
+
+	return d.Kind == NVIDIAGPU || d.Kind != OtherDevice && (!single || function == "0")
+}
+
+// Device is a PCI device of a host for machines.
+type Device struct {
+	Name string // of its PCI mapping; devices of one kind share it
 	Host string
 	// PCI is its address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
 	PCI        string
-	Generation string // maxwell to blackwell
-	Raw        bool   // passed through by address, without a mapping
+	Generation string     // of NVIDIA's GPUs: maxwell to blackwell
+	Raw        bool       // passed through by address, without a mapping
+	Kind       DeviceKind `json:",omitempty"`
 }
 
 // Driver is an NVIDIA driver for Talos.
@@ -86,8 +129,10 @@ const (
 
 // Template is a golden template of one class on one host. If System is nil, it runs Talos.
 type Template struct {
-	// Key is the class: its key under talos-proxmox:templates, with -nvidia-<flavour>-<track> for machines with a GPU.
+	// Key is the class: its key under talos-proxmox:templates, with -nvidia-<flavour>-<track>, -intel-gpu or -amd-gpu for
+	// machines with a GPU.
 	Key    string
+	Class  string `json:"-"` // its key under talos-proxmox:templates
 	Name   string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
 	Host   string
 	VMID   int // 0 for SourceISO, which has no VM
@@ -267,6 +312,8 @@ type VM struct {
 
 	ExtraDisks []Disk
 	ExtraNICs  []NIC
+	// Devices of the machine's host that are not NVIDIA's GPUs.
+	Devices []Device `json:",omitempty"`
 }
 
 // Node is a Kubernetes node and its VM.
@@ -291,7 +338,7 @@ type Node struct {
 	Encryption *Encryption `json:"-"` // has secrets
 
 	// GPUs of the machine. For a mapping, Proxmox chooses free devices at each start; there are enough for all machines.
-	GPUs []GPU
+	GPUs []Device
 	// TimeSlicing is how many pods share each GPU; 0 = no sharing.
 	TimeSlicing int
 	// Dedicated reports whether only pods that tolerate the GPU taint run on the machine.
@@ -299,6 +346,9 @@ type Node struct {
 	// Skip reports whether the worker is not changed.
 	Skip bool `json:",omitempty"`
 }
+
+// AllDevices returns the node's GPUs, then its other devices.
+func (n Node) AllDevices() []Device { return slices.Concat(n.GPUs, n.Devices) }
 
 // Machine is a plain machine, which runs an operating system other than Talos.
 type Machine struct {

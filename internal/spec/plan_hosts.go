@@ -21,7 +21,8 @@ func (p *planner) planHosts() []Host {
 		h.Prep = c.Prep
 		h.Prep.CheckZFSArc(path+".prep.zfsArcMaxGiB", p.problems)
 
-		h.GPUs, h.gpuPaths = p.planGPUs(path+".gpus", c)
+		p.planDevices(&h, c)
+
 		if address, ok := p.parseAddress(path+".address", c.Address); ok {
 			h.Address = address
 			if other, taken := addresses[c.Address]; taken {
@@ -48,6 +49,8 @@ func (p *planner) planHosts() []Host {
 			p.requireSSH(c.Name, "the host is prepared over SSH")
 		case len(c.GPUs) > 0:
 			p.requireSSH(c.Name, "a host with GPUs is checked over SSH")
+		case len(c.Devices) > 0:
+			p.requireSSH(c.Name, "a host with devices for machines is checked over SSH")
 		}
 
 		hosts = append(hosts, h)

@@ -26,7 +26,8 @@ type pool struct {
 	placement   string
 	gpu         string // the name of its machines' GPUs; empty = they have none
 	gpuUse      GPUUseConfig
-	driver      Driver // empty without GPUs
+	driver      Driver   // empty without GPUs
+	demands     []demand // the devices of each machine
 	dedicated   bool
 	duplicate   bool // its machines' names are another pool's, which is reported
 	nodes       []Node
@@ -47,6 +48,7 @@ func (g *pool) namePrefix() string {
 // planPool plans a pool and returns its machines in order of their index.
 func (p *planner) planPool(g *pool) []Node {
 	p.checkPool(g)
+	p.setDemands(g)
 	overrides := p.poolOverrides(g)
 	prototype := p.poolPrototype(g)
 
@@ -58,6 +60,7 @@ func (p *planner) planPool(g *pool) []Node {
 		n.Tags, n.ExtraDisks = slices.Clone(n.Tags), slices.Clone(n.ExtraDisks)
 		n.Labels, n.Taints = maps.Clone(n.Labels), maps.Clone(n.Taints)
 		n.Patches, n.PatchPaths, n.GPUs = slices.Clone(n.Patches), slices.Clone(n.PatchPaths), slices.Clone(n.GPUs)
+		n.Devices = slices.Clone(n.Devices)
 		p.applyOverrides(g, &n, overrides[i])
 		g.nodes[i] = n
 	}
@@ -69,9 +72,9 @@ func (p *planner) planPool(g *pool) []Node {
 	p.planNICs(g)
 	p.placePool(g, overrides)
 
-	class := p.poolClass(g)
 	for i := range g.nodes {
-		g.nodes[i].Template = p.templateOnHost(class, g.nodes[i].Host)
+		n := &g.nodes[i]
+		n.Template = p.templateOnHost(p.machineClass(g, n.Devices), n.Host)
 	}
 
 	return g.nodes
@@ -105,11 +108,13 @@ func (p *planner) poolPrototype(g *pool) Node {
 	}
 
 	if g.gpu != "" {
-		// assignGPUs chooses the devices once all machines have hosts.
-		n.GPUs = slices.Repeat([]GPU{{Name: g.gpu}}, g.gpuUse.GPUsPerNode)
+		// assignDevices chooses the devices once all machines have hosts.
+		n.GPUs = slices.Repeat([]Device{{Name: g.gpu}}, g.gpuUse.GPUsPerNode)
 		n.TimeSlicing, n.Dedicated = g.gpuUse.TimeSlicing, g.dedicated
 	}
 
+	n.Labels = maps.Clone(n.Labels)
+	p.requestDevices(g, &n, g.deviceNames())
 	n.Secret = p.hasSecretTexts(g.path, g.Labels, g.Taints, g.Patches)
 	n.Tags = p.poolTags(g)
 	n.ExtraDisks = p.planDisks(g, n.Datastore)
@@ -189,6 +194,8 @@ func (p *planner) applyOverrides(g *pool, n *Node, overrides nodeOverrides) {
 
 		maps.Copy(n.Labels, labels)
 	}
+
+	p.requestDevices(g, n, p.checkOwnDevices(g, overrides))
 
 	if n.Skip = overrides.Skip; n.Skip && g.role == RoleControlPlane {
 		p.problems.Add(overrides.path+".skip", true, "is for workers, and this is a control plane, a member of etcd; "+

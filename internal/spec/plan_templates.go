@@ -33,7 +33,7 @@ func (p *planner) planClasses() {
 		}
 
 		t := Template{
-			Key: key, Source: Source(c.Source), Talos: Talos{Platform: DefaultPlatform},
+			Key: key, Class: key, Source: Source(c.Source), Talos: Talos{Platform: DefaultPlatform},
 			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Bridge: c.Bridge,
 			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}
@@ -161,15 +161,29 @@ func (p *planner) checkNotEmpty(path, text, remedy string) {
 // gpuVMIDOffset is the default offset of VMIDs of templates with a GPU driver from those of the class.
 const gpuVMIDOffset = 50
 
-// poolClass returns the class of a pool's machines. For machines with a GPU it is a separate class with the driver,
-// whose services would hang the boot of machines without a GPU.
-func (p *planner) poolClass(g *pool) class {
+// machineClass returns the class of a machine of a pool. For machines with a GPU it is a separate class with the
+// driver, unless the class has it: the services of NVIDIA's would hang the boot of machines without a GPU.
+func (p *planner) machineClass(g *pool, devices []Device) class {
 	c := p.classes[g.Template]
-	if g.driver.Flavour == "" || c.Key == "" {
+	if c.Key == "" || c.System != nil {
 		return c
 	}
 
-	gpuConfig := p.config.Templates[c.Key].GPU
+	extensions, suffix := kindExtensions(c.Version, devices)
+	if slices.ContainsFunc(extensions, func(name string) bool { return !slices.Contains(c.Extensions, name) }) {
+		c.Key += suffix
+	}
+
+	if g.driver.Flavour != "" {
+		extensions = slices.Concat(extensions, g.driver.Extensions)
+		c.Key += "-nvidia-" + g.driver.Flavour + "-" + g.driver.Track
+	}
+
+	if c.Key == c.Class {
+		return c
+	}
+
+	gpuConfig := p.config.Templates[c.Class].GPU
 	if gpuConfig.FirstVMID != 0 {
 		c.base = gpuConfig.FirstVMID
 	} else {
@@ -178,7 +192,6 @@ func (p *planner) poolClass(g *pool) class {
 
 	c.basePath = c.path + ".gpu.firstVmid"
 
-	c.Key += "-nvidia-" + g.driver.Flavour + "-" + g.driver.Track
 	if taken, ok := p.classes[c.Key]; ok && !p.problems.Has(taken.path) {
 		p.problems.Add(
 			taken.path, nil, "is the name of the class for machines of template %s with a GPU; choose another one",
@@ -189,7 +202,7 @@ func (p *planner) poolClass(g *pool) class {
 	c.Name = "talos-" + c.Version + "-" + c.Key
 	c.Checksum = gpuConfig.Checksum
 	c.Driver = g.driver
-	c.Extensions = slices.Concat(c.Extensions, g.driver.Extensions)
+	c.Extensions = slices.Concat(c.Extensions, extensions)
 	slices.Sort(c.Extensions)
 	c.Extensions = slices.Compact(c.Extensions)
 

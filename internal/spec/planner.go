@@ -24,7 +24,7 @@ type planner struct {
 	hostNames []string // in order
 	classes   map[string]class
 	templates map[[2]string]Template // in use, by class and host
-	gpuKinds  map[string]gpuKind     // by name
+	kinds     map[string]deviceKind  // by the name of devices
 	ranges    map[RangeKind]VMIDRange
 	pools     []*pool
 	services  []serviceRange // for Services of type LoadBalancer
@@ -42,7 +42,7 @@ func newPlanner(config Config, o Options, found secrets, problems *problem.List)
 		classes:   map[string]class{},
 		templates: map[[2]string]Template{},
 		ranges:    map[RangeKind]VMIDRange{},
-		gpuKinds:  map[string]gpuKind{},
+		kinds:     map[string]deviceKind{},
 		vmids:     newClaims[int](),
 		addresses: newClaims[netip.Addr](),
 		macs:      newClaims[string](),
@@ -70,7 +70,7 @@ func (p *planner) plan() *Plan {
 	p.claimServices()
 	p.checkKubernetesNetworks(plan.Clusters)
 	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
-	p.assignGPUs(plan.Clusters)
+	p.assignDevices(plan)
 	p.placeListedTemplates()
 	plan.Templates = p.usedTemplates()
 	p.reportConflicts()

@@ -117,3 +117,13 @@ func DriverFor(talos, generation, flavour, track string) (Driver, error) {
 
 	return drivers[i], nil
 }
+
+// GPUExtensions returns the extensions of a Talos version that contain driver and firmware of a GPU of a kind:
+// intel-gpu, amd-gpu; none for other devices. The driver is loaded only where there is such a GPU.
+func GPUExtensions(talos, kind string) []string {
+	wanted := map[string][]string{"intel-gpu": {"i915", "xe"}, "amd-gpu": {"amdgpu"}}[kind]
+
+	return slices.DeleteFunc(Extensions(talos), func(name string) bool {
+		return !slices.Contains(wanted, strings.TrimPrefix(name, officialExtensions))
+	})
+}

@@ -46,7 +46,7 @@ func Changes(plan *spec.Plan, machines []Machine) []MachineChanges {
 			continue
 		}
 
-		if !m.HostPinned && len(m.GPUs) == 0 {
+		if !m.HostPinned && len(m.AllDevices()) == 0 {
 			m.Host = old.Host // automatic placement moves no machine
 		}
 

@@ -51,7 +51,13 @@ func Compare(old, wanted Machine) []Change {
 	c.compareNetwork(old, wanted)
 
 	if !slices.Equal(old.Devices, wanted.Devices) {
-		c.add("hostpcis", "gpu", Restart, fmt.Sprintf("GPUs %s → %s", deviceNames(old.Devices), deviceNames(wanted.Devices)))
+		key, noun := "devices", "devices"
+		if wanted.HasGPUs {
+			key, noun = "gpu", "GPUs"
+		}
+
+		c.add("hostpcis", key, Restart,
+			fmt.Sprintf("%s %s → %s", noun, deviceNames(old.Devices), deviceNames(wanted.Devices)))
 	}
 
 	c.compareDisks(old, wanted)
@@ -344,10 +350,9 @@ func deviceNames(devices []Device) string {
 
 // keyPath returns the path of a change's key in the stack file.
 func keyPath(n spec.VM, key string) string {
-	class, _, _ := strings.Cut(n.Template.Key, "-nvidia-")
 	switch rest, ok := strings.CutPrefix(key, "templates."); {
 	case ok:
-		return "templates." + class + "." + rest
+		return "templates." + n.Template.Class + "." + rest
 	case strings.HasPrefix(key, "network.") && n.OverridePaths[key] != "":
 		return n.OverridePaths[key]
 	case strings.HasPrefix(key, "network."), key == "clone":

@@ -136,13 +136,13 @@ func (j *checker) checkPlacement(path string, nodes []spec.Node) bool {
 
 	for _, n := range nodes {
 		m, runs := j.byName[n.Name]
-		if !runs || len(m.Devices) == 0 || n.HostPinned || !j.hasGPUs(m.Host, n) {
+		if !runs || len(m.Devices) == 0 || n.HostPinned || !j.hasDevices(m.Host, n) {
 			continue
 		}
 
 		pins = append(pins, fmt.Sprintf(`"%d": {host: %s}`, n.Index+1, m.Host))
 		if m.Host != n.Host && moved == "" {
-			moved = fmt.Sprintf("%s has its GPU on %s, and would be recreated on %s", n.Name, m.Host, n.Host)
+			moved = fmt.Sprintf("%s has its %s on %s, and would be recreated on %s", n.Name, noun(n), m.Host, n.Host)
 		}
 	}
 
@@ -156,93 +156,121 @@ func (j *checker) checkPlacement(path string, nodes []spec.Node) bool {
 	return moved != ""
 }
 
-// hasGPUs reports whether a host in the plan has the machine's GPUs.
-func (j *checker) hasGPUs(host string, n spec.Node) bool {
-	return len(n.GPUs) > 0 && len(j.gpusOf(host, n.GPUs[0].Name)) >= len(n.GPUs)
+// noun names the devices of a node in messages.
+func noun(n spec.Node) string {
+	if len(n.Devices) == 0 {
+		return "GPU"
+	}
+
+	return "devices"
 }
 
-func (j *checker) gpusOf(host, name string) []spec.GPU {
-	var gpus []spec.GPU
+// hasDevices reports whether a host in the plan has the machine's devices.
+func (j *checker) hasDevices(host string, n spec.Node) bool {
+	devices := n.AllDevices()
+
+	return len(devices) > 0 && !slices.ContainsFunc(devices, func(d spec.Device) bool {
+		return j.devicesOf(host, d.Name) < plannedDevices(n, n.Host, d.Name)
+	})
+}
+
+// devicesOf returns how many devices of a name a host in the plan has.
+func (j *checker) devicesOf(host, name string) int {
+	count := 0
 
 	for _, h := range j.plan.Hosts {
-		for _, gpu := range h.GPUs {
-			if h.Name == host && gpu.Name == name {
-				gpus = append(gpus, gpu)
+		for _, device := range h.AllDevices() {
+			if h.Name == host && device.Name == name {
+				count++
 			}
 		}
 	}
 
-	return gpus
+	return count
 }
 
 // checkDevices reports machines whose device another one uses until the end of the run: they would not start.
 func (j *checker) checkDevices(path string, nodes []spec.Node) {
 	for _, n := range nodes {
-		holder, ok := j.deviceHolder(n)
-		if !ok {
-			continue
+		for _, device := range n.AllDevices() {
+			holder, ok := j.deviceHolder(n, device)
+			if !ok {
+				continue
+			}
+
+			remedy := fmt.Sprintf("remove it from %s in a separate run first", holder.Name)
+			if _, stays := j.planned[holder.Name]; stays && device.Raw {
+				remedy = "give a new GPU its own name, for its own pool"
+			}
+
+			key := ".gpu"
+			if device.Kind != spec.NVIDIAGPU {
+				key = ".devices"
+			}
+
+			j.reportf(
+				path+key, device.Name, "of %s would go to %s, and %s has it until the end of the run; %s",
+				n.Host, n.Name, holder.Name, remedy,
+			)
+
+			return
 		}
-
-		remedy := fmt.Sprintf("remove it from %s in a separate run first", holder.Name)
-		if _, stays := j.planned[holder.Name]; stays && n.GPUs[0].Raw {
-			remedy = "give a new GPU its own name, for its own pool"
-		}
-
-		j.reportf(
-			path+".gpu", n.GPUs[0].Name, "of %s would go to %s, and %s has it until the end of the run; %s",
-			n.Host, n.Name, holder.Name, remedy,
-		)
-
-		return
 	}
 }
 
 // deviceHolder returns the machine that uses a device the node needs. Of a mapping, Proxmox takes any device that is
 // free when the machine starts.
-func (j *checker) deviceHolder(n spec.Node) (Machine, bool) {
-	for _, gpu := range n.GPUs {
-		if i := slices.IndexFunc(j.machines, func(m Machine) bool {
-			return gpu.Raw && m.Name != n.Name && m.Host == n.Host && slices.Contains(m.Devices, Device{PCI: gpu.PCI})
-		}); i >= 0 {
-			return j.machines[i], true
+func (j *checker) deviceHolder(n spec.Node, device spec.Device) (Machine, bool) {
+	if device.Raw {
+		i := slices.IndexFunc(j.machines, func(m Machine) bool {
+			return m.Name != n.Name && m.Host == n.Host && slices.Contains(m.Devices, Device{PCI: device.PCI})
+		})
+		if i < 0 {
+			return Machine{}, false
 		}
+
+		return j.machines[i], true
 	}
 
-	if len(n.GPUs) == 0 || n.GPUs[0].Raw {
-		return Machine{}, false
-	}
-
-	name := n.GPUs[0].Name
-	free := len(j.gpusOf(n.Host, name))
+	free := j.devicesOf(n.Host, device.Name)
 
 	var leaving []Machine
 
 	for _, m := range j.machines {
-		if has := m.deviceCount(n.Host, name); has > 0 {
+		if has := m.deviceCount(n.Host, device.Name); has > 0 {
 			free -= has
 
-			if !plannedGPU(j.planned[m.Name], n.Host, name) {
+			if plannedDevices(j.planned[m.Name], n.Host, device.Name) == 0 {
 				leaving = append(leaving, m)
 			}
 		}
 	}
 
 	for _, other := range j.planned {
-		if plannedGPU(other, n.Host, name) {
-			free -= max(0, len(other.GPUs)-j.byName[other.Name].deviceCount(n.Host, name))
+		if planned := plannedDevices(other, n.Host, device.Name); planned > 0 {
+			free -= max(0, planned-j.byName[other.Name].deviceCount(n.Host, device.Name))
 		}
 	}
 
-	if len(leaving) == 0 || free >= 0 || j.byName[n.Name].deviceCount(n.Host, name) >= len(n.GPUs) {
+	enough := j.byName[n.Name].deviceCount(n.Host, device.Name) >= plannedDevices(n, n.Host, device.Name)
+	if len(leaving) == 0 || free >= 0 || enough {
 		return Machine{}, false
 	}
 
 	return leaving[0], true
 }
 
-// plannedGPU reports whether a node is planned with GPUs of that name on the host.
-func plannedGPU(n spec.Node, host, name string) bool {
-	return n.Host == host && len(n.GPUs) > 0 && n.GPUs[0].Name == name
+// plannedDevices returns how many devices of a name a node is planned with on the host.
+func plannedDevices(n spec.Node, host, name string) int {
+	count := 0
+
+	for _, device := range n.AllDevices() {
+		if n.Host == host && device.Name == name {
+			count++
+		}
+	}
+
+	return count
 }
 
 // deviceCount returns the number of devices of a mapping that the machine has on a host.

@@ -24,23 +24,23 @@ func WithCurrentHosts(plan *spec.Plan, machines []Machine) (placed *spec.Plan, s
 		c.ControlPlanes, c.Workers = slices.Clone(c.ControlPlanes), slices.Clone(c.Workers)
 		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
 			for j := range nodes {
-				stays = append(stays, keepHost(&nodes[j].VM, hosts, len(nodes[j].GPUs) > 0)...)
+				stays = append(stays, keepHost(&nodes[j].VM, hosts, len(nodes[j].AllDevices()) > 0)...)
 			}
 		}
 	}
 
 	changed.Machines = slices.Clone(plan.Machines)
 	for i := range changed.Machines {
-		stays = append(stays, keepHost(&changed.Machines[i].VM, hosts, false)...)
+		stays = append(stays, keepHost(&changed.Machines[i].VM, hosts, len(changed.Machines[i].Devices) > 0)...)
 	}
 
 	return &changed, stays
 }
 
 // keepHost sets a running machine's current host, and describes it if a new machine would be placed elsewhere.
-func keepHost(n *spec.VM, hosts map[string]string, gpus bool) []string {
+func keepHost(n *spec.VM, hosts map[string]string, devices bool) []string {
 	host, runs := hosts[n.Name]
-	if !runs || host == n.Host || n.HostPinned || gpus {
+	if !runs || host == n.Host || n.HostPinned || devices {
 		return nil
 	}
 

@@ -23,7 +23,7 @@ func TestPlacedKeepsRunningMachinesOnTheirHosts(t *testing.T) {
 	plan := &spec.Plan{Clusters: []spec.Cluster{{Workers: []spec.Node{
 		node("stays", "pve2", 0, nothing), node("is there", "pve1", 1, nothing), node("new", "pve2", 2, nothing),
 		node("stated", "pve2", 3, func(n *spec.Node) { n.HostPinned = true }),
-		node("with a GPU", "pve2", 4, func(n *spec.Node) { n.GPUs = []spec.GPU{{Name: "rtx4000"}} }),
+		node("with a GPU", "pve2", 4, func(n *spec.Node) { n.GPUs = []spec.Device{{Name: "rtx4000"}} }),
 	}}}}
 
 	var machines []vmdiff.Machine

@@ -43,6 +43,7 @@ type Machine struct {
 	// Disks are in the order of the stack file, the system disk first.
 	Disks   []Disk
 	Devices []Device
+	HasGPUs bool // it is planned with GPUs of NVIDIA
 	Linked  bool // a linked clone
 	// Talos and Schematic are those that it runs or is planned to run; empty = unknown. AllowDowngrade permits an older
 	// planned Talos.
@@ -228,11 +229,13 @@ func FromPlan(planned spec.Member) Machine {
 		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB})
 	}
 
-	for _, gpu := range n.GPUs {
-		if gpu.Raw {
-			m.Devices = append(m.Devices, Device{PCI: gpu.PCI})
+	m.HasGPUs = len(n.GPUs) > 0
+
+	for _, device := range slices.Concat(n.Devices, n.GPUs) { // a VM's hostpci in this order
+		if device.Raw {
+			m.Devices = append(m.Devices, Device{PCI: device.PCI})
 		} else {
-			m.Devices = append(m.Devices, Device{Mapping: gpu.Name})
+			m.Devices = append(m.Devices, Device{Mapping: device.Name})
 		}
 	}
 

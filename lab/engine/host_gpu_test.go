@@ -47,7 +47,7 @@ func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
 
 	_, err := w.tryUp(t.Context(), text)
 	require.Error(t, err)
-	assert.Contains(t, w.output(), "pve1 cannot give its GPUs to machines yet:")
+	assert.Contains(t, w.output(), "pve1 cannot give its devices to machines yet:")
 	assert.Contains(t, w.output(), "the kernel runs without iommu=pt")
 	assert.Contains(t, w.output(), "0000:01:00.0 is bound to nouveau")
 	assert.Contains(t, w.output(), "reboot it when it suits, then run this again")

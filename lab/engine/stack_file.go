@@ -61,9 +61,11 @@ func ReadNeeds(project string) (Needs, error) {
 				needs.Hosts = append(needs.Hosts, name)
 			}
 
-			if gpus := get(host, "gpus"); gpus != nil {
-				for _, gpu := range gpus.Content {
-					needs.Mappings = append(needs.Mappings, text(gpu, "name"))
+			for _, list := range []string{"gpus", "devices"} {
+				if devices := get(host, list); devices != nil {
+					for _, device := range devices.Content {
+						needs.Mappings = append(needs.Mappings, text(device, "name"))
+					}
 				}
 			}
 		}

@@ -106,7 +106,7 @@ func TestNeedsOfStacks(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "Pulumi.case.yaml"), []byte(`config:
   talos-proxmox:hosts:
     - {name: alpha, gpus: [{name: gpu-1, pci: "41:00"}, {name: gpu-1, pci: "61:00"}, {name: arc, pci: "03:00"}]}
-    - {name: beta}
+    - {name: beta, devices: [{name: igpu, pci: "00:02.0"}]}
   talos-proxmox:templates: {talos: {datastore: nvme0}}
   talos-proxmox:clusters: [{workers: [{network: {bridge: vmbr1}}]}]
 `), 0o600))
@@ -114,7 +114,8 @@ func TestNeedsOfStacks(t *testing.T) {
 	needs, err := ReadNeeds(folder)
 	require.NoError(t, err)
 	assert.Equal(t, Needs{
-		Hosts: []string{"alpha", "beta"}, Datastores: []string{"nvme0"}, Bridges: []string{"vmbr1"}, Mappings: []string{"arc", "gpu-1"},
+		Hosts: []string{"alpha", "beta"}, Datastores: []string{"nvme0"}, Bridges: []string{"vmbr1"},
+		Mappings: []string{"arc", "gpu-1", "igpu"},
 	}, needs)
 }
 

@@ -78,6 +78,7 @@ func subsystem(p datacentre.PCIDevice, ids string) datacentre.PCIDevice {
 
 const (
 	amd      = "Advanced Micro Devices, Inc. [AMD]"
+	ati      = "Advanced Micro Devices, Inc. [AMD/ATI]"
 	intel    = "Intel Corporation"
 	nvidia   = "NVIDIA Corporation"
 	samsung  = "Samsung Electronics Co Ltd"
@@ -145,6 +146,7 @@ func amdBoard() []datacentre.PCIDevice {
 			device("04:00.0", "00:02.2", "060400", "1a03:1150", "", 16, aspeed, "AST1150 PCI-to-PCI Bridge"), "1849:1150",
 		),
 		console,
+		subsystem(device("06:00.0", "00:08.1", "030000", "1002:164e", "amdgpu", 18, ati, "Raphael"), "1849:364e"),
 		subsystem(
 			device("06:00.3", "00:08.1", "0c0330", "1022:15b6", "xhci_hcd", 17, amd, "Raphael/Granite Ridge USB 3.1 xHCI"),
 			"1849:ffff",
@@ -164,6 +166,7 @@ func intelBoard() []datacentre.PCIDevice {
 
 	return []datacentre.PCIDevice{
 		subsystem(device("00:00.0", "", "060000", "8086:4c53", "", 0, intel, "Rocket Lake Host Bridge"), superm),
+		subsystem(device("00:02.0", "", "030000", "8086:4c90", "i915", 11, intel, "RocketLake-S GT1 [UHD Graphics P750]"), superm),
 		device("00:06.0", "", "060400", "8086:4c09", pcieport, 1, intel, "Rocket Lake PCIe Root Port"),
 		subsystem(
 			device(

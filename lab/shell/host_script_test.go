@@ -61,7 +61,7 @@ func TestHostScript(t *testing.T) {
 			plan := spec.Host{
 				Name: "pve1",
 				Prep: &spec.Prep{IOMMU: true, Repositories: "no-subscription", Reboot: "never"},
-				GPUs: []spec.GPU{{Name: "gpu", Host: "pve1", PCI: "0000:01:00"}},
+				GPUs: []spec.Device{{Name: "gpu", Host: "pve1", PCI: "0000:01:00"}},
 			}
 			run := func(action string) *hostfacts.Facts {
 				stdout, stderr, status := h.run(

@@ -102,7 +102,7 @@ func (s *settler) settle(ctx context.Context) (string, error) {
 	}
 
 	if s.Required {
-		return report.document, s.checkGPUs(report.facts)
+		return report.document, s.checkDevices(report.facts)
 	}
 
 	return report.document, nil
@@ -242,20 +242,15 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, 
 	}
 }
 
-// checkGPUs returns an error if machines with the host's GPUs would not start.
-func (s *settler) checkGPUs(facts *hostfacts.Facts) error {
+// checkDevices returns an error if machines with the host's devices would not start.
+func (s *settler) checkDevices(facts *hostfacts.Facts) error {
 	planned := spec.Host{Name: s.Host.Name, Path: s.Host.Name, Prep: &spec.Prep{IOMMU: s.Prepared}}
 	needs := hostfacts.Needs{}
 
 	for _, machine := range s.Machines {
-		node := spec.Node{}
-
-		for _, pci := range machine {
-			gpu := spec.GPU{Name: pci, Host: planned.Name, PCI: pci}
-			node.GPUs = append(node.GPUs, gpu)
-			planned.GPUs = append(planned.GPUs, gpu)
-		}
-
+		node := hostfacts.NodeWithDevices(planned.Name, machine, s.Devices)
+		planned.GPUs = append(planned.GPUs, node.GPUs...)
+		planned.Devices = append(planned.Devices, node.Devices...)
 		needs.Nodes = append(needs.Nodes, node)
 	}
 
@@ -272,6 +267,6 @@ func (s *settler) checkGPUs(facts *hostfacts.Facts) error {
 	}
 
 	return fmt.Errorf(
-		"%s cannot give its GPUs to machines yet:\n  %s\n%s", s.Host.Name, strings.Join(reasons, "\n  "), remedy,
+		"%s cannot give its devices to machines yet:\n  %s\n%s", s.Host.Name, strings.Join(reasons, "\n  "), remedy,
 	)
 }

@@ -179,6 +179,13 @@ answer() {
   case $REPLY in '['*']') ;; *) REPLY=null ;; esac
 }
 
+# belongs ADDRESS DEVICE: whether a function goes to a machine with the device: of an NVIDIA GPU all do.
+belongs() {
+  [ -e "$2/vendor" ] || return 1
+  case " $gpus " in *" $1 "*) return 0 ;; esac
+  case ${2##*/} in "$1" | "$1".*) return 0 ;; *) return 1 ;; esac
+}
+
 # find_pending: sets pending, the reasons why the running system is not what the files say.
 find_pending() {
   local word gpu device address driver running
@@ -189,9 +196,9 @@ find_pending() {
     if ! says "$running" "$word"; then pending+=("the kernel runs without $word"); fi
   done
   [ -n "$iommu" ] || return 0
-  for gpu in $gpus; do
+  for gpu in $gpus $devices; do
     for device in "$root/sys/bus/pci/devices/${gpu%.*}".*; do
-      [ -e "$device/vendor" ] || continue
+      if ! belongs "$gpu" "$device"; then continue; fi
       address=${device##*/}
       driver=${driver_of[$address]:-}
       case $driver in

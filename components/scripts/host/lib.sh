@@ -10,6 +10,7 @@ prepared=${prepared:-} # 1 = the host is prepared; otherwise it is only looked a
 running=${running:-}   # 1 = the running system has to be as wanted, too: machines need it, or the host is rebooted where that helps
 iommu=${iommu:-}       # 1 = for PCI passthrough
 gpus=${gpus:-}         # PCI addresses of the GPUs for machines, between blanks: 0000:01:00 0000:41:00.0
+devices=${devices:-}   # those of the other devices that are bound to vfio-pci, likewise
 arc=${arc:-}           # most bytes of ZFS' cache; default = a tenth of the memory; empty = left alone
 repositories=${repositories:-keep}
 

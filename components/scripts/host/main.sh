@@ -141,7 +141,7 @@ restore() {
     say 'nothing to restore'
     return 0
   fi
-  iommu='' gpus='' arc='' repositories=keep
+  iommu='' gpus='' devices='' arc='' repositories=keep
   plan_changes
   if [ ${#problems[@]} -gt 0 ]; then fail "${problems[@]}"; fi
   follow_up

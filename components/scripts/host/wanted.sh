@@ -93,15 +93,15 @@ want_words() {
   decide "$path" "$REPLY" "$base" "$keep${keep:+${missing:+ }}$missing"
 }
 
-# find_functions: sets ids (vendor:device) and softdeps of the functions of the GPUs for machines.
+# find_functions: sets ids (vendor:device) and softdeps of the functions of the GPUs for machines, and nvidia if one is NVIDIA's.
 find_functions() {
   local gpu device id class
-  ids='' softdeps=()
+  ids='' nvidia='' softdeps=()
   [ -n "$iommu" ] || return 0
-  for gpu in $gpus; do
+  for gpu in $gpus $devices; do
     local some=''
     for device in "$root/sys/bus/pci/devices/${gpu%.*}".*; do
-      [ -e "$device/vendor" ] || continue
+      if ! belongs "$gpu" "$device"; then continue; fi
       some=1
       line "$device/vendor"
       id=${REPLY#0x}
@@ -110,14 +110,17 @@ find_functions() {
       case ",$ids," in *",$id,"*) ;; *) ids+=${ids:+,}$id ;; esac
       line "$device/class"
       class=${REPLY#0x}
-      case $class in
-        03*) softdep nouveau ;;
-        0403*) softdep snd_hda_intel ;;
-        0c03*) softdep xhci_pci ;;
-        0c80*) softdep i2c_nvidia_gpu ;;
+      case $id in 10de:*) nvidia=1 ;; esac
+      case $id/$class in
+        8086:*/03*) softdep i915; softdep xe ;;
+        1002:*/03*) softdep amdgpu; softdep radeon ;;
+        */03*) softdep nouveau ;;
+        */0403*) softdep snd_hda_intel ;;
+        */0c03*) softdep xhci_pci ;;
+        */0c80*) softdep i2c_nvidia_gpu ;;
       esac
     done
-    if [ -z "$some" ]; then problem "there is no PCI device at $gpu: lspci -Dnn -d 10de: lists the NVIDIA devices"; fi
+    if [ -z "$some" ]; then problem "there is no PCI device at $gpu: lspci -Dnn lists the devices"; fi
   done
 }
 
@@ -161,6 +164,8 @@ want_binding() {
       *) wanted=("options vfio-pci ids=$union disable_vga=1") ;;
     esac
     wanted+=("${softdeps[@]}")
+  fi
+  if [ -n "$nvidia" ]; then
     want_lines "$root/etc/modprobe.d/blacklist-gpu.conf" 'blacklist nouveau' 'blacklist nvidia' 'blacklist nvidiafb' 'blacklist nvidia_drm' 'blacklist nova_core'
   else
     want_lines "$root/etc/modprobe.d/blacklist-gpu.conf"

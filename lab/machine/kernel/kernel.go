@@ -25,7 +25,10 @@ type Extension struct {
 
 // New boots a kernel with passed-through devices; logf writes to the machine's console.
 func New(devices []datacentre.PCIDevice, extensions []Extension, say func(format string, args ...any)) *Kernel {
-	return &Kernel{
+	k := &Kernel{
 		devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), logf: say,
 	}
+	k.probeGPUs()
+
+	return k
 }

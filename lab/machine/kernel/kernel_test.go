@@ -91,3 +91,30 @@ func TestNVIDIADriver(t *testing.T) {
 		})
 	}
 }
+
+func TestGPUsOfOtherVendorsNeedTheirExtension(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		vendor, class, extension, driver string
+	}{
+		"Intel":                      {"0x8086", "0x030000", "i915", "i915"},
+		"AMD":                        {"0x1002", "0x038000", "amdgpu", "amdgpu"},
+		"Intel without an extension": {"0x8086", "0x030000", "", ""},
+		"Intel with that of AMD":     {"0x8086", "0x030000", "amdgpu", ""},
+		"a network card of Intel":    {"0x8086", "0x020000", "i915", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var console strings.Builder
+
+			device := datacentre.PCIDevice{Address: "0000:00:02.0", VendorID: test.vendor, DeviceID: "0x4c90", Class: test.class}
+			k := kernel.New([]datacentre.PCIDevice{device}, []kernel.Extension{{Name: test.extension}},
+				func(format string, args ...any) { fmt.Fprintf(&console, format+"\n", args...) })
+
+			assert.Equal(t, test.driver != "", k.Loaded(test.driver))
+			assert.Equal(t, test.driver != "", strings.Contains(console.String(), "Initialized "+test.driver))
+		})
+	}
+}

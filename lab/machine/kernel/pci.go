@@ -48,8 +48,41 @@ func (k *Kernel) pciDevice(p datacentre.PCIDevice) resource.Resource {
 
 		if slices.ContainsFunc(k.DrivenGPUs(), func(gpu datacentre.PCIDevice) bool { return gpu.Address == p.Address }) {
 			s.Driver = "nvidia"
+		} else {
+			s.Driver = k.driverOf(p)
 		}
 	})
+}
+
+// gpuDrivers are the drivers of other vendors' GPUs, which extensions of the same names contain.
+var gpuDrivers = map[string]string{"0x8086": "i915", "0x1002": "amdgpu"}
+
+// driverOf returns the driver of a GPU of Intel or AMD; empty = its extension is missing, or it is another device.
+func (k *Kernel) driverOf(p datacentre.PCIDevice) string {
+	driver := gpuDrivers[hexID(p.VendorID)]
+
+	_, ok := k.extension(driver)
+	if driver == "" || !ok || !strings.HasPrefix(hexID(p.Class), "0x03") {
+		return ""
+	}
+
+	return driver
+}
+
+// probeGPUs loads the drivers of GPUs of Intel and AMD, as udev does at boot: they make the devices in /dev/dri.
+func (k *Kernel) probeGPUs() {
+	for _, p := range k.devices {
+		driver := k.driverOf(p)
+		if driver == "" {
+			continue
+		}
+
+		if !k.Loaded(driver) {
+			k.modules = append(k.modules, driver)
+		}
+
+		k.logf("[drm] Initialized %s for %s on minor 0", driver, p.Address)
+	}
 }
 
 func hexID(id string) string { return "0x" + strings.TrimPrefix(strings.ToLower(id), "0x") }
