@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/talos"
 )
@@ -93,7 +94,7 @@ func TestAPIs(t *testing.T) {
 			})
 			s.site.APIs = site.APIs
 
-			report := preflight.Report(preflight.Check(s.plan, s.stack, s.site))
+			report := problem.Report(preflight.Check(s.plan, s.stack, s.site), nil)
 			if tc.says == "" {
 				assert.Empty(t, site.APIs)
 				assert.NotContains(t, report, "endpoint")
