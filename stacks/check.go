@@ -57,6 +57,7 @@ func (c Check) Run(ctx context.Context) (string, error) {
 		more, err := check.run(ctx)
 		if err != nil {
 			more.Add("", nil, "%s", err)
+
 			unasked = append(unasked, check.evidence)
 		}
 
@@ -81,7 +82,7 @@ func (c Check) Run(ctx context.Context) (string, error) {
 	}
 
 	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", d.stack, d.proxmox("endpoint"),
-		problem.Report(problem.List(Located(found, d.stack, d.file).(problem.List)), about), summary(found, unasked))
+		problem.Report(Located(found, d.stack, d.file).(problem.List), about), summary(found, unasked))
 	if len(unasked) > 0 || len(found.Errors()) > 0 {
 		return text, ErrCheck
 	}
@@ -98,8 +99,9 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 	}
 
 	by := surroundings{
-		project: Project, stack: c.Stack[strings.LastIndex(c.Stack, "/")+1:], preview: true, everyHost: true, transport: c.Transport,
-		facts: func(ctx context.Context, request string) (string, error) { return c.talosOps(ctx, "facts", request) },
+		project: Project, stack: c.Stack[strings.LastIndex(c.Stack, "/")+1:], preview: true, everyHost: true,
+		transport: c.Transport,
+		facts:     func(ctx context.Context, request string) (string, error) { return c.talosOps(ctx, "facts", request) },
 		members: func(ctx context.Context, req request.Members) (found request.MembersResult, err error) {
 			text, err := json.Marshal(req)
 			if err != nil {
@@ -126,7 +128,8 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 		secret: func(key string) bool { return values[key].Secret },
 	})
 	if s.plan == nil {
-		return nil, nil, fmt.Errorf("the configuration of stack %q has problems:\n%w", c.Stack, Located(problems, by.stack, by.file))
+		return nil, nil, fmt.Errorf("the configuration of stack %q has problems:\n%w", c.Stack,
+			Located(problems, by.stack, by.file))
 	}
 
 	if c.PrivateKey != "" {

@@ -152,6 +152,7 @@ func (d *deployment) checkSite(context.Context) (problem.List, error) {
 // preflightStack returns what the stack has created already.
 func (d *deployment) preflightStack() preflight.Stack {
 	last := &d.lastRun
+
 	s := preflight.Stack{
 		Project: d.project, Name: d.stack, ID: last.stackID, Empty: last.isBlank(),
 		Machines: map[int]vmdiff.Machine{}, Mappings: last.mappings,

@@ -158,7 +158,8 @@ func TestVersionsThatArePutBack(t *testing.T) {
 		"3" + recorded[1:]: {"3" + recorded[1:], "change 3 of versions"},
 		"3: Talos of an upgrade that was cut off": {"4" + recorded[1:], "change 4 of versions"},
 	} {
-		o.Record = resource.PropertyMap{"versions": resource.NewProperty(resource.PropertyMap{"one": resource.NewProperty(last)})}
+		versions := resource.PropertyMap{"one": resource.NewProperty(last)}
+		o.Record = resource.PropertyMap{"versions": resource.NewProperty(versions)}
 		r := mustDeploy(t, o)
 		assert.Equal(t, want.record, r.Outputs("record")["versions"].ObjectValue()["one"].StringValue())
 

@@ -4,8 +4,11 @@ package main
 const baselineStack = `config:
   proxmoxve:endpoint: https://10.0.0.2:8006/
   talos-proxmox:hosts:
-    - {name: pve1, address: 10.0.0.2, ssh: {acceptAnyHostKey: true}, devices: [{name: nic, pci: "03:00.0"}], gpus: [{name: a2000, pci: "01:00", generation:
-    ampere}, {name: rtx4000, pci: "02:00", generation: ada}]}
+    - name: pve1
+      address: 10.0.0.2
+      ssh: {acceptAnyHostKey: true}
+      gpus: [{name: a2000, pci: "01:00", generation: ampere}, {name: rtx4000, pci: "02:00", generation: ada}]
+      devices: [{name: nic, pci: "03:00.0"}]
     - {name: pve2, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}}
   talos-proxmox:templates:
     talos: {version: v1.14.3}

@@ -16,7 +16,8 @@ func Describe(facts *Facts, h spec.Host, needs Needs) (lines []string) {
 
 	s := facts.System
 	line("system", "Proxmox VE %s, kernel %s", s.PVE, s.Kernel)
-	line("hardware", "%s, %d cores, %.1f GiB memory (%.1f free)", s.CPUModel, s.Cores, gib(s.MemoryKiB<<10), gib(s.AvailableKiB<<10))
+	line("hardware", "%s, %d cores, %.1f GiB memory (%.1f free)", s.CPUModel, s.Cores, gib(s.MemoryKiB<<10),
+		gib(s.AvailableKiB<<10))
 
 	secure := ""
 	if s.SecureBoot {

@@ -195,8 +195,8 @@ func (i *importer) owner() ownership.Owner {
 	return ownership.Owner{Name: stacks.Project + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
 }
 
-// addMappings adds the PCI mappings of the planned devices that the stack created before its state was lost. Mappings of
-// others are left alone: other machines may use them.
+// addMappings adds the PCI mappings of the planned devices that the stack created before its state was lost. Mappings
+// of others are left alone: other machines may use them.
 func (i *importer) addMappings(ctx context.Context) error {
 	var listed []proxmoxapi.Mapping
 

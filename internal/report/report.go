@@ -274,7 +274,9 @@ func newHost(p *spec.Plan, h spec.Host) host {
 	}
 
 	for _, g := range h.AllDevices() {
-		result.GPUs = append(result.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.PCI]})
+		result.GPUs = append(result.GPUs, gpu{
+			Name: g.Name, PCI: g.PCI, Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.PCI],
+		})
 	}
 
 	slices.SortStableFunc(result.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })

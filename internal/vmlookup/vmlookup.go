@@ -90,8 +90,8 @@ func (r Run) WasBootstrapped(cluster string) (begun, known bool) {
 	return r.Bootstrapped != nil && r.Bootstrapped(cluster), r.Bootstrapped != nil
 }
 
-// VersionsTrigger returns what repeats the upgrades of a cluster when its planned versions change, even back to those of
-// the state: an upgrade may have been cut off; nil if they never changed, or that is unknown.
+// VersionsTrigger returns what repeats the upgrades of a cluster when its planned versions change, even back to those
+// of the state: an upgrade may have been cut off; nil if they never changed, or that is unknown.
 func (r Run) VersionsTrigger(cluster string) pulumi.StringInput {
 	if r.VersionChanges == nil || r.VersionChanges(cluster) == 0 {
 		return nil
