@@ -120,6 +120,8 @@ func driveUpdates() map[string]update {
 		"efiDisk.fileFormat":      efi("raw", "qcow2"),
 		"efiDisk.preEnrolledKeys": efi(false, true),
 		"efiDisk.type":            efi("4m", "2m"),
+		"tpmState.datastoreId":    tpm("local-lvm", "local-zfs"),
+		"tpmState.version":        tpm("v2.0", "v1.2"),
 		"disks[].aio":             {from: "io_uring", to: "native"},
 		"disks[].backup":          {from: true, to: false},
 		"disks[].cache":           {from: "none", to: "writeback"},
@@ -132,6 +134,10 @@ func driveUpdates() map[string]update {
 		"disks[].size":            {from: 2, to: 3},
 		"disks[].ssd":             {from: false, to: true},
 	}
+}
+
+func tpm(from, to any) update {
+	return update{from: from, to: to, with: object{"tpmState": object{"datastoreId": "local-lvm", "version": "v2.0"}}}
 }
 
 func efi(from, to any) update {
