@@ -30,8 +30,8 @@ func places(data *datacentre.Datacentre, mappings []string) permissions.Places {
 	return p
 }
 
-// GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes, for
-// stacks with these PCI mappings beside that of the documents.
+// GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes,
+// for stacks with these PCI mappings beside that of the documents.
 func GrantProgram(data *datacentre.Datacentre, secret string, mappings ...string) error {
 	data.Put(datacentre.Users, permissions.User, datacentre.Config{"comment": "talos-proxmox"})
 	data.Put(datacentre.Tokens, permissions.Token, datacentre.Config{"value": secret})
