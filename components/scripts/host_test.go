@@ -179,7 +179,8 @@ func TestHostScriptApply(t *testing.T) {
 			wish: func(h *spec.Host) {
 				h.GPUs = nil
 				h.Devices = []spec.Device{
-					{PCI: "0000:00:02.0", Kind: spec.IntelGPU}, {PCI: "0000:06:00.0", Kind: spec.AMDGPU},
+					{PCI: "0000:00:02.0", Kind: spec.IntelGPU},
+					{PCI: "0000:06:00.0", Kind: spec.AMDGPU},
 					{PCI: "0000:08:00.1", Kind: spec.IntelGPU},
 				}
 			},
