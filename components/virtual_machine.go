@@ -119,24 +119,28 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 		}
 	}
 
+	setFirmware(args, v)
+	setOrigin(ctx, args, m)
+
+	return args
+}
+
+// setFirmware sets the disk of UEFI's variables, and that of the TPM.
+func setFirmware(args *vm.VirtualMachineArgs, v vmSpec) {
 	if v.hardware.BIOS == biosOVMF {
 		args.EfiDisk = vm.VirtualMachineEfiDiskArgs{
-			DatastoreId:     pulumi.String(m.DiskPool),
+			DatastoreId:     pulumi.String(v.machine.DiskPool),
 			FileFormat:      pulumi.String("raw"),
 			PreEnrolledKeys: pulumi.Bool(v.hardware.SecureBoot),
 			Type:            pulumi.String("4m"),
 		}
 	}
 
-	if m.TPM {
+	if v.machine.TPM {
 		args.TpmState = vm.VirtualMachineTpmStateArgs{
-			DatastoreId: pulumi.String(m.DiskPool), Version: pulumi.String("v2.0"),
+			DatastoreId: pulumi.String(v.machine.DiskPool), Version: pulumi.String("v2.0"),
 		}
 	}
-
-	setOrigin(ctx, args, m)
-
-	return args
 }
 
 // setOrigin sets what the VM is made from: a clone of the template, or a blank disk and the ISO that installs to it.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talosopsexec"
 )
 
 // ErrCheck is the error of [Check.Run] if a problem blocks a stack, or something could not be asked.
@@ -62,6 +62,8 @@ func (c Check) Run(ctx context.Context) (string, error) {
 		}
 
 		if found = append(found, more...); check.decisive && len(more.Errors()) > 0 {
+			unasked = append(unasked, fromFile, fromState, fromHosts)
+
 			break
 		}
 	}
@@ -77,7 +79,7 @@ func (c Check) Run(ctx context.Context) (string, error) {
 		}
 	}
 
-	if !slices.Contains(unasked, fromProxmox) && d.site().Unreachable != nil {
+	if !slices.Contains(unasked, fromProxmox) && !slices.Contains(unasked, fromFile) && d.site().Unreachable != nil {
 		unasked = append(unasked, fromProxmox)
 	}
 
@@ -101,19 +103,23 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 	by := surroundings{
 		project: Project, stack: c.Stack[strings.LastIndex(c.Stack, "/")+1:], preview: true, everyHost: true,
 		transport: c.Transport,
-		facts:     func(ctx context.Context, request string) (string, error) { return c.talosOps(ctx, "facts", request) },
+		facts: func(ctx context.Context, request string) (string, error) {
+			stdout, err := c.talosOps(ctx, "facts", []byte(request))
+
+			return string(stdout), err
+		},
 		members: func(ctx context.Context, req request.Members) (found request.MembersResult, err error) {
 			text, err := json.Marshal(req)
 			if err != nil {
 				return found, err
 			}
 
-			stdout, err := c.talosOps(ctx, "members", string(text))
+			stdout, err := c.talosOps(ctx, "members", text)
 			if err != nil {
 				return found, err
 			}
 
-			return found, json.Unmarshal([]byte(stdout), &found)
+			return found, json.Unmarshal(stdout, &found)
 		},
 	}
 	by.file, _ = os.ReadFile(filepath.Join(c.Folder, fileName(by.stack))) // only for the places of problems
@@ -143,7 +149,9 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 
 	resources := map[string]stateResource{}
 	for _, r := range state.Resources {
-		resources[string(r.URN)] = stateResource{string(r.Type), recovery.Reveal(r.Outputs)}
+		if !r.Delete { // a replacement has its URN
+			resources[string(r.URN)] = stateResource{string(r.Type), recovery.Reveal(r.Outputs)}
+		}
 	}
 
 	stack := ownership.Of("", Project, by.stack, "") // whose organization is not compared
@@ -158,17 +166,15 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 }
 
 // talosOps runs a verb of talosops. The error has what it printed.
-func (c Check) talosOps(ctx context.Context, verb, request string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.TalosOps, verb) //nolint:gosec // the project's own program
+func (c Check) talosOps(ctx context.Context, verb string, request []byte) ([]byte, error) {
+	var stderr bytes.Buffer
 
-	var stdout, stderr bytes.Buffer
-
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(request), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	stdout, err := talosopsexec.Output(ctx, c.TalosOps, verb, request, &stderr)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 
-	return stdout.String(), nil
+	return stdout, err
 }
 
 // summary returns the result in one or two sentences.

@@ -14,10 +14,19 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/tokens"
 )
 
 // runCheck checks a stack file without a state. The answers are those of hosts: facts, or an error.
 func runCheck(t *testing.T, document string, more map[string]string, answers ...map[string]any) (string, error) {
+	t.Helper()
+
+	return runCheckOf(t, document, `{"version": 3}`, more, answers...)
+}
+
+func runCheckOf(
+	t *testing.T, document, state string, more map[string]string, answers ...map[string]any,
+) (string, error) {
 	t.Helper()
 
 	o := stackOptionsOf(t, "test", document)
@@ -52,7 +61,7 @@ func runCheck(t *testing.T, document string, more map[string]string, answers ...
 				return config, nil
 			}
 
-			return []byte(`{"version": 3}`), nil
+			return []byte(state), nil
 		},
 	}.Run(t.Context())
 }
@@ -114,7 +123,28 @@ func TestCheck(t *testing.T) {
 	assert.Regexp(t, `Not asked: Proxmox, the hosts\n$`, text)
 	assert.NotContains(t, text, "is online")
 
+	// On another Proxmox nothing else means anything.
+	text, err = runCheck(t, document, map[string]string{"talos-proxmox:proxmoxCluster": strings.TrimSuffix(strings.Repeat("CD:", 32), ":")})
+	require.ErrorIs(t, err, ErrCheck)
+	assert.Contains(t, text, "is another cluster than the one that the stack is on")
+	assert.Regexp(t, `\n1 check: 1 problem, 0 warnings. Previews refuse the stack. Not asked: the hosts, the stack file, the state\n$`, text)
+
 	_, err = runCheck(t, strings.ReplaceAll(document, "memoryMiB: 8192", "memoryMiB: 1"), nil)
 	require.ErrorContains(t, err, `the configuration of stack "test" has problems:`)
 	require.NotErrorIs(t, err, ErrCheck)
+}
+
+// TestCheckOfAReplacedMachine: what is replaced, and not deleted yet, has the URN of what replaces it.
+func TestCheckOfAReplacedMachine(t *testing.T) {
+	t.Parallel()
+
+	vm := func(more string) string {
+		return `{"urn": "urn:pulumi:test::talos-proxmox::` + tokens.VirtualMachine + `::one-cp-1-vm", "type": "` + tokens.VirtualMachine +
+			`", "outputs": {"name": "one-cp-1", "vmId": 2000, "nodeName": ` + more + `}`
+	}
+
+	text, err := runCheckOf(t, strings.ReplaceAll(hostsStack, "REBOOT", "never"),
+		`{"version": 3, "deployment": {"resources": [`+vm(`"pve3"}`)+`, `+vm(`"pve7"}, "delete": true`)+`]}}`, nil)
+	require.ErrorIs(t, err, ErrCheck)
+	assert.NotContains(t, text, "pve7")
 }

@@ -71,9 +71,7 @@ func (d *deployment) checks() []check {
 func (d *deployment) enforceChecks(ctx *pulumi.Context) (refused error) {
 	for _, c := range d.checks() {
 		found, err := c.run(ctx.Context())
-		if err != nil {
-			return errors.Join(refused, err)
-		}
+		refused = errors.Join(refused, err)
 
 		if err := logFindings(ctx, found); err != nil {
 			return err

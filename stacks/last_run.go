@@ -301,7 +301,7 @@ func (d *deployment) checkRunningMachines(ctx context.Context) (found problem.Li
 	unanswered := d.findDepartures(ctx)
 
 	found, warnings := d.lastRun.checkPlan(ctx, d.plan, d.lookup.proxmox)
-	for _, warning := range slices.Concat(unanswered, warnings) {
+	for _, warning := range slices.Concat(unanswered, warnings, d.missingTPMs()) {
 		found.Warn("", nil, "%s", warning)
 	}
 
@@ -333,28 +333,21 @@ func (l *lastRun) checkPlan(
 	problems = append(problems, vmdiff.CheckKubernetes(plan, l.machines, l.kubernetes)...)
 	problems = append(problems, vmdiff.CheckCNIs(plan, l.hasCommand(tokens.OfCNI))...)
 	warnings = append(warnings, vmdiff.CheckFlux(plan, l.hasCommand(tokens.OfGitOps))...)
-	warnings = append(warnings, l.missingTPMs(ctx, proxmox)...)
 
 	return problems, append(warnings, vmdiff.IgnoredChanges(plan, l.creationSettings, l.machines)...)
 }
 
 // missingTPMs describes machines whose TPM somebody removed in Proxmox, which the provider does not notice.
-func (l *lastRun) missingTPMs(ctx context.Context, proxmox *proxmoxapi.Machines) (warnings []string) {
-	for _, m := range l.machines {
-		if !m.TPM {
+func (d *deployment) missingTPMs() (warnings []string) {
+	for _, m := range d.lastRun.machines {
+		machine, read := d.lookup.verified.Own[m.VMID]
+		if _, has := machine.Option("tpmstate0", ""); !read || !m.TPM || has {
 			continue
 		}
 
-		machine, err := proxmox.Find(ctx, m.Host, m.VMID)
-		if err != nil { // which other checks report
-			continue
-		}
-
-		if _, has := machine.Option("tpmstate0", ""); !has {
-			warnings = append(warnings, fmt.Sprintf("%s (VM %d on host %s) has lost its TPM in Proxmox, and opens no volume with a key of "+
-				"it at its next start: attach the former state again (`qm set %[2]d --tpmstate0 <volume>`), or recreate the machine: "+
-				"`pulumi up --replace '**::%[1]s-vm'`", m.Name, m.VMID, m.Host))
-		}
+		warnings = append(warnings, fmt.Sprintf("%s (VM %d on host %s) has lost its TPM in Proxmox, and opens no volume with a key of "+
+			"it at its next start: attach the former state again (`qm set %[2]d --tpmstate0 <volume>`), or recreate the machine: "+
+			"`pulumi up --replace '**::%[1]s-vm'`", m.Name, m.VMID, m.Host))
 	}
 
 	return warnings

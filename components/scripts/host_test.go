@@ -3,6 +3,7 @@ package scripts
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -143,6 +144,20 @@ func TestIntelKernels(t *testing.T) {
 	}
 }
 
+// pciFiles returns the files of PCI devices: address, vendor and device, class.
+func pciFiles(devices ...string) map[string]string {
+	files := map[string]string{}
+
+	for _, text := range devices {
+		fields := strings.Fields(text)
+		vendor, device, _ := strings.Cut(fields[1], ":")
+		at := "sys/bus/pci/devices/" + fields[0] + "/"
+		files[at+"vendor"], files[at+"device"], files[at+"class"] = "0x"+vendor+"\n", "0x"+device+"\n", "0x"+fields[2]+"\n"
+	}
+
+	return files
+}
+
 func TestHostScriptApply(t *testing.T) {
 	t.Parallel()
 
@@ -166,16 +181,10 @@ func TestHostScriptApply(t *testing.T) {
 			calls: bootUpdateCalls,
 		},
 		"GPUs of Intel and AMD, but no virtual function": {
-			machine: hostSpec{files: map[string]string{
-				"sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n", "sys/bus/pci/devices/0000:00:02.0/device": "0x4c90\n",
-				"sys/bus/pci/devices/0000:00:02.0/class":  "0x030000\n",
-				"sys/bus/pci/devices/0000:06:00.0/vendor": "0x1002\n", "sys/bus/pci/devices/0000:06:00.0/device": "0x164e\n",
-				"sys/bus/pci/devices/0000:06:00.0/class":  "0x030000\n",
-				"sys/bus/pci/devices/0000:06:00.1/vendor": "0x1002\n", "sys/bus/pci/devices/0000:06:00.1/device": "0x1640\n",
-				"sys/bus/pci/devices/0000:06:00.1/class":  "0x040300\n",
-				"sys/bus/pci/devices/0000:08:00.1/vendor": "0x8086\n", "sys/bus/pci/devices/0000:08:00.1/device": "0x56c0\n",
-				"sys/bus/pci/devices/0000:08:00.1/class": "0x038000\n",
-			}},
+			machine: hostSpec{files: pciFiles(
+				"0000:00:02.0 8086:4c90 030000", "0000:06:00.0 1002:164e 030000", "0000:06:00.1 1002:1640 040300",
+				"0000:08:00.1 8086:56c0 038000",
+			)},
 			wish: func(h *spec.Host) {
 				h.GPUs = nil
 				h.Devices = []spec.Device{

@@ -1,13 +1,11 @@
 package operations
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/stacks"
 )
 
@@ -116,18 +115,12 @@ func (d Deployed) talosops(ctx context.Context, verb string, req any, options ..
 		return nil, fmt.Errorf("unable to write a request: %w", err)
 	}
 
-	cmd := exec.CommandContext(ctx, d.TalosOps, append([]string{verb}, options...)...) //nolint:gosec // the project's own
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }              // it reports where it stopped
-	cmd.WaitDelay = 10 * time.Second
-
-	var stdout bytes.Buffer
-
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, d.Progress
-	if err := cmd.Run(); err != nil {
-		return stdout.Bytes(), fmt.Errorf("talosops %s did not succeed, see above: %w", verb, err)
+	stdout, err := talosopsexec.Output(ctx, d.TalosOps, verb, text, d.Progress, options...)
+	if err != nil {
+		err = fmt.Errorf("talosops %s did not succeed, see above: %w", verb, err)
 	}
 
-	return stdout.Bytes(), nil
+	return stdout, err
 }
 
 func (d Deployed) missingError(c spec.Cluster, what string) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
@@ -75,18 +76,11 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 		return
 	}
 
-	content, err := os.ReadFile(earlierStateFile)
-	require.NoError(t, err)
-
-	var recorded []recordedResource
-	require.NoError(t, json.Unmarshal(content, &recorded))
-	require.NotEmpty(t, recorded)
-
-	one.importState(withFormerConfigurations(t, state), recorded)
+	one.importEarlierState(state)
 
 	boots := one.bootTimes()
 
-	_, err = one.preview(one.stackText)
+	_, err := one.preview(one.stackText)
 	require.NoError(t, err)
 	assert.NotContains(t, one.output(), "changes in the machine configuration")
 
@@ -118,11 +112,46 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 	t.Log("updated:", done)
 }
 
+// TestAMoveFromAnEarlierVersionIsCut: the run that takes the configurations over from the Talos provider is killed, with
+// its plugins, after the first one. The next run goes on, and no machine restarts.
+func TestAMoveFromAnEarlierVersionIsCut(t *testing.T) {
+	t.Parallel()
+
+	one, state := upEarlierStack(t)
+	one.importEarlierState(state)
+
+	boots := one.bootTimes()
+	one.killedUp(one.stackText, func(w *world) bool {
+		return strings.Contains(w.output(), "configuration: has this configuration already")
+	}, true)
+	one.recover()
+	assert.Contains(t, one.state(one.stackText), formerConfiguration, "cut before its end")
+
+	one.up(one.stackText)
+	assert.Equal(t, boots, one.bootTimes(), "nothing restarts")
+	assert.NotContains(t, one.state(one.stackText), formerConfiguration)
+	assert.Empty(t, one.up(one.stackText, optup.ExpectNoChanges()))
+}
+
 // earlierWorld is a lab with the deployed stack.
 type earlierWorld struct {
 	*world
 
 	stackText string
+}
+
+// importEarlierState gives the stack the state that the recorded version of the program left.
+func (w earlierWorld) importEarlierState(state apitype.DeploymentV3) {
+	w.t.Helper()
+
+	content, err := os.ReadFile(earlierStateFile)
+	require.NoError(w.t, err)
+
+	var recorded []recordedResource
+	require.NoError(w.t, json.Unmarshal(content, &recorded))
+	require.NotEmpty(w.t, recorded)
+
+	w.importState(withFormerConfigurations(w.t, state), recorded)
 }
 
 // upEarlierStack deploys the stack on a lab of its own, and returns its state.
@@ -234,7 +263,7 @@ const formerConfiguration = "talos:machine/configurationApply:ConfigurationApply
 
 // withFormerConfigurations returns a state in which the Talos provider has applied the configurations that machines
 // have.
-func withFormerConfigurations(t *testing.T, state apitype.DeploymentV3) apitype.DeploymentV3 {
+func withFormerConfigurations(t testing.TB, state apitype.DeploymentV3) apitype.DeploymentV3 {
 	t.Helper()
 
 	text, err := json.Marshal(state)
