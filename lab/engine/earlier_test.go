@@ -243,7 +243,16 @@ func (w *earlierWorld) importState(state apitype.DeploymentV3, recorded []record
 		assert.Equal(w.t, e.Parent, string(r.Parent), e.URN)
 		assert.Equal(w.t, e.Custom, r.Custom, e.URN)
 		r.Protect = e.Protect
-		r.Inputs, _ = fillLabValues(e.Inputs, any(r.Inputs)).(map[string]any)
+
+		current := r.Inputs
+		r.Inputs, _ = fillLabValues(e.Inputs, any(current)).(map[string]any)
+
+		for input := range current {
+			if _, recorded := r.Inputs[input]; !recorded { // an output of the same name is the provider's copy of it
+				delete(r.Outputs, input)
+			}
+		}
+
 		r.Dependencies = slices.DeleteFunc(r.Dependencies, func(on resource.URN) bool { return isNewCommand(string(on)) })
 		resources = append(resources, r)
 	}
