@@ -84,7 +84,7 @@ func (c Check) Run(ctx context.Context) (string, error) {
 	}
 
 	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", d.stack, d.proxmox("endpoint"),
-		problem.Report(Located(found, d.stack, d.file).(problem.List), about), summary(found, unasked))
+		problem.Report(problemsOf(Located(found, d.stack, d.file)), about), summary(found, unasked))
 	if len(unasked) > 0 || len(found.Errors()) > 0 {
 		return text, ErrCheck
 	}
@@ -148,6 +148,7 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 	}
 
 	resources := map[string]stateResource{}
+
 	for _, r := range state.Resources {
 		if !r.Delete { // a replacement has its URN
 			resources[string(r.URN)] = stateResource{string(r.Type), recovery.Reveal(r.Outputs)}

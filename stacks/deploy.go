@@ -42,7 +42,7 @@ type deployment struct {
 	lookup        *machineLookup
 	lastRun       lastRun
 	stateErr      error                                  // why the state cannot be read
-	site          func() *preflight.Site                 // waits for what Proxmox and the Image Factory have; nil = not asked
+	site          func() *preflight.Site                 // what Proxmox and the Image Factory have; nil = not asked
 	arguments     map[string]components.TalosClusterArgs // of clusters, by name; set by the checks
 	versions      map[string]versions                    // by cluster
 	zones         map[string]string                      // current hosts of nodes, by node name
