@@ -112,8 +112,8 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 	t.Log("updated:", done)
 }
 
-// TestAMoveFromAnEarlierVersionIsCut: the run that takes the configurations over from the Talos provider is killed, with
-// its plugins, after the first one. The next run goes on, and no machine restarts.
+// TestAMoveFromAnEarlierVersionIsCut: the run that takes the configurations over from the Talos provider is killed,
+// with its plugins, after the first one. The next run goes on, and no machine restarts.
 func TestAMoveFromAnEarlierVersionIsCut(t *testing.T) {
 	t.Parallel()
 
