@@ -86,7 +86,6 @@ test: $(ENGINE_TOOLS) ## develop: Run all tests except test-slow and those of re
 	$(GO_TEST) -timeout 30m ./...
 	@for module in $(HELPERS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd lab && $(GO_TEST) -timeout 60m -parallel 8 ./...
-	cd lab/engine && $(GO_TEST) -timeout 60m -args -providers=published
 
 .PHONY: bench
 bench: tools ## develop: Measure and print the figures that docs/dev/performance.md explains

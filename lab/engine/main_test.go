@@ -27,7 +27,7 @@ func toolPath(name string) string {
 	return path
 }
 
-// TestMain skips all tests if the published plugins are requested and not installed.
+// TestMain fails if the published plugins are requested and not installed.
 func TestMain(m *testing.M) {
 	providers.RunAsPlugin()
 	runAsProgram()
@@ -42,11 +42,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 
 	if missing := providers.Missing(); testProviders == engine.Published && len(missing) > 0 {
-		fmt.Println(
-			"engine tests with the published plugins: not run, because these are not installed:", providers.List(missing),
-		)
-
-		return
+		fmt.Fprintln(os.Stderr, "the published plugins are not installed:", providers.List(missing))
+		os.Exit(1)
 	}
 
 	os.Exit(m.Run())
