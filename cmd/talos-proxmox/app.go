@@ -129,11 +129,6 @@ func (a *app) plan(
 	return plan, nil
 }
 
-// planPath returns the file of a stack's stored plan.
-func (a *app) planPath(stack string) string {
-	return filepath.Join(a.Folder, ".plan", cli.ShortName(stack)+".json")
-}
-
 // completion completes the name of a stack, then names from its plan.
 func (a *app) completion(more func(*spec.Plan) []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

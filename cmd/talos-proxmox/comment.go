@@ -48,7 +48,7 @@ func newCommenter(getenv func(string) string, pull int) (commenter, error) {
 		{p.api == "", "GITHUB_API_URL is not set: set the API's address, such as https://git.example.org/api/v1 for Gitea"},
 		{strings.Count(p.repository, "/") != 1, "GITHUB_REPOSITORY is not set: write it as owner/name"},
 		{p.token == "", "GITHUB_TOKEN is not set: give the step a token that may write comments"},
-		{p.pull <= 0, "--pull is missing: set the pull request's number"},
+		{p.pull <= 0, "--post needs the pull request's number"},
 	} {
 		if required.missing {
 			problems = append(problems, errors.New(required.message))

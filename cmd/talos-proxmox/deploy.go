@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -44,16 +45,17 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 				return err
 			}
 
-			if err := a.storePlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true})); err != nil {
-				return err
-			}
-
-			r, err := readReview(a.planPath(stack), nil, approved.list())
+			failure, err := a.storePlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true}), io.Discard)
 			if err != nil {
 				return err
 			}
 
-			if err := r.report(cmd, cli.Text, false); err != nil {
+			r, err := readReview(a.planPath(stack), approved.list())
+			if err != nil {
+				return err
+			}
+
+			if err := errors.Join(failure, r.report(cmd, cli.Text, false)); err != nil {
 				return err
 			}
 

@@ -27,7 +27,7 @@ func newDrift(a *app) *cobra.Command {
 		Short: "Report differences between a stack and its machines, nodes and files of hosts",
 		Long: `Previews the stack with a refresh, reads the versions (Talos, schematic, kubelet, API server) and the
 machine configuration of every node, and compares them with the stack file and with what was applied last. The preview
-and the differences of nodes are stored in .plan/STACK.json, for talos-proxmox review. Differences of machine
+and the differences of nodes are stored in .plan/STACK.json, for talos-proxmox preview --stored. Differences of machine
 configurations are shown by path, never by value. With --nodes only nodes are compared, which needs neither Proxmox
 nor the hosts' shells.
 
@@ -41,7 +41,8 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return a.driftOfNodes(cmd, args[0], output)
 			}
 
-			if err := a.writePlan(cmd, args[0], planOptions{refresh: true}); err != nil {
+			failure, err := a.writePlan(cmd, args[0], planOptions{refresh: true}, io.Discard)
+			if err != nil {
 				return err
 			}
 
@@ -54,7 +55,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return err
 			}
 
-			r, err := readReview(a.planPath(args[0]), nil, nil)
+			r, err := readReview(a.planPath(args[0]), nil)
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return cli.WithStatus(operations.StatusAttention, err)
 			}
 
-			return err
+			return errors.Join(failure, err)
 		},
 	}
 	output.Flag(cmd)

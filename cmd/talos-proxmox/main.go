@@ -23,7 +23,7 @@ No command shows a secret. Only deploy, recover, import, restore, gitops key and
 change anything.`,
 		Example: `  talos-proxmox check prod
   talos-proxmox status prod
-  talos-proxmox guard prod
+  talos-proxmox preview prod
   source <(talos-proxmox completion bash)`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -35,8 +35,7 @@ change anything.`,
 	)
 	root.AddCommand(group("inspect", newCheck(a), newPermissions(a), newReport(a))...)
 	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a))...)
-	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
-	root.AddCommand(group("deploy", newDeployments(a), newPreviewable(a))...)
+	root.AddCommand(group("deploy", newPreview(a), newDeploy(a), newDeployments(a), newPreviewable(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a), newImport(a))...)
 
 	return root

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,49 +30,29 @@ func (o *planOptions) appendTo(flags []string) []string {
 	return flags
 }
 
-func newPlan(a *app) *cobra.Command {
-	var options planOptions
-
-	cmd := &cobra.Command{
-		Use:   "plan STACK",
-		Short: "Write what up would do to .plan/STACK.json, for guard --plan and review",
-		Long: `Previews the stack with the project's policies and stores the engine's output as JSON. A preview that fails
-is stored as well, with its exit status, and guard and review report the reason. If there is no output, nothing is
-stored.`,
-		Example:           "  talos-proxmox plan prod\n  talos-proxmox plan dev --on-lab && talos-proxmox review",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completion(nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.writePlan(cmd, args[0], options); err != nil {
-				return err
-			}
-
-			printLines(cmd, fmt.Sprintf("%s: `talos-proxmox review %s` shows it", a.planPath(args[0]), args[0]))
-
-			return nil
-		},
-	}
-	options.flags(cmd)
-
-	return cmd
+// planPath returns the file of a stack's stored plan.
+func (a *app) planPath(stack string) string {
+	return filepath.Join(a.Folder, ".plan", cli.ShortName(stack)+".json")
 }
 
-// writePlan previews a stack and stores the plan. It removes the previous plan first, so that a failure leaves no
-// outdated one.
-func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions) error {
+// planOf returns the short name of the stack whose plan a file is.
+func planOf(path string) string { return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) }
+
+// writePlan previews a stack: display gets what the engine prints, and .plan/STACK.json the plan. It removes the plan of
+// an earlier run first, so that a failure leaves no outdated one. See storePlan for the errors.
+func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions, display io.Writer) (failure, err error) {
 	if err := a.removePlan(stack); err != nil {
-		return err
+		return nil, err
 	}
 
-	preview, err := a.preparePreview(cmd, stack, o)
+	preview, err := a.previewer(cmd, stack, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	return a.storePlan(cmd, stack, preview)
+	return a.storePlan(cmd, stack, preview, display)
 }
 
-// removePlan removes the plan of an earlier run.
 func (a *app) removePlan(stack string) error {
 	if err := os.Remove(a.planPath(stack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unable to remove the previous plan: %w", err)
@@ -80,57 +61,45 @@ func (a *app) removePlan(stack string) error {
 	return nil
 }
 
-// storePlan writes a preview's output as JSON. A preview that fails without output stores nothing; only its error is
-// returned.
-func (a *app) storePlan(cmd *cobra.Command, stack string, preview previewer) error {
+// storePlan previews a stack. A preview that fails is stored as well, with its exit status, and failure is why; before
+// its first event there is no plan, but err.
+func (a *app) storePlan(
+	cmd *cobra.Command, stack string, preview previewer, display io.Writer,
+) (failure, err error) {
 	path := a.planPath(stack)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // plans contain no secrets
-		return fmt.Errorf("unable to create the folder of plans: %w", err)
+		return nil, fmt.Errorf("unable to create the folder of plans: %w", err)
 	}
 
-	file, err := os.Create(path) //nolint:gosec // in the project's folder
-	if err != nil {
-		return fmt.Errorf("unable to write the plan: %w", err)
-	}
-	defer file.Close() //nolint:errcheck // the guard rejects a truncated plan
-
-	previewErr := preview(file, true)
-	if previewErr == nil {
-		return nil
+	failure = preview(display, path)
+	if failure == nil {
+		return nil, nil
 	}
 
-	if info, err := file.Stat(); err == nil && info.Size() == 0 {
-		return errors.Join(previewErr, os.Remove(path))
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return nil, errors.Join(failure, a.removePlan(stack))
 	}
 
-	// The events do not contain the exit status, so it is appended.
-	if err := appendDocument(path, map[string]int{"exitStatus": cli.Status(cmd, previewErr)}); err != nil {
-		return err
-	}
-
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the preview failed; guard and review say why (%s)\n", previewErr)
-
-	return nil
+	// The events do not contain the exit status.
+	return failure, appendDocument(path, map[string]int{"exitStatus": cli.Status(cmd, failure)})
 }
 
-// previewer previews a stack, as text or JSON.
-type previewer func(to io.Writer, asJSON bool) error
+// previewer previews a stack: display gets what the engine prints, and a file its events, without secrets.
+type previewer func(display io.Writer, events string) error
 
-// preparePreview returns the previewer of a stack: on the lab, which it starts, or with the stack's engine.
-func (a *app) preparePreview(cmd *cobra.Command, stack string, o planOptions) (previewer, error) {
+// previewer returns the previewer of a stack: on the lab, which it starts, or with the stack's engine.
+func (a *app) previewer(cmd *cobra.Command, stack string, o planOptions) (previewer, error) {
 	if o.onLab || a.OnLab(stack) {
 		lab, err := a.startLab(cmd)
 		if err != nil {
 			return nil, err
 		}
 
-		return func(to io.Writer, asJSON bool) error {
+		return func(display io.Writer, events string) error {
 			flags := append([]string{"preview", "--stack", stack, "--policy"}, a.policyConfig(stack, "--policy-config")...)
-			if asJSON {
-				flags = append(flags, "--json")
-			}
 
-			return cli.Run(cmd.Context(), a.Folder, nil, to, cmd.ErrOrStderr(), lab, o.appendTo(flags)...)
+			return cli.Run(cmd.Context(), a.Folder, nil, display, cmd.ErrOrStderr(), lab,
+				o.appendTo(append(flags, "--event-log", events))...)
 		}, nil
 	}
 
@@ -142,17 +111,13 @@ func (a *app) preparePreview(cmd *cobra.Command, stack string, o planOptions) (p
 	return e.previewer(cmd, o), nil
 }
 
-// previewer previews the stack on its own Proxmox.
+// previewer previews the stack on its own Proxmox. The CLI hides --event-log behind PULUMI_DEBUG_COMMANDS, as does
+// Pulumi's Automation API, which reads the events in this way.
 func (e engine) previewer(cmd *cobra.Command, o planOptions) previewer {
-	return func(to io.Writer, asJSON bool) error {
-		flags := o.appendTo([]string{"preview"})
-		if asJSON {
-			flags = append(flags, "--non-interactive", "--json", "--show-sames")
-			e.Environment = append(e.Environment, "PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true")
-		} else {
-			flags = append(flags, "--suppress-outputs") // so that the changes stand at the end
-		}
+	e.Environment = append(e.Environment, "PULUMI_DEBUG_COMMANDS=true")
 
-		return e.run(cmd, to, flags...)
+	return func(display io.Writer, events string) error {
+		// Without outputs, the changes stand at the end.
+		return e.run(cmd, display, o.appendTo([]string{"preview", "--suppress-outputs", "--event-log", events})...)
 	}
 }

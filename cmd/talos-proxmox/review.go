@@ -1,320 +1,168 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/planguard"
-	"talos-proxmox/internal/report"
-	"talos-proxmox/stacks"
+	"talos-proxmox/internal/tokens"
 )
 
-// Limits keep the comment below GitHub's limit of 65,536 characters.
-const (
-	maxRows    = 100
-	maxMessage = 500
-	maxComment = 60_000
-)
+// review is a preview with the guard's findings.
+type review struct {
+	*planguard.Preview
+	findings []planguard.Step // steps that need approval
+	unused   []string         // approvals that match no step
+	// displayed: the engine has printed its warnings already.
+	displayed bool
+}
 
-// commentMarker identifies the comment.
-const commentMarker = "<!-- talos-proxmox: plan -->"
+// readReview reads a stored plan and runs the guard.
+func readReview(path string, approved []string) (review, error) {
+	file, err := os.Open(path) //nolint:gosec // in the project's folder
+	if err != nil {
+		return review{}, fmt.Errorf("unable to open the plan: %w; talos-proxmox preview %s writes it", err, planOf(path))
+	}
+	defer file.Close()
 
-func newReview(a *app) *cobra.Command {
-	var (
-		approved approval
-		post     bool
-		pull     int
+	p, err := planguard.Parse(file)
+	if err != nil {
+		return review{}, fmt.Errorf("unable to read %s: %w", path, err)
+	}
+
+	if p.Stack == "" {
+		p.Stack = planOf(path)
+	}
+
+	r := review{Preview: p}
+	r.findings, r.unused = planguard.Check(p, approved)
+
+	return r, nil
+}
+
+// approval holds the flags that approve losses.
+type approval struct{ names, labels string }
+
+func (a *approval) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(
+		&a.names, "approve", "", "names of resources whose loss is approved, separated by commas: prod-cp-2-vm,prod-cp-3-vm",
 	)
-
-	cmd := &cobra.Command{
-		Use:   "review [STACK or FILE…]",
-		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `Writes one section for each plan that talos-proxmox plan, guard or drift stored in .plan, for those of the
-stacks that are named, or for each FILE: the changes, the result of the guard, what is planned on each host, and the
-results of the policies. With --post the text becomes a comment on a pull request, replacing that of an earlier run.
-GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea Actions set the first two.
-COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
-		Example:           "  talos-proxmox review prod\n  talos-proxmox review .plan/prod.json --post --pull 12",
-		ValidArgsFunction: a.completion(nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := a.planFiles(args)
-			if err != nil {
-				return err
-			}
-
-			text, err := composeComment(files, approved.list())
-			if err != nil {
-				return err
-			}
-
-			if !post {
-				_, err := fmt.Fprint(cmd.OutOrStdout(), text)
-
-				return err
-			}
-
-			commenter, err := newCommenter(os.Getenv, pull)
-			if err != nil {
-				return err
-			}
-
-			return commenter.publish(cmd.Context(), text)
-		},
-	}
-	approved.flags(cmd)
-	cmd.Flags().BoolVar(&post, "post", false, "post the comment instead of printing it")
-	cmd.Flags().IntVar(&pull, "pull", 0, "with --post: the pull request's number")
-
-	return cmd
+	cmd.Flags().StringVar(
+		&a.labels, "labels", "", "labels of a pull request, separated by commas; approve:<name> approves that resource",
+	)
 }
 
-// planFiles returns the stored plans of named stacks, and named files; without names, all stored plans.
-func (a *app) planFiles(named []string) ([]string, error) {
-	if len(named) == 0 {
-		files, _ := filepath.Glob(a.planPath("*")) // the pattern is well-formed
-		if len(files) == 0 {
-			return nil, fmt.Errorf("there is no plan in %s: talos-proxmox plan creates one", filepath.Dir(a.planPath("*")))
-		}
-
-		return files, nil
-	}
-
-	files, known := slices.Clone(named), a.Stacks()
-
-	for i, name := range named {
-		if !slices.Contains(known, name) {
-			if _, err := os.Stat(name); err != nil && name != "-" && filepath.Base(name) == name && filepath.Ext(name) == "" {
-				return nil, fmt.Errorf("%q is neither a stack nor a file: stacks are %s", name, strings.Join(known, ", "))
-			}
-
-			continue
-		}
-
-		files[i] = a.planPath(name)
-		if _, err := os.Stat(files[i]); err != nil {
-			return nil, fmt.Errorf("there is no plan of stack %s: talos-proxmox plan %[1]s creates it", name)
+func (a *approval) list() []string {
+	names := strings.FieldsFunc(a.names, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+	for label := range strings.SplitSeq(a.labels, ",") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(label), "approve:"); ok {
+			names = append(names, strings.TrimSpace(name))
 		}
 	}
 
-	return files, nil
+	slices.Sort(names)
+
+	return slices.Compact(names)
 }
 
-// composeComment returns the whole comment. It reports unreadable previews in the comment, where people look.
-func composeComment(files, approved []string) (string, error) {
-	sections := make([]string, 0, len(files))
-	for _, file := range files {
-		if file == "-" {
-			return "", fmt.Errorf("review cannot read standard input: name one file for each stack")
-		}
+// errFindings is the error of a plan that the guard rejects.
+var errFindings = errors.New("plan rejected")
 
-		r, err := readReview(file, nil, approved)
-		if err != nil {
-			sections = append(sections, fmt.Sprintf("## %s\n\n❌ %s\n", escape(file), escape(err.Error())))
-
-			continue
-		}
-
-		sections = append(sections, r.section())
+// verdict prints what the plan would lose. The error names the command, verb, that approves it.
+func (r review) verdict(w io.Writer, verb string) error {
+	for _, name := range r.unused {
+		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
 	}
 
-	text := commentMarker + "\n" + strings.Join(sections, "\n")
-	if len(text) > maxComment {
-		text = strings.ToValidUTF8(text[:maxComment], "") + "\n\n… the rest is in the log of the job.\n"
+	for _, m := range r.Errors {
+		fmt.Fprintln(w, "error:", strings.TrimSpace(m.Resource+" "+m.Text))
 	}
 
-	return text, nil
-}
-
-func (r *review) section() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "## Plan of stack %s\n\n", code(r.Stack))
-
-	if r.Finished {
-		fmt.Fprintf(&b, "**%s**\n\n", r.summary())
-	} else {
-		b.WriteString("❌ **The preview failed; what follows may be incomplete.**\n\n")
+	if !r.Finished {
+		return fmt.Errorf(
+			"the preview of stack %q did not finish, so it is incomplete: %w", r.Stack, errFindings,
+		)
 	}
 
-	r.writeMessages(&b, "Errors", r.Errors)
-	r.writeFindings(&b)
-	r.writeMachines(&b)
-	r.writeDrift(&b)
-	r.writeSteps(&b)
-	r.writePolicies(&b)
-	r.writeCapacity(&b)
-	r.writeMessages(&b, "Warnings", r.Warnings)
-
-	return b.String()
-}
-
-func (r review) writeMessages(b *strings.Builder, title string, messages []planguard.Message) {
-	if len(messages) == 0 {
-		return
-	}
-
-	fmt.Fprintf(b, "### %s\n\n", title)
-
-	for _, m := range messages {
-		text := escape(shorten(m.Text))
-		if m.Resource != "" {
-			text = code(m.Resource) + ": " + text
-		}
-
-		b.WriteString("- " + text + "\n")
-	}
-
-	b.WriteString("\n")
-}
-
-// writeMachines describes what happens to existing machines. A warning of the program about the same machine replaces
-// the line, because it names the keys of the stack file.
-func (r *review) writeMachines(b *strings.Builder) {
-	lines := r.Describe()
-	if len(lines) == 0 {
-		return
-	}
-
-	b.WriteString("### Machines\n\n")
-
+	lines, _ := r.machines()
 	for _, line := range lines {
-		head, _, _ := strings.Cut(line, ": ")
-		if i := slices.IndexFunc(r.Warnings, func(m planguard.Message) bool {
-			return strings.HasPrefix(m.Text, head+": ")
-		}); i >= 0 {
-			line = r.Warnings[i].Text
-			r.Warnings = slices.Delete(slices.Clone(r.Warnings), i, i+1)
-		}
-
-		b.WriteString("- " + escape(shorten(line)) + "\n")
-	}
-
-	b.WriteString("\n")
-}
-
-// writeDrift lists differences of nodes and of hosts' files.
-func (r *review) writeDrift(b *strings.Builder) {
-	if len(r.Drift)+len(r.Hosts) == 0 {
-		return
-	}
-
-	b.WriteString("### Drift\n\n")
-
-	for _, line := range r.Hosts {
-		b.WriteString("- " + escape(shorten(line)) + "\n")
-	}
-
-	for _, d := range r.Drift {
-		for _, line := range d.Lines() {
-			fmt.Fprintf(b, "- %s: %s\n", code(d.Node), escape(shorten(line)))
+		if !r.displayed || !slices.ContainsFunc(r.Warnings, func(m planguard.Message) bool { return m.Text == line }) {
+			fmt.Fprintln(w, "note:", line)
 		}
 	}
 
-	b.WriteString("\n")
-}
-
-func shorten(text string) string {
-	if runes := []rune(text); len(runes) > maxMessage {
-		return string(runes[:maxMessage]) + "…"
-	}
-
-	return text
-}
-
-func (r review) writeFindings(b *strings.Builder) {
 	if len(r.findings) == 0 {
-		if r.Finished {
-			b.WriteString("✅ The guard accepts this plan.\n\n")
-		}
+		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be restored.\n", r.Stack, r.summary())
 
-		return
+		return nil
 	}
 
-	b.WriteString("⛔ **The guard rejects this plan** unless each of these is approved by its name:\n\n")
+	var names []string
 
 	for _, f := range r.findings {
-		fmt.Fprintf(b, "- %s **%s**: %s\n", f.Operation, code(f.Name()), escape(strings.Join(f.Reasons, "; ")))
+		fmt.Fprintln(w, f)
+		names = append(names, f.Name())
 	}
 
-	b.WriteString("\n")
+	return fmt.Errorf(
+		"%w; if this is intended, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
+		strings.Join(names, ","),
+	)
 }
 
-func (r review) writeSteps(b *strings.Builder) {
-	rows := [][]string{{"", "resource", "type", "changes"}}
-	omitted := 0
+// machines returns what happens to existing machines, and the warnings of anything else. A warning of the program about
+// the same machine replaces the line, because it names the keys of the stack file.
+func (r review) machines() (lines []string, others []planguard.Message) {
+	lines, others = r.Describe(), slices.Clone(r.Warnings)
+
+	for i, line := range lines {
+		head, _, _ := strings.Cut(line, ": ")
+		if at := slices.IndexFunc(others, func(m planguard.Message) bool {
+			return strings.HasPrefix(m.Text, head+": ")
+		}); at >= 0 {
+			lines[i] = others[at].Text
+			others = slices.Delete(others, at, at+1)
+		}
+	}
+
+	return lines, others
+}
+
+// summary counts the steps by operation: 2 to create, 1 to update.
+func (r review) summary() string {
+	var parts []string
 
 	for _, o := range []planguard.Operation{
-		planguard.Replace, planguard.Delete, planguard.Update, planguard.Import, planguard.Create,
+		planguard.Create, planguard.Import, planguard.Update, planguard.Replace, planguard.Delete,
 	} {
-		for _, s := range r.stepsWith(o) {
-			if len(rows) > maxRows {
-				omitted++
-
-				continue
-			}
-
-			rows = append(
-				rows, []string{string(o), s.Name(), shortType(string(s.URN.Type())), shorten(strings.Join(s.Properties, ", "))},
-			)
+		if n := len(r.stepsWith(o)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d to %s", n, o))
 		}
 	}
 
-	if len(rows) == 1 {
-		return
+	if len(parts) == 0 {
+		return "no changes"
 	}
 
-	fmt.Fprintf(b, "<details><summary>Steps</summary>\n\n%s\n", table(rows))
-
-	if omitted > 0 {
-		fmt.Fprintf(b, "… and %d more.\n", omitted)
-	}
-
-	b.WriteString("</details>\n\n")
+	return strings.Join(parts, ", ")
 }
 
-// shortType returns a type token without its module: proxmoxve:VirtualMachine.
-func shortType(full string) string {
-	return full[:strings.Index(full, ":")+1] + full[strings.LastIndex(full, ":")+1:]
-}
+func (r review) stepsWith(o planguard.Operation) []planguard.Step {
+	var steps []planguard.Step
 
-func (r review) writePolicies(b *strings.Builder) {
-	if !r.Finished && len(r.Policies) == 0 {
-		return
-	}
-
-	b.WriteString("### Policies\n\n")
-
-	switch {
-	case !r.Streamed:
-		b.WriteString("Unknown: this form of the preview does not include them; set PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true.\n\n")
-	case len(r.Policies) > 0:
-		rows := [][]string{{"level", "policy", "resource", "says"}}
-		for _, p := range r.Policies {
-			rows = append(rows, []string{p.Level, p.Name, p.Resource, shorten(p.Text)})
+	for _, s := range r.Steps {
+		if s.Operation == o && s.URN.Type() != tokens.Stack {
+			steps = append(steps, s)
 		}
-
-		b.WriteString(table(rows) + "\n")
-	case len(r.Packs) > 0:
-		b.WriteString("No violations.\n\n")
-	default:
-		b.WriteString("No policy pack ran.\n\n")
-	}
-}
-
-// writeCapacity plans the stack from the configuration in the preview.
-func (r review) writeCapacity(b *strings.Builder) {
-	plan, err := stacks.PlanOfConfig(r.Stack, r.Config)
-	if err != nil {
-		if r.Finished { // otherwise the preview's errors say why
-			fmt.Fprintf(b, "### Capacity\n\nUnknown: %s\n\n", escape(shorten(err.Error())))
-		}
-
-		return
 	}
 
-	b.WriteString("### Capacity\n\n" + report.Capacity(plan) + "\n")
+	slices.SortFunc(steps, func(a, b planguard.Step) int { return strings.Compare(a.Name(), b.Name()) })
+
+	return steps
 }

@@ -1,8 +1,6 @@
 package planguard
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,7 +12,7 @@ import (
 // finish sets Finished at the end of the input. Errors about closing plugins count only if the preview failed, because
 // they may be the reason.
 func (p *Preview) finish() {
-	p.Finished = p.result == succeeded || p.result == completed && len(p.Errors) == 0
+	p.Finished = p.succeeded && !p.failed
 	if !p.Finished {
 		p.Errors = append(p.Errors, p.shutdownErrors...)
 	}
@@ -28,28 +26,14 @@ func isPluginShutdown(m Message) bool {
 		strings.Contains(m.Text, " exited prematurely.")
 }
 
-// rawStep is a step of either form of output.
-type rawStep struct {
-	op       string
-	urn      string
-	old, new *State
-	changed  []string
-	replaced []string
-}
-
-func (p *Preview) addEvent(raw json.RawMessage) error {
-	var e apitype.EngineEvent
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
-	}
-
+func (p *Preview) add(e apitype.EngineEvent) {
 	switch {
 	case e.PreludeEvent != nil:
 		p.Config = e.PreludeEvent.Config
 	case e.ResourcePreEvent != nil:
-		p.addStep(newStep(e.ResourcePreEvent.Metadata))
+		p.addStep(e.ResourcePreEvent.Metadata)
 	case e.ResOutputsEvent != nil:
-		p.applyRefresh(newStep(e.ResOutputsEvent.Metadata))
+		p.applyRefresh(e.ResOutputsEvent.Metadata)
 	case e.DiagnosticEvent != nil && !e.DiagnosticEvent.Ephemeral:
 		d := e.DiagnosticEvent
 		p.addDiagnostic(d.Severity, d.URN, d.Message)
@@ -62,18 +46,8 @@ func (p *Preview) addEvent(raw json.RawMessage) error {
 		)
 	case e.SummaryEvent != nil:
 		p.Packs = e.SummaryEvent.PolicyPacks
-
-		p.result = failed
-		if e.SummaryEvent.Result == apitype.OperationResultSucceeded {
-			p.result = succeeded
-		}
+		p.succeeded = e.SummaryEvent.Result == apitype.OperationResultSucceeded
 	}
-
-	return nil
-}
-
-func newStep(m apitype.StepEventMetadata) rawStep {
-	return rawStep{string(m.Op), m.URN, newState(m.Old), newState(m.New), m.Diffs, m.Keys}
 }
 
 func newState(m *apitype.StepEventStateMetadata) *State {
@@ -84,42 +58,11 @@ func newState(m *apitype.StepEventStateMetadata) *State {
 	return &State{Parent: urn.URN(m.Parent), Inputs: m.Inputs, Outputs: m.Outputs}
 }
 
-func (p *Preview) addDigest(raw json.RawMessage) error {
-	var d struct {
-		Config      map[string]string
-		Diagnostics []struct{ URN, Message, Severity string }
-		Steps       []struct {
-			Op, URN                     string
-			OldState, NewState          *State
-			DiffReasons, ReplaceReasons []string
-		}
-		ChangeSummary map[string]int
-	}
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
-	}
-
-	p.Config = d.Config
-	for _, m := range d.Diagnostics {
-		p.addDiagnostic(m.Severity, m.URN, m.Message)
-	}
-
-	for _, s := range d.Steps {
-		p.addStep(rawStep{s.Op, s.URN, s.OldState, s.NewState, s.DiffReasons, s.ReplaceReasons})
-	}
-
-	if d.ChangeSummary != nil {
-		p.result = completed
-	}
-
-	return nil
-}
-
 // addStep merges the steps of a resource: a replacement has three, and an old copy may be deleted in addition.
-func (p *Preview) addStep(s rawStep) {
-	u := urn.URN(s.urn)
+func (p *Preview) addStep(m apitype.StepEventMetadata) {
+	u := urn.URN(m.URN)
 
-	operation, counts := operations[s.op]
+	operation, counts := operations[m.Op]
 	if !counts || !u.IsValid() {
 		return
 	}
@@ -128,14 +71,14 @@ func (p *Preview) addStep(s rawStep) {
 		p.Stack = u.Stack().String()
 	}
 
-	properties := s.changed
+	step := Step{URN: u, Operation: operation, Old: newState(m.Old), New: newState(m.New), Properties: m.Diffs}
 	if operation == Replace {
-		properties = s.replaced
+		step.Properties = m.Keys
 	}
 
 	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == u })
 	if i < 0 {
-		p.Steps = append(p.Steps, Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties})
+		p.Steps = append(p.Steps, step)
 
 		return
 	}
@@ -145,42 +88,41 @@ func (p *Preview) addStep(s rawStep) {
 	// on its version, the engine reports "refresh" without a new state, or "delete".
 	gone := operation == Create && (known.Operation == Refresh || known.Operation == Delete)
 	if gone || known.refreshed && operation != Same {
-		*known = Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties, Gone: gone}
+		*known, known.Gone = step, gone
 
 		return
 	}
 
 	if rank(operation) > rank(known.Operation) {
-		known.Operation, known.Properties = operation, properties
+		known.Operation, known.Properties = operation, step.Properties
 	}
 
 	if known.Old == nil {
-		known.Old = s.old
+		known.Old = step.Old
 	}
 
 	if known.New == nil {
-		known.New = s.new
+		known.New = step.New
 	}
 
 	if len(known.Properties) == 0 {
-		known.Properties = properties
+		known.Properties = step.Properties
 	}
 }
 
 // applyRefresh stores the result of a refresh, whose operation is known only at its end.
-func (p *Preview) applyRefresh(s rawStep) {
-	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == urn.URN(s.urn) })
+func (p *Preview) applyRefresh(m apitype.StepEventMetadata) {
+	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == urn.URN(m.URN) })
 	if i >= 0 && p.Steps[i].Operation == Refresh {
 		p.Steps[i].refreshed = true
-		p.Steps[i].Operation = operations[s.op]
-		p.Steps[i].Old = s.old
-		p.Steps[i].New = s.new
-		p.Steps[i].Properties = s.changed
+		p.Steps[i].Operation = operations[m.Op]
+		p.Steps[i].Old, p.Steps[i].New = newState(m.Old), newState(m.New)
+		p.Steps[i].Properties = m.Diffs
 	}
 }
 
 // operations maps the engine's steps.
-var operations = map[string]Operation{
+var operations = map[apitype.OpType]Operation{
 	"same":               Same,
 	"create":             Create,
 	"update":             Update,
@@ -201,7 +143,7 @@ const hostChanges = " is not as wanted, up changes "
 func (p *Preview) addDiagnostic(severity, resource, text string) {
 	switch severity {
 	case "error":
-		m := message(resource, strings.TrimPrefix(text, "error: "))
+		m := message(resource, text)
 		if isPluginShutdown(m) {
 			p.shutdownErrors = append(p.shutdownErrors, m)
 		} else {
@@ -212,7 +154,7 @@ func (p *Preview) addDiagnostic(severity, resource, text string) {
 			p.Hosts = append(p.Hosts, m.Text)
 		}
 	case "warning":
-		p.Warnings = append(p.Warnings, message(resource, strings.TrimPrefix(text, "warning: ")))
+		p.Warnings = append(p.Warnings, message(resource, text))
 	}
 }
 

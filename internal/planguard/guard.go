@@ -236,8 +236,6 @@ func (g *guard) controlPlaneReasons(s Step, cluster string) []string {
 			"first run `up` once without this change"}
 	case s.Operation != Replace:
 		return nil
-	case !otherStays && !g.preview.showsSames():
-		return []string{description + "; whether another one stays is unknown: preview with --show-sames"}
 	case !otherStays:
 		return []string{description + ", and no other one stays: `up` would end with an error; add control planes first"}
 	case len(replaced) > 1:
@@ -300,12 +298,9 @@ func (g *guard) templateReasons(s Step) []string {
 
 	slices.Sort(clones)
 
-	switch {
-	case len(clones) > 0:
-		return []string{"linked clones live on its disk: " + strings.Join(clones, ", ")}
-	case !g.preview.showsSames():
-		return []string{"whether it has linked clones is unknown: preview with --show-sames"}
-	default:
+	if len(clones) == 0 {
 		return nil
 	}
+
+	return []string{"linked clones live on its disk: " + strings.Join(clones, ", ")}
 }

@@ -27,26 +27,15 @@ func (p *Preview) Machines() []vmdiff.MachineChanges {
 
 // Describe describes what the plan does to existing machines; see [vmdiff.Describe].
 func (p *Preview) Describe() []string {
-	var controlPlanes map[string]int
+	controlPlanes := map[string]int{}
 
-	if p.showsSames() { // other previews do not show all control planes
-		controlPlanes = map[string]int{}
-
-		for _, s := range p.controlPlanes() {
-			if s.Operation != Delete {
-				controlPlanes[s.machine().Cluster]++
-			}
+	for _, s := range p.controlPlanes() {
+		if s.Operation != Delete {
+			controlPlanes[s.machine().Cluster]++
 		}
 	}
 
 	return vmdiff.Describe(p.Machines(), controlPlanes)
-}
-
-// showsSames reports whether the preview shows unchanged resources.
-func (p *Preview) showsSames() bool {
-	return slices.ContainsFunc(p.Steps, func(s Step) bool {
-		return s.Operation == Same && s.URN.Type() != tokens.Stack
-	})
 }
 
 // controlPlanes returns the steps of existing control planes' VMs.

@@ -1,5 +1,5 @@
-// Package planguard parses the output of `pulumi preview --json` and finds dangerous steps. Policies see only
-// resources; a guard of plans sees operations.
+// Package planguard reads the engine's events of a preview and finds dangerous steps. Policies see only resources; a
+// guard of plans sees operations.
 package planguard
 
 import (
@@ -10,48 +10,37 @@ import (
 	"io"
 	"strings"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 
 	"talos-proxmox/internal/request"
 )
 
-// Preview is the output of `pulumi preview`.
+// Preview is what the engine said in a preview.
 type Preview struct {
 	// Stack is the stack's name; empty if the preview ended before it was known.
 	Stack string
 	// Config is the stack's configuration by full key, secrets blinded.
 	Config map[string]string
-	// Steps has one step per resource, in the engine's order, with unchanged ones if the preview shows them.
+	// Steps has one step per resource, in the engine's order.
 	Steps []Step
 	// Errors and Warnings of the engine, the program and the providers.
 	Errors, Warnings []Message
-	// Policies are violations; Packs the policy packs that ran, name → version. Digests have neither, see Streamed.
+	// Policies are violations; Packs the policy packs that ran, name → version.
 	Policies []Policy
 	Packs    map[string]string
 	// Hosts lists the files that a run changes on Proxmox hosts.
 	Hosts []string
 	// Drift lists nodes that differ from the plan, if the nodes were compared.
 	Drift []request.NodeDifference
-	// Streamed: the input was the engine's events, with policies, instead of a digest.
-	Streamed bool
-	// Finished: the preview succeeded, by the engine's summary and the CLI's exit status. A digest has neither, so an
-	// error in it means that the preview failed.
+	// Finished: the preview succeeded, by the engine's summary and the CLI's exit status.
 	Finished bool
 
-	result result
+	events            int
+	succeeded, failed bool // by the engine's summary; by it or the exit status
 	// shutdownErrors are errors about plugins that the CLI itself closed, see isPluginShutdown.
 	shutdownErrors []Message
 }
-
-// result is the result of the preview, by the engine's summary or the CLI's exit status.
-type result int
-
-const (
-	unfinished result = iota // no summary
-	completed                // with an unknown result
-	succeeded
-	failed
-)
 
 // Operation is what a step does to its resource; the parts of a replacement are one Replace.
 type Operation string
@@ -94,9 +83,8 @@ func (s Step) String() string {
 
 // State is a resource as the engine knows it, secrets blinded.
 type State struct {
-	Parent  urn.URN        `json:"parent"`
-	Inputs  map[string]any `json:"inputs"`
-	Outputs map[string]any `json:"outputs"`
+	Parent          urn.URN
+	Inputs, Outputs map[string]any
 }
 
 // Message is a diagnostic about a resource, or about the whole preview.
@@ -111,59 +99,45 @@ type Policy struct {
 	Message
 }
 
-// ErrFormat is returned for input that is not a complete output of `pulumi preview --json`.
-var ErrFormat = errors.New("not the output of `pulumi preview --json`")
+// ErrFormat is returned for input that is not a complete log of a preview's events.
+var ErrFormat = errors.New("not a log of `pulumi preview --event-log`")
 
-// Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the
-// engine's events. talos-proxmox appends what neither form has: the CLI's exit status, {"exitStatus": 255}, and nodes
-// that differ from the plan, {"drift": […]}.
+// Parse reads the log that `pulumi preview --event-log` writes: the engine's events, one JSON object a line.
+// talos-proxmox appends what it does not have: the CLI's exit status, {"exitStatus": 255}, and nodes that differ from the
+// plan, {"drift": […]}.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}
 
-	for first := true; ; first = false {
-		var raw json.RawMessage
+	for {
+		var line struct {
+			apitype.EngineEvent
 
-		err := decoder.Decode(&raw)
-		if errors.Is(err, io.EOF) {
-			if first {
-				return nil, fmt.Errorf("%w: it is empty; did the preview fail?", ErrFormat)
-			}
+			Sequence   *int                     `json:"sequence"` // hides that of EngineEvent
+			ExitStatus *int                     `json:"exitStatus"`
+			Drift      []request.NodeDifference `json:"drift"`
+		}
 
+		err := decoder.Decode(&line)
+
+		switch {
+		case errors.Is(err, io.EOF) && p.events == 0:
+			return nil, fmt.Errorf("%w: it has no events; did the preview fail?", ErrFormat)
+		case errors.Is(err, io.EOF):
 			p.finish()
 
 			return p, nil
-		}
-
-		if err != nil {
+		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
-		}
-
-		var keys struct {
-			Sequence, ExitStatus *int
-			Drift                *[]request.NodeDifference
-		}
-		if err := json.Unmarshal(raw, &keys); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
-		}
-
-		switch {
-		case keys.ExitStatus != nil && first:
-			return nil, fmt.Errorf("%w: it is empty, and the preview failed with exit status %d", ErrFormat, *keys.ExitStatus)
-		case keys.ExitStatus != nil:
-			if *keys.ExitStatus != 0 { // a failure that the engine's summary does not show
-				p.result = failed
-			}
-		case keys.Drift != nil:
-			p.Drift = append(p.Drift, *keys.Drift...)
-		case first && keys.Sequence != nil, p.Streamed:
-			p.Streamed, err = true, p.addEvent(raw)
+		case line.ExitStatus != nil:
+			p.failed = p.failed || *line.ExitStatus != 0 // a failure that the engine's summary does not show
+		case line.Drift != nil:
+			p.Drift = append(p.Drift, line.Drift...)
+		case line.Sequence == nil:
+			return nil, fmt.Errorf("%w: it has a line that is none of the engine's events", ErrFormat)
 		default:
-			err = p.addDigest(raw)
-		}
-
-		if err != nil {
-			return nil, err
+			p.events++
+			p.add(line.EngineEvent)
 		}
 	}
 }

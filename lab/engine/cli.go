@@ -42,8 +42,6 @@ type cli struct {
 	exitCode int
 	// program is the address of the language host that serves the program.
 	program string
-	// format is how a preview writes its standard output.
-	format Format
 	// previewsFirst lets an update preview first, as it does for a user; the Automation API skips that. Policies about
 	// the whole stack judge at the end of a run: after an update they would be too late to prevent anything.
 	previewsFirst bool
@@ -118,15 +116,11 @@ func (c *cli) Run(
 		cmd.Args = append(cmd.Args, "--client="+c.program, "--suppress-progress")
 	}
 
-	if args[0] == "preview" {
-		cmd.Args, cmd.Env = append(cmd.Args, c.format.arguments()...), append(cmd.Env, c.format.environment()...)
-	}
-
 	if args[0] == "up" && c.previewsFirst {
 		cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == "--skip-preview" })
 	}
 
-	onTerminal := c.terminal && c.format == Text && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
+	onTerminal := c.terminal && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
 	if onTerminal {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		// The terminal signals its whole foreground process group, the CLI included: a second interrupt would make the CLI
@@ -172,33 +166,6 @@ func (c *cli) cannedAnswer(args []string) (answer string, ok bool) {
 	default:
 		return "", false
 	}
-}
-
-// Format is what a preview writes to its standard output.
-type Format int
-
-// The formats of a preview.
-const (
-	Text   Format = iota // for people
-	Digest               // what `pulumi preview --json` writes: one document at the end
-	// the engine's events, one JSON object a line, policy results among them: PULUMI_ENABLE_STREAMING_JSON_PREVIEW
-	Events
-)
-
-func (f Format) arguments() []string {
-	if f == Text {
-		return nil
-	}
-
-	return []string{"--json", "--show-sames"}
-}
-
-func (f Format) environment() []string {
-	if f != Events {
-		return nil
-	}
-
-	return []string{"PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true"}
 }
 
 // isOperation reports whether a command runs the engine, rather than only reading or writing files.

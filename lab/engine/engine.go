@@ -54,8 +54,8 @@ type Options struct {
 	Parallel int // 0 = DefaultParallel
 	// Program is the Pulumi program; nil = stacks.Deploy.
 	Program pulumi.RunFunc
-	// Format is what a preview writes to Out; Text for all other operations.
-	Format Format
+	// EventLog is the file to which a preview writes the engine's events, one JSON object a line; empty = none.
+	EventLog string
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
 	Out, Err io.Writer
@@ -119,7 +119,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	e.cli = &cli{CLI: o.CLI, terminal: o.Terminal, format: o.Format, previewsFirst: o.Policy.Pack != ""}
+	e.cli = &cli{CLI: o.CLI, terminal: o.Terminal, previewsFirst: o.Policy.Pack != ""}
 
 	env, err := e.environment()
 	if err != nil {
@@ -244,6 +244,16 @@ func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.P
 		return auto.PreviewResult{}, err
 	}
 	defer done()
+
+	if e.o.EventLog != "" {
+		log, err := newEventLog(e.o.EventLog)
+		if err != nil {
+			return auto.PreviewResult{}, err
+		}
+		defer log.close()
+
+		opts = append(opts, optpreview.EventStreams(log.events))
+	}
 
 	result, err := e.stack.Preview(ctx, opts...)
 

@@ -135,10 +135,7 @@ func TestVolumesThatNobodyNamed(t *testing.T) {
 	assert.NotContains(t, w.previewOutput(s.yaml(t)), volume, "the worker stays")
 
 	s.Clusters[0].Workers = 1
-	output := w.previewJSON(s.yaml(t), engine.Events)
-	parsed, err := planguard.Parse(bytes.NewReader(output))
-	require.NoError(t, err)
-
+	parsed, _ := w.reviewed(s.yaml(t))
 	findings, _ := planguard.Check(parsed, nil)
 	requireFindings(t, "a worker goes", []string{
 		"delete one-general-2-vm: volumes that the stack file does not name are deleted with it: " + volume + ".",

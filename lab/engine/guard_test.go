@@ -28,8 +28,8 @@ var updatePreviews = flag.Bool("update", false, "rewrite the previews that the r
 // previewsFolder has previews of the real engine for the tests of internal/planguard, which have no engine.
 const previewsFolder = project + "/internal/planguard/testdata"
 
-// previewJSON returns what `pulumi preview --json` writes about a stack.
-func (w *world) previewJSON(stack string, format engine.Format, opts ...optpreview.Option) []byte {
+// previewEvents returns the engine's events in a preview, and what it printed.
+func (w *world) previewEvents(stack string, opts ...optpreview.Option) (log []byte, printed string) {
 	w.t.Helper()
 
 	o := w.options
@@ -38,7 +38,7 @@ func (w *world) previewJSON(stack string, format engine.Format, opts ...optprevi
 
 	var out bytes.Buffer
 
-	w.options.Format, w.options.Out, w.options.PluginsCrash = format, &out, true
+	w.options.EventLog, w.options.Out, w.options.PluginsCrash = filepath.Join(w.t.TempDir(), "events"), &out, true
 
 	e := w.engine(stack)
 	defer e.Close()
@@ -46,7 +46,21 @@ func (w *world) previewJSON(stack string, format engine.Format, opts ...optprevi
 	_, err := e.Preview(w.t.Context(), opts...)
 	w.Write([]byte(errorText(err))) //nolint:errcheck // never fails
 
-	return out.Bytes()
+	log, err = os.ReadFile(w.options.EventLog)
+	require.NoError(w.t, err)
+
+	return log, out.String()
+}
+
+// reviewed returns the plan of a preview.
+func (w *world) reviewed(stack string, opts ...optpreview.Option) (*planguard.Preview, []byte) {
+	w.t.Helper()
+
+	log, _ := w.previewEvents(stack, opts...)
+	parsed, err := planguard.Parse(bytes.NewReader(log))
+	require.NoError(w.t, err, "%s", log)
+
+	return parsed, log
 }
 
 func errorText(err error) string {
@@ -57,7 +71,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestPlanGuard judges the real engine's plans for changes of a running stack, in both forms of its JSON.
+// TestPlanGuard judges the real engine's plans for changes of a running stack.
 func TestPlanGuard(t *testing.T) {
 	t.Parallel()
 
@@ -141,20 +155,15 @@ func TestPlanGuard(t *testing.T) {
 			failed: true,
 		},
 	} {
-		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
-			output := w.previewJSON(test.stack, format)
-			parsed, err := planguard.Parse(bytes.NewReader(output))
-			require.NoError(t, err, "%s (%s): %s", test.name, form, output)
-			assert.Equal(t, !test.failed, parsed.Finished, "%s (%s)", test.name, form)
-			assert.Equal(t, test.failed, len(parsed.Errors) > 0, "%s (%s)", test.name, form)
-			assert.Equal(t, format == engine.Events, parsed.Streamed)
+		parsed, log := w.reviewed(test.stack)
+		assert.Equal(t, !test.failed, parsed.Finished, test.name)
+		assert.Equal(t, test.failed, len(parsed.Errors) > 0, test.name)
 
-			findings, _ := planguard.Check(parsed, nil)
-			requireFindings(t, test.name+" ("+form+")", test.findings, findings)
+		findings, _ := planguard.Check(parsed, nil)
+		requireFindings(t, test.name, test.findings, findings)
 
-			if *updatePreviews && test.file != "" {
-				writeGzip(t, filepath.Join(previewsFolder, test.file+"."+form+".json.gz"), normalized(output, w.network))
-			}
+		if *updatePreviews && test.file != "" {
+			writeGzip(t, filepath.Join(previewsFolder, test.file+".json.gz"), normalized(log, w.network))
 		}
 	}
 }
@@ -204,27 +213,23 @@ func (w *world) requireDriftInPreview(t *testing.T, s stack) {
 			require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, worker, datacentre.Config{"memory": "6144"}))
 		}
 
-		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
-			output := w.previewJSON(s.yaml(t), format, optpreview.Refresh())
-			if testProviders == engine.StandIn {
-				require.Contains(t, string(output), "exited prematurely", "the stand-ins are to be taken for crashed")
-			}
-
-			parsed, err := planguard.Parse(bytes.NewReader(output))
-			require.NoError(t, err, "%s: %s", form, output)
-			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
-			assert.Empty(t, parsed.Errors, form)
-
-			var updated []string
-
-			for _, step := range parsed.Steps {
-				if step.Operation == planguard.Update {
-					updated = append(updated, step.Name())
-				}
-			}
-
-			assert.ElementsMatch(t, map[bool][]string{true: {"one-general-1-vm", "one-healthy"}}[drifted], updated, form)
+		parsed, log := w.reviewed(s.yaml(t), optpreview.Refresh())
+		if testProviders == engine.StandIn {
+			require.Contains(t, string(log), "exited prematurely", "the stand-ins are to be taken for crashed")
 		}
+
+		assert.True(t, parsed.Finished, "%v", parsed.Errors)
+		assert.Empty(t, parsed.Errors)
+
+		var updated []string
+
+		for _, step := range parsed.Steps {
+			if step.Operation == planguard.Update {
+				updated = append(updated, step.Name())
+			}
+		}
+
+		assert.ElementsMatch(t, map[bool][]string{true: {"one-general-1-vm", "one-healthy"}}[drifted], updated)
 	}
 }
 
@@ -313,13 +318,10 @@ func (w *world) requireMissingInPreview(t *testing.T, s stack) {
 	} {
 		w.removeVM(w.vm(gone.machine).ID)
 
-		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
-			parsed, err := planguard.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), format, optpreview.Refresh())))
-			require.NoError(t, err, form)
-			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
+		parsed, _ := w.reviewed(s.yaml(t), optpreview.Refresh())
+		assert.True(t, parsed.Finished, "%v", parsed.Errors)
 
-			findings, _ := planguard.Check(parsed, nil)
-			requireFindings(t, gone.machine+" ("+form+")", gone.findings, findings)
-		}
+		findings, _ := planguard.Check(parsed, nil)
+		requireFindings(t, gone.machine, gone.findings, findings)
 	}
 }

@@ -37,9 +37,7 @@ func TestTheOnlyCopyOfEtcdStays(t *testing.T) {
 	survivor := w.urnOf(file, "one-cp-1-vm")
 	boots := w.bootTimes()
 
-	plan, err := planguard.Parse(strings.NewReader(string(
-		w.previewJSON(file, engine.Events, optpreview.Replace([]string{survivor})))))
-	require.NoError(t, err)
+	plan, _ := w.reviewed(file, optpreview.Replace([]string{survivor}))
 
 	warned := false
 	for _, warning := range plan.Warnings {

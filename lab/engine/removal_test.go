@@ -144,9 +144,7 @@ func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
 	assert.NotContains(t, output, "one-cp-2: ")
 	w.stopVM(started)
 
-	plan, err := planguard.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), engine.Events)))
-	require.NoError(t, err)
-
+	plan, _ := w.reviewed(s.yaml(t))
 	rejected, _ := planguard.Check(plan, nil)
 	assert.Empty(t, rejected)
 

@@ -160,8 +160,13 @@ func (c *command) previewsAll() {
 
 	for _, path := range paths {
 		stack := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
-		shown := c.run("preview", "--json", "--stack", stack)
+		log := filepath.Join(c.t.TempDir(), "events")
+		c.run("preview", "--event-log", log, "--stack", stack)
 
+		content, err := os.ReadFile(log)
+		require.NoError(c.t, err)
+
+		shown := string(content)
 		assert.Contains(c.t, shown, stack+"-cp-1", stack)
 		assert.Contains(c.t, shown, c.network+".1.", stack)
 		assert.NotContains(c.t, shown, "10.0.0.", stack)

@@ -26,7 +26,7 @@ type runner struct {
 	parallel  int
 	providers engine.Providers
 	refresh   bool
-	json      bool
+	eventLog  string
 
 	outputName string
 
@@ -93,7 +93,7 @@ func newOperations(f *globalFlags) []*cobra.Command {
 		}
 
 		if operation.use == "preview" {
-			cmd.Flags().BoolVar(&r.json, "json", false, "write the engine's events as JSON, one a line, for talos-proxmox guard")
+			cmd.Flags().StringVar(&r.eventLog, "event-log", "", "write the engine's events to this file, for talos-proxmox preview")
 		}
 
 		commands = append(commands, cmd)
@@ -123,9 +123,7 @@ func (r *runner) runOperation(cmd *cobra.Command, do func(context.Context, *engi
 		return err
 	}
 
-	if r.json {
-		o.Format = engine.Events
-	}
+	o.EventLog = r.eventLog
 
 	if r.policy || r.policyConfig != "" {
 		if o.Policy, err = engine.FindPolicy(filepath.Join(r.project, ".bin"), r.policyConfig); err != nil {

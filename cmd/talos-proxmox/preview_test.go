@@ -59,20 +59,37 @@ func calls(t *testing.T, folder string) string {
 	return strings.ReplaceAll(string(text), folder, "")
 }
 
-// TestGuardPlansFirst: the guard runs the checks that the engine does not, then judges a new preview.
-func TestGuardPlansFirst(t *testing.T) {
+// writesEvents is what a fake CLI does in a preview: it writes recorded events to the file of --event-log.
+func writesEvents(t *testing.T, recording string) string {
+	t.Helper()
+
+	path := filepath.Join(t.TempDir(), "events")
+	require.NoError(t, os.WriteFile(path, []byte(recordedPreview(t, recording)), 0o600))
+
+	return `while [ $# -gt 0 ]; do
+  if [ "$1" = --event-log ]; then
+    [ "$PULUMI_DEBUG_COMMANDS" = true ] && [ -n "$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" ] || exit 9
+    cp "` + path + `" "$2"
+    echo "what changes"
+  fi
+  shift
+done`
+}
+
+// TestPreview makes the checks that the engine does not, shows what the engine prints, and judges its events.
+func TestPreview(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `cat "`+unpackPreview(t, "drift.events")+
-		`"; [ "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" = true ] && [ -n "$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" ]`)
-	out, err := output("guard", "prod", "--project", folder, "--refresh")
+	folder := fakeProject(t, writesEvents(t, "drift"))
+	out, err := output("preview", "prod", "--project", folder, "--refresh")
 	require.NoError(t, err)
-	assert.Contains(t, out, "The plan of stack prod (1 to update) loses nothing")
+	assert.Equal(t, "what changes\nnote: prod-general-1 restarts: memory 12288 → 16384 MiB\n"+
+		"The plan of stack prod (1 to update) loses nothing that cannot be restored.\n", out)
 
 	assert.Equal(t, `gitopscheck tree 
 gitopscheck stack --repository  prod
 pulumi-analyzer-policy-go check policy/policy-config.prod.json
-pulumi preview --refresh --non-interactive --json --show-sames --stack prod --parallel 64 `+
+pulumi preview --suppress-outputs --event-log /.plan/prod.json --refresh --stack prod --parallel 64 `+
 		`--policy-pack /.bin/pulumi-analyzer-policy-go --policy-pack-config policy/policy-config.prod.json
 `, calls(t, folder))
 
@@ -80,16 +97,21 @@ pulumi preview --refresh --non-interactive --json --show-sames --stack prod --pa
 	require.NoError(t, err)
 	assert.NotContains(t, string(plan), "exitStatus")
 
-	out, err = output("review", "--project", folder)
+	out, err = output("preview", "prod", "--project", folder, "--output", "json")
 	require.NoError(t, err)
-	assert.Contains(t, out, "## Plan of stack `prod`")
+	assert.True(t, strings.HasPrefix(out, "{"), out)
 
-	out, err = output("review", "prod", "--project", folder)
-	require.NoError(t, err)
-	assert.Contains(t, out, "## Plan of stack `prod`")
+	for _, arguments := range [][]string{{"prod"}, nil} {
+		out, err = output(append([]string{"preview", "--stored", "--markdown", "--project", folder}, arguments...)...)
+		require.NoError(t, err)
+		assert.Contains(t, out, "## Plan of stack `prod`")
+	}
 
-	_, err = output("review", "prdo", "--project", folder)
-	require.ErrorContains(t, err, `"prdo" is neither a stack nor a file: stacks are `)
+	_, err = output("preview", "dev", "--stored", "--project", folder)
+	require.ErrorContains(t, err, "talos-proxmox preview dev writes it")
+
+	_, err = output("preview", "--project", folder)
+	require.ErrorContains(t, err, "name a stack; only --stored takes all that have a plan")
 }
 
 func TestChartsAreQueriedOnlyWithTheFlag(t *testing.T) {
@@ -101,30 +123,39 @@ func TestChartsAreQueriedOnlyWithTheFlag(t *testing.T) {
 	assert.Equal(t, "gitopscheck tree  --charts\ngitopscheck stack --repository  prod\n", calls(t, folder))
 }
 
-// TestFailedPreviewIsStoredWithItsStatus: plan succeeds, so that the comment reports the reason, and the guard fails.
+// TestFailedPreviewIsStoredWithItsStatus: with --store the command succeeds, so that another job judges the plan.
 func TestFailedPreviewIsStoredWithItsStatus(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `cat "`+unpackPreview(t, "drift.events")+`"; exit 255`)
-	_, err := output("plan", "prod", "--project", folder)
+	folder := fakeProject(t, writesEvents(t, "drift")+"; exit 255")
+	out, err := output("preview", "prod", "--store", "--project", folder)
 	require.NoError(t, err)
+	assert.Equal(t, "what changes\n", out)
 
 	plan, err := os.ReadFile(filepath.Join(folder, ".plan", "prod.json"))
 	require.NoError(t, err)
 	assert.True(t, strings.HasSuffix(string(plan), `{"exitStatus":255}`+"\n"))
 
-	_, err = output("guard", "prod", "--project", folder, "--plan", filepath.Join(folder, ".plan", "prod.json"))
+	_, err = output("preview", "prod", "--stored", "--project", folder)
+	require.ErrorContains(t, err, "did not finish")
+
+	out, err = output("preview", "prod", "--project", folder)
+	require.EqualError(t, err, "pulumi preview: exit status 255, see above")
+	assert.Equal(t, "what changes\n", out)
+
+	_, err = output("preview", "prod", "--markdown", "--project", folder)
+	require.ErrorContains(t, err, "pulumi preview: exit status 255, see above")
 	require.ErrorContains(t, err, "did not finish")
 }
 
-// TestPreviewWithoutOutputIsNotStored: only its error remains, and the previous plan is removed.
-func TestPreviewWithoutOutputIsNotStored(t *testing.T) {
+// TestPreviewWithoutEventsIsNotStored: only its error remains, and the previous plan is removed.
+func TestPreviewWithoutEventsIsNotStored(t *testing.T) {
 	t.Parallel()
 
 	folder := fakeProject(t, "exit 255")
 	script(t, filepath.Join(folder, ".plan"), "prod.json", "planned before")
 
-	_, err := output("plan", "prod", "--project", folder)
+	_, err := output("preview", "prod", "--store", "--project", folder)
 	require.ErrorContains(t, err, "pulumi preview: exit status 255, see above")
 	assert.NoFileExists(t, filepath.Join(folder, ".plan", "prod.json"))
 }
@@ -133,7 +164,7 @@ func TestPreviewWithoutOutputIsNotStored(t *testing.T) {
 func TestFailedChecksStopCommands(t *testing.T) {
 	t.Parallel()
 
-	for _, verb := range []string{"plan", "guard", "preview", "deploy", "drift"} {
+	for _, verb := range []string{"preview", "deploy", "drift"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 
@@ -159,22 +190,22 @@ func TestDeploySteps(t *testing.T) {
 		steps  []string // of the engine
 		failed string
 	}{
-		"interactive": {"drift.events", nil, []string{"preview --refresh", "stack export", "up --refresh --stack"}, ""},
+		"interactive": {"drift", nil, []string{"preview --suppress-outputs", "stack export", "up --refresh --stack"}, ""},
 		"the pipeline": {
-			"drift.events", []string{"--yes"}, []string{"preview --refresh", "stack export", "up --refresh --yes --non-interactive"}, "",
+			"drift", []string{"--yes"}, []string{"preview --suppress-outputs", "stack export", "up --refresh --yes --non-interactive"}, "",
 		},
-		"a plan that loses": {"fewer-control-planes.events", []string{"--yes"}, []string{"preview --refresh"}, "talos-proxmox deploy lab --approve one-cp-2-vm,one-cp-3-vm"},
+		"a plan that loses": {"fewer-control-planes", []string{"--yes"}, []string{"preview --suppress-outputs"}, "talos-proxmox deploy lab --approve one-cp-2-vm,one-cp-3-vm"},
 		"what is approved": {
-			"fewer-control-planes.events",
+			"fewer-control-planes",
 			[]string{"--approve", "one-cp-2-vm,one-cp-3-vm"},
-			[]string{"preview --refresh", "stack export", "up --refresh --stack"},
+			[]string{"preview --suppress-outputs", "stack export", "up --refresh --stack"},
 			"",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			folder, states := fakeProject(t, `[ "$1" != preview ] || cat "`+unpackPreview(t, test.plan)+`"`), t.TempDir()
+			folder, states := fakeProject(t, writesEvents(t, test.plan)), t.TempDir()
 			_, err := output(append([]string{"deploy", "prod", "--project", folder, "--directory", states}, test.flags...)...)
 
 			if test.failed == "" {
@@ -208,7 +239,7 @@ func TestDeploySteps(t *testing.T) {
 func TestDeployThatFailed(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `[ "$1" != preview ] || cat "`+unpackPreview(t, "drift.events")+`"; [ "$1" != up ]`)
+	folder := fakeProject(t, `operation=$1; `+writesEvents(t, "drift")+`; [ "$operation" != up ]`)
 	_, err := output("deploy", "prod", "--yes", "--project", folder, "--directory", t.TempDir())
 	require.ErrorContains(t, err, "talos-proxmox recover prod removes what it left")
 }
@@ -219,8 +250,10 @@ func TestTheLabsStack(t *testing.T) {
 
 	folder := fakeProject(t, "")
 	script(t, filepath.Join(folder, "lab"), "go.mod", "")
+	script(t, filepath.Join(folder, ".bin"), "lab", `echo "lab $*" >> "`+folder+`/calls"; export PULUMI_DEBUG_COMMANDS=true PULUMI_LOG_ROTATION_MAX_TOTAL_MB=1
+`+writesEvents(t, "drift"))
 
-	for _, arguments := range []string{"preview lab", "plan prod --on-lab --refresh"} {
+	for _, arguments := range []string{"preview lab", "preview prod --on-lab --refresh"} {
 		_, err := output(append(strings.Fields(arguments), "--project", folder)...)
 		require.NoError(t, err, arguments)
 	}
@@ -233,9 +266,9 @@ func TestTheLabsStack(t *testing.T) {
 	}
 
 	assert.Equal(t, `lab start
-lab preview --stack lab --policy
+lab preview --stack lab --policy --event-log /.plan/lab.json
 lab start
-lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --json --refresh
+lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --event-log /.plan/prod.json --refresh
 lab start
 lab configure
 lab start
@@ -281,7 +314,7 @@ func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
 		{"check", "dev\nlab\nprod\n:4\n"},
 		{"status prod", "prod\n:4\n"},
-		{"guard prod --output", "json\ntext\n:4\n"},
+		{"preview prod --output", "json\ntext\n:4\n"},
 	} {
 		arguments := append([]string{"__complete", "--project", sampleStacks}, strings.Fields(test.arguments)...)
 		out, err := output(append(arguments, "")...)

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,8 +20,8 @@ import (
 	"talos-proxmox/internal/planguard"
 )
 
-// unpackPreview unpacks a preview of the real engine (written by lab/engine/guard_test.go) and returns its path.
-func unpackPreview(t *testing.T, name string) string {
+// recordedPreview returns the events of a preview by the real engine, written by lab/engine/guard_test.go.
+func recordedPreview(t *testing.T, name string) string {
 	t.Helper()
 
 	packed, err := os.Open(filepath.Join("..", "..", "internal", "planguard", "testdata", name+".json.gz"))
@@ -31,14 +32,24 @@ func unpackPreview(t *testing.T, name string) string {
 	zip, err := gzip.NewReader(packed)
 	require.NoError(t, err)
 
-	var content bytes.Buffer
-
-	_, err = content.ReadFrom(zip)
+	content, err := io.ReadAll(zip)
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), name+".json")
-	require.NoError(t, os.WriteFile(path, content.Bytes(), 0o600))
 
-	return path
+	return string(content)
+}
+
+// projectWithPlans returns a project with stored plans, by stack.
+func projectWithPlans(t *testing.T, plans map[string]string) (folder string) {
+	t.Helper()
+
+	folder = t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(folder, ".plan"), 0o700))
+
+	for stack, events := range plans {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, ".plan", stack+".json"), []byte(events), 0o600))
+	}
+
+	return folder
 }
 
 // output runs a command and returns its standard output.
@@ -66,47 +77,47 @@ func TestGuard(t *testing.T) {
 		fails   string
 	}{
 		"control planes that go are named": {
-			preview: "fewer-control-planes.events",
-			fails:   "approve each resource by its name: talos-proxmox guard lab --approve one-cp-2-vm,one-cp-3-vm",
+			preview: "fewer-control-planes",
+			fails:   "approve each resource by its name: talos-proxmox preview lab --approve one-cp-2-vm,one-cp-3-vm",
 			says:    []string{"delete one-cp-2-vm: it is a control plane of cluster one"},
 		},
 		"an approval covers its own resource only": {
-			preview: "fewer-control-planes.digest",
+			preview: "fewer-control-planes",
 			approve: "one-cp-2",
 			fails:   "--approve one-cp-3-vm",
 			says:    []string{"delete one-cp-3-vm"},
 		},
 		"what is approved by name passes": {
-			preview: "fewer-control-planes.events",
+			preview: "fewer-control-planes",
 			approve: "one-cp-2-vm, one-cp-3-vm",
 			says:    []string{"The plan of stack lab (", "to delete) loses nothing"},
 		},
 		"labels approve": {
-			preview: "fewer-control-planes.events",
+			preview: "fewer-control-planes",
 			labels:  "bug,approve:one-cp-2-vm,approve: one-cp-3",
 			says:    []string{"loses nothing"},
 		},
 		"other labels do not": {
-			preview: "fewer-control-planes.events", labels: "one-cp-2-vm,one-cp-3-vm", fails: "--approve one-cp-2-vm,one-cp-3-vm",
+			preview: "fewer-control-planes", labels: "one-cp-2-vm,one-cp-3-vm", fails: "--approve one-cp-2-vm,one-cp-3-vm",
 		},
 		"an approval without a match is reported": {
-			preview: "fewer-control-planes.events",
+			preview: "fewer-control-planes",
 			approve: "one-cp-2,one-cp-3,one-cp-9",
 			says:    []string{"note: the plan does nothing to one-cp-9 that needs an approval"},
 		},
 		"control planes that restart one after the other": {
-			preview: "more-cores.events",
+			preview: "more-cores",
 			says:    []string{"note: one-cp-1 … one-cp-3 restart: cores 2 → 3"},
 		},
 		"a preview that failed does not pass": {
-			preview: "broken.events", fails: "did not finish", says: []string{"clusters[0].workers[0].memoryMiB: 100"},
+			preview: "broken", fails: "did not finish", says: []string{"clusters[0].workers[0].memoryMiB: 100"},
 		},
-		"nor does its digest": {preview: "broken.digest", fails: "did not finish"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			out, err := output("guard", "lab", "--plan", unpackPreview(t, test.preview), "--approve", test.approve, "--labels", test.labels)
+			folder := projectWithPlans(t, map[string]string{"lab": recordedPreview(t, test.preview)})
+			out, err := output("preview", "lab", "--stored", "--project", folder, "--approve", test.approve, "--labels", test.labels)
 			for _, text := range test.says {
 				assert.Contains(t, out, text)
 			}
@@ -131,26 +142,22 @@ func TestGuardRejectsInvalidPreviews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "preview.json")
-			require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-			_, err := output("guard", "prod", "--plan", path)
-			assert.ErrorContains(t, err, "not the output of `pulumi preview --json`")
+			_, err := output("preview", "prod", "--stored", "--project", projectWithPlans(t, map[string]string{"prod": content}))
+			assert.ErrorContains(t, err, "not a log of `pulumi preview --event-log`")
 		})
 	}
 
-	path := filepath.Join(t.TempDir(), "prod.json")
-	require.NoError(
-		t, os.WriteFile(path, []byte(`{"sequence": 0, "timestamp": 1, "preludeEvent": {"config": {}}}`), 0o600),
-	)
-	_, err := output("guard", "prod", "--plan", path)
-	assert.ErrorContains(t, err, `the preview of stack "prod" did not finish`, "a truncated stream")
+	_, err := output("preview", "prod", "--stored", "--project", projectWithPlans(t, map[string]string{
+		"prod": `{"sequence": 0, "timestamp": 1, "preludeEvent": {"config": {}}}`,
+	}))
+	assert.ErrorContains(t, err, `the preview of stack "prod" did not finish`, "a truncated log")
 }
 
-// runDrift returns drift's output for a preview.
-func runDrift(t *testing.T, path string) (string, error) {
+// runDrift returns drift's output for a stored plan.
+func runDrift(t *testing.T, folder string) (string, error) {
 	t.Helper()
 
-	r, err := readReview(path, nil, nil)
+	r, err := readReview(filepath.Join(folder, ".plan", "prod.json"), nil)
 	require.NoError(t, err)
 
 	var out bytes.Buffer
@@ -162,12 +169,11 @@ func runDrift(t *testing.T, path string) (string, error) {
 	return out.String(), err
 }
 
-// TestDrift reads a preview with refresh, without unchanged resources, after `qm set 3000 --memory 12288` on a lab's
-// host.
+// TestDrift reads a preview with refresh after `qm set 3000 --memory 12288` on a lab's host.
 func TestDrift(t *testing.T) {
 	t.Parallel()
-	drift := unpackPreview(t, "drift.events")
-	out, err := output("guard", "prod", "--plan", drift)
+	drift := projectWithPlans(t, map[string]string{"prod": recordedPreview(t, "drift")})
+	out, err := output("preview", "prod", "--stored", "--project", drift)
 	require.NoError(t, err, "drift of a worker's memory endangers nothing")
 	assert.Contains(t, out, "(1 to update)")
 
@@ -187,11 +193,11 @@ func TestDrift(t *testing.T) {
 func TestGuardAsJSON(t *testing.T) {
 	t.Parallel()
 
-	out, err := output("guard", "lab", "--plan", unpackPreview(t, "fewer-control-planes.events"), "--output", "json",
-		"--approve", "one-cp-2,nobody")
+	folder := projectWithPlans(t, map[string]string{"lab": recordedPreview(t, "fewer-control-planes")})
+	out, err := output("preview", "lab", "--stored", "--project", folder, "--output", "json", "--approve", "one-cp-2,nobody")
 	require.ErrorIs(t, err, errFindings)
 
-	var j guardResult
+	var j reviewResult
 	require.NoError(t, json.Unmarshal([]byte(out), &j), out)
 	assert.Equal(t, "lab", j.Stack)
 	assert.True(t, j.Finished)
@@ -200,7 +206,7 @@ func TestGuardAsJSON(t *testing.T) {
 	assert.Equal(t, []string{"nobody"}, j.Unused)
 	assert.NotEmpty(t, j.Changes)
 
-	_, err = output("guard", "lab", "--output", "yaml")
+	_, err = output("preview", "lab", "--output", "yaml")
 	require.ErrorContains(t, err, `invalid argument "yaml" for "-o, --output" flag: is none of json, text`)
 }
 
@@ -208,15 +214,10 @@ func TestGuardAsJSON(t *testing.T) {
 func TestDriftOfNodes(t *testing.T) {
 	t.Parallel()
 
-	preview := unpackPreview(t, "drift.events")
-	file, err := os.OpenFile(preview, os.O_APPEND|os.O_WRONLY, 0)
-	require.NoError(t, err)
-	_, err = file.WriteString(`{"diagnosticEvent": {"severity": "info", "message": ` +
+	folder := projectWithPlans(t, map[string]string{"prod": recordedPreview(t, "drift") + `{"sequence": 99, "diagnosticEvent": {"severity": "info", "message": ` +
 		`"hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf"}}` + "\n" +
 		`{"drift": [{"cluster": "home", "node": "home-cp-1", "versions": "runs Talos v1.12.5 (planned: v1.12.6)",` +
-		` "configuration": ["machine.token"]}, {"cluster": "home", "node": "home-cp-2", "unknown": "no answer"}]}` + "\n")
-	require.NoError(t, err)
-	require.NoError(t, file.Close())
+		` "configuration": ["machine.token"]}, {"cluster": "home", "node": "home-cp-2", "unknown": "no answer"}]}` + "\n"})
 
 	lines := []string{
 		"hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf\n",
@@ -226,28 +227,26 @@ func TestDriftOfNodes(t *testing.T) {
 		"node home-cp-2: cannot be compared: no answer\n",
 	}
 
-	out, err := runDrift(t, preview)
+	out, err := runDrift(t, folder)
 	require.ErrorContains(t, err, `stack "prod" has drifted; differences: 4`)
 
 	for _, line := range lines {
 		assert.Contains(t, out, line)
 	}
 
-	_, err = output("guard", "prod", "--plan", preview)
+	out, err = output("preview", "prod", "--stored", "--project", folder, "--markdown")
 	require.NoError(t, err, "the guard ignores drift")
-
-	out, err = output("review", preview)
-	require.NoError(t, err)
 	assert.Contains(t, out, "### Drift\n\n- hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf\n")
 	assert.Contains(t, out, "- `home-cp-1`: runs Talos v1.12.5 (planned: v1.12.6)\n")
 }
 
 func TestComment(t *testing.T) {
 	t.Parallel()
-	out, err := output(
-		"review", unpackPreview(t, "fewer-control-planes.events"), unpackPreview(t, "broken.events"), "/nowhere.json",
-	)
-	require.NoError(t, err)
+	folder := projectWithPlans(t, map[string]string{
+		"lab": recordedPreview(t, "fewer-control-planes"), "other": recordedPreview(t, "broken"), "third": "",
+	})
+	out, err := output("preview", "--stored", "--project", folder, "--markdown")
+	require.ErrorIs(t, err, errFindings)
 
 	assert.True(t, strings.HasPrefix(out, commentMarker+"\n"))
 
@@ -255,15 +254,14 @@ func TestComment(t *testing.T) {
 		"## Plan of stack `lab`", "to delete**", "- delete **`one-cp-2-vm`**: it is a control plane of cluster one",
 		"| delete | one-cp-2-vm | proxmoxve:VirtualMachine |", "### Policies\n\nNo policy pack ran.",
 		"### Capacity\n\n| host | machines | cores |", "| pve1 | 2 | 4 | 8 |",
-		"❌ **The preview failed", "clusters[0].workers[0].memoryMiB: 100", "❌ unable to open the preview",
+		"❌ **The preview failed", "clusters[0].workers[0].memoryMiB: 100", "## third\n\n❌ unable to read",
 	} {
 		assert.Contains(t, out, text)
 	}
 
-	approved, err := output("review", "--approve", "one-cp-2,one-cp-3", unpackPreview(t, "fewer-control-planes.digest"))
+	approved, err := output("preview", "lab", "--stored", "--project", folder, "--markdown", "--approve", "one-cp-2,one-cp-3")
 	require.NoError(t, err)
 	assert.Contains(t, approved, "✅ The guard accepts this plan.")
-	assert.Contains(t, approved, "Unknown: this form of the preview does not include them")
 }
 
 // fakeForge serves the comments of one pull request: in pages, as GitHub does, or all at once, as Gitea does.
@@ -367,7 +365,7 @@ func TestNewCommenterRequiresEnvironment(t *testing.T) {
 	t.Parallel()
 
 	_, err := newCommenter(func(string) string { return "" }, 0)
-	for _, text := range []string{"GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN", "--pull"} {
+	for _, text := range []string{"GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN", "--post"} {
 		assert.ErrorContains(t, err, text)
 	}
 }

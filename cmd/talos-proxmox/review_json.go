@@ -11,25 +11,20 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// report prints the guard's result and, if requested, drift.
+// report prints the guard's verdict and, if requested, drift.
 func (r review) report(cmd *cobra.Command, output cli.Output, unchanged bool) error {
 	w := cmd.OutOrStdout()
 	if output == cli.JSON {
 		w = io.Discard
 	}
 
-	verb := "guard" // drift has no approvals
-	if cmd.Name() == "deploy" {
-		verb = cmd.Name()
-	}
-
-	err := r.guard(w, verb)
+	err := r.verdict(w, cmd.Name())
 	if err == nil && unchanged {
 		err = r.requireUnchanged(w)
 	}
 
 	if output == cli.JSON {
-		if err := cli.PrintJSON(cmd, r.guardResult()); err != nil {
+		if err := cli.PrintJSON(cmd, r.reviewResult()); err != nil {
 			return err
 		}
 	}
@@ -37,8 +32,8 @@ func (r review) report(cmd *cobra.Command, output cli.Output, unchanged bool) er
 	return err
 }
 
-// guardResult is a review as JSON.
-type guardResult struct {
+// reviewResult is a review as JSON.
+type reviewResult struct {
 	Stack    string                   `json:"stack"`
 	Finished bool                     `json:"finished"` // the preview is complete
 	Errors   []string                 `json:"errors,omitempty"`
@@ -58,8 +53,8 @@ type jsonStep struct {
 	Properties []string            `json:"properties,omitempty"`
 }
 
-func (r review) guardResult() guardResult {
-	j := guardResult{
+func (r review) reviewResult() reviewResult {
+	j := reviewResult{
 		Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Machines: r.Describe(), Hosts: r.Hosts, Nodes: r.Drift,
 	}
 
