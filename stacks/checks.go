@@ -1,7 +1,9 @@
 package stacks
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,6 +27,8 @@ type surroundings struct {
 	preview bool
 	// everyHost: hosts with neither prep nor gpus are queried as well.
 	everyHost bool
+	// blinded: encrypted values are not decrypted, as in a plan of [PlanFile].
+	blinded bool
 	// file is the content of the stack file; nil = there is none.
 	file []byte
 	// transport connects to Proxmox and the Image Factory; nil = HTTP's default.
@@ -111,6 +115,13 @@ func (d *deployment) checkConfiguration(context.Context) (found problem.List, er
 	d.arguments = map[string]components.TalosClusterArgs{}
 
 	for i, cluster := range d.plan.Clusters {
+		if text, _ := json.Marshal(cluster); d.blinded && bytes.Contains(text, []byte(spec.Blinded)) {
+			found.Note(fmt.Sprintf("clusters[%d]", i), "has encrypted values, which `talos-proxmox check` reads; "+
+				"its machine configurations were not checked")
+
+			continue
+		}
+
 		args, err := d.clusterArgs(cluster).Validated(cluster.Name)
 		d.arguments[cluster.Name] = args
 

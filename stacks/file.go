@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
@@ -24,6 +26,38 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 // in the lab's own stack.
 func PlanUnconnected(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, true)
+}
+
+// PlanChecked is [PlanUnconnected] after all checks of a run for which the stack file suffices. Their warnings and notes
+// become those of the plan.
+func PlanChecked(ctx context.Context, stack string, content []byte) (*spec.Plan, error) {
+	plan, err := PlanUnconnected(stack, content)
+	if err != nil {
+		return nil, err
+	}
+
+	d := newDeployment(ctx, settings{plan: plan}, surroundings{project: Project, stack: stack, preview: true, blinded: true})
+
+	var found problem.List
+
+	for _, check := range d.checks() {
+		if check.evidence == fromFile {
+			more, err := check.run(ctx)
+			if err != nil {
+				return nil, err
+			}
+
+			found = append(found, more...)
+		}
+	}
+
+	if problems := found.Errors(); len(problems) > 0 {
+		return nil, problems
+	}
+
+	plan.Warnings = append(found.Warnings().Lines(), found.Notes().Lines()...)
+
+	return plan, nil
 }
 
 func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error) {

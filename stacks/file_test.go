@@ -1,6 +1,8 @@
 package stacks
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,4 +21,17 @@ func TestNodesByNumber(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "pve2", plan.Clusters[0].Nodes()[0].Host)
 	assert.Equal(t, map[string]string{"7": "seven"}, plan.Clusters[0].Nodes()[0].Labels)
+}
+
+// TestPlanCheckedOfAnEncryptedFile: a cluster with encrypted values is planned, and said not to be checked.
+func TestPlanCheckedOfAnEncryptedFile(t *testing.T) {
+	t.Parallel()
+
+	file, err := os.ReadFile(filepath.Join(decryptedOptions(t, encryptedStack).Root, "Pulumi.test.yaml"))
+	require.NoError(t, err)
+
+	plan, err := PlanChecked(t.Context(), "test", file)
+	require.NoError(t, err)
+	assert.Contains(t, plan.Warnings, "clusters[0]: has encrypted values, which `talos-proxmox check` reads; "+
+		"its machine configurations were not checked")
 }

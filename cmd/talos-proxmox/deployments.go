@@ -42,7 +42,7 @@ only for stacks without protect.`,
 				"deployment", "settings", "edit", "--stack", stack, "--github-repo", repository, "--branch", "main",
 				"--folder", ".", "--runner-pool", pool, fmt.Sprintf("--preview-prs=%t", previews),
 				fmt.Sprintf("--push-to-deploy=%t", push), "--pre-run-command", "make stack-tools",
-				"--pre-run-command", `.bin/talos-proxmox guard `+stack+` --refresh --approve "$APPROVE"`,
+				"--pre-run-command", `.bin/talos-proxmox preview `+stack+` --refresh --approve "$APPROVE"`,
 				"--env", "PULUMI_PARALLEL="+parallel)
 		},
 	}

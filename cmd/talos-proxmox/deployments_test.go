@@ -43,7 +43,7 @@ func TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack(t *testing.T) {
 
 			require.NoError(t, err, out)
 			assert.Contains(t, out, test.runs)
-			assert.Contains(t, out, "--pre-run-command .bin/talos-proxmox guard "+test.arguments[0]+` --refresh --approve "$APPROVE"`,
+			assert.Contains(t, out, "--pre-run-command .bin/talos-proxmox preview "+test.arguments[0]+` --refresh --approve "$APPROVE"`,
 				"docs/pipelines.md: the variable holds approvals")
 		})
 	}

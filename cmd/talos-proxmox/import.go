@@ -53,7 +53,7 @@ Pulumi protects what was imported against deletion.`,
 			}
 
 			printLines(cmd, fmt.Sprintf("stack %s has %d more resources: %s", args[0], len(names), strings.Join(names, ", ")),
-				"to see what the next up changes on them: talos-proxmox guard "+args[0])
+				"to see what the next up changes on them: talos-proxmox preview "+args[0])
 
 			if len(tokenCommands) > 0 {
 				printLines(cmd, "Proxmox shows the secret of a token only once, so the next up creates these tokens again. Before that, "+

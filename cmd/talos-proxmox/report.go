@@ -20,12 +20,15 @@ func newReport(a *app) *cobra.Command {
 		Use:   "report STACK",
 		Short: "Describe the plan of a stack, as Markdown and HTML",
 		Long: `Writes STACK.md, and STACK.html with a picture of hosts and machines, from Pulumi.STACK.yaml alone: it
-queries no host and no engine, and reads no secret.`,
+queries no host and no engine, and reads no secret. It makes the checks of a preview for which the file suffices, such
+as those of patches of machine configurations, and fails with all problems.`,
 		Example:           "  talos-proxmox report prod\n  talos-proxmox report --folder /tmp/report dev",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			plan, err := a.plan(args[0], stacks.PlanUnconnected)
+			plan, err := a.plan(args[0], func(stack string, content []byte) (*spec.Plan, error) {
+				return stacks.PlanChecked(cmd.Context(), stack, content)
+			})
 			if err != nil {
 				return err
 			}

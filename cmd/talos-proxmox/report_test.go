@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,7 +33,13 @@ func TestReportErrors(t *testing.T) {
 	t.Parallel()
 
 	project := t.TempDir()
+
+	dev, err := os.ReadFile(filepath.Join(sampleStacks, "Pulumi.dev.yaml"))
+	require.NoError(t, err)
+
 	for name, content := range map[string]string{
+		"patched": strings.Replace(string(dev), "    - name: dev\n",
+			"    - name: dev\n      patches: ['machine: {kubelet: {image: \"example.org/kubelet:v1.2.3\"}}']\n", 1),
 		"broken":  "config: [",
 		"invalid": "config:\n  talos-proxmox:hosts: [{name: pve1}]\n  talos-proxmox:templates: {}\n  talos-proxmox:clusters: []\n",
 	} {
@@ -46,6 +53,9 @@ func TestReportErrors(t *testing.T) {
 		"no stack":                {nil, "accepts 1 arg(s), received 0"},
 		"a stack without a file":  {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
 		"a file that is not YAML": {[]string{"broken"}, "unable to read Pulumi.broken.yaml (YAML is indented by blanks"},
+		"a patch that Talos refuses": {
+			[]string{"patched"}, "Pulumi.patched.yaml:18: clusters[0].patches[0]: makes the machine configuration of dev-cp-1 invalid",
+		},
 		"a stack with problems, all now": {
 			[]string{"invalid"}, "Pulumi.invalid.yaml:4: clusters: is an empty list; add at least 1 entry\n" +
 				"Pulumi.invalid.yaml:2: hosts[0].address: is missing",
