@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -132,7 +133,9 @@ func (d *deployment) checkConfiguration(context.Context) (found problem.List, er
 
 		for _, p := range ofArgs {
 			p.Path = stackFilePath(fmt.Sprintf("clusters[%d]", i), cluster, p.Path)
-			found = append(found, p)
+			if !slices.ContainsFunc(found, func(known problem.Problem) bool { return known.Path == p.Path }) { // of a pool: once
+				found = append(found, p)
+			}
 		}
 
 		if runs, oldest := talos.RunsGPUOperator(cluster.TalosVersion); cluster.GPUOperator && !runs {

@@ -190,12 +190,7 @@ func readDocuments(text string) (map[string]object, error) {
 			continue
 		}
 
-		kind, _ := document["kind"].(string)
-		if name, ok := document["name"].(string); ok && kind != "" {
-			kind += " " + name
-		}
-
-		documents[kind] = document
+		documents[documentName(document)] = document
 	}
 
 	if len(documents) == 0 {
@@ -203,6 +198,16 @@ func readDocuments(text string) (map[string]object, error) {
 	}
 
 	return documents, nil
+}
+
+// documentName returns a document's kind and name; empty for v1alpha1.
+func documentName(document object) string {
+	kind, _ := document["kind"].(string)
+	if name, ok := document["name"].(string); ok && kind != "" {
+		kind += " " + name
+	}
+
+	return kind
 }
 
 // differingPaths returns the paths at which two values differ. Lists of different lengths differ as a whole; an empty

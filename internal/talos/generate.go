@@ -49,7 +49,7 @@ type Planned struct {
 
 // Plan generates a node's machine configuration with secrets of the same shape as a cluster's, and validates it as the
 // machine will. It returns the patches of the user that make it invalid, that the node's release does not read, or that
-// conflict with the program's own network, and any other error.
+// conflict with what the program configures, and any other error.
 func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, error) {
 	bundle, err := placeholderBundle()
 	if err != nil {
@@ -66,9 +66,17 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 
+	withOwn := sync.OnceValues(func() (config.Provider, error) {
+		provider, _, err := applied(g, generated, generated, own)
+
+		return provider, err
+	})
+
 	refused := make([]error, len(ofUser))
 	for i, patch := range ofUser {
-		refused[i] = cmp.Or(checkReleaseReads(n.TalosVersion, patch), checkFirstCard(c, n, patch))
+		refused[i] = cmp.Or(
+			checkReleaseReads(n.TalosVersion, patch), checkFirstCard(c, n, patch), checkPlannedParts(withOwn, own, patch),
+		)
 	}
 
 	planned := Planned{Patches: slices.Concat(own, ofUser)}
@@ -79,7 +87,7 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 		}
 	}
 
-	without, _, ownErr := applied(g, generated, generated, own)
+	without, ownErr := withOwn()
 	if ownErr != nil {
 		return Planned{}, nil, fmt.Errorf("machine configuration of %q: %s", n.Name, flatten(ownErr))
 	}
@@ -269,11 +277,11 @@ var (
 	nextError    = regexp.MustCompile(`\s*\n\s*\* `)
 )
 
-// flatten returns an error of Talos in one line.
+// flatten returns an error, of Talos or several joined ones, in one line.
 func flatten(err error) string {
 	text := nextError.ReplaceAllString(listOfErrors.ReplaceAllString(err.Error(), " "), "; ")
 
-	return strings.TrimSpace(text)
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }
 
 // cloud is the mode of machines with Talos' nocloud images, which need no install instructions.

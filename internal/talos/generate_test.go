@@ -75,6 +75,40 @@ func TestPlan(t *testing.T) {
 					"kubernetesVersion v1.35.0: write that tag, or leave the image out"},
 			},
 		},
+		"what follows from keys of the stack file": {
+			contract: "v1.13",
+			cluster: []string{
+				"machine: {install: {image: 'example.org/installer:v1.14.4'}}\n", "machine: {kubelet: {nodeIP: {$patch: delete}}}\n",
+				"cluster: {allowSchedulingOnControlPlanes: true, etcd: {advertisedSubnets: {$patch: delete}}}\n",
+			},
+			want: []PatchError{
+				{OfCluster: true, Index: 0, Reason: "it changes machine.install, which follows from the version and extensions of its template in the stack file: " +
+					"remove that part, and set it there"},
+				{OfCluster: true, Index: 1, Reason: "it changes machine.kubelet.nodeIP, which follows from network.cidr in the stack file: remove that part, and set it there"},
+				{OfCluster: true, Index: 2, Reason: "it changes cluster.etcd.advertisedSubnets, which follows from network.cidr in the stack file: remove that part, and set it there; " +
+					"it changes cluster.allowSchedulingOnControlPlanes, which follows from allowSchedulingOnControlPlanes in the stack file: remove that part, and set it there"},
+			},
+		},
+		"what follows from keys, in documents": {
+			contract: "v1.14",
+			cluster: []string{
+				"apiVersion: v1alpha1\nkind: UnattendedInstallConfig\ninstaller: {image: 'example.org/installer:v1.14.4'}\n" +
+					"provisioning: {diskSelector: {match: disk.transport != \"\"}}\n",
+				"apiVersion: v1alpha1\nkind: ResolverConfig\n$patch: delete\n",
+			},
+			want: []PatchError{
+				{OfCluster: true, Index: 0, Reason: "it changes UnattendedInstallConfig, which follows from the version and extensions of its template in the stack file: " +
+					"remove that part, and set it there"},
+				{OfCluster: true, Index: 1, Reason: "it changes ResolverConfig.nameservers, which follows from network.dns in the stack file: remove that part, and set it there"},
+			},
+		},
+		"additions to what follows from keys": {
+			contract: "v1.13",
+			cluster: []string{
+				"machine: {certSANs: [a.example.org], network: {nameservers: [1.1.1.1], interfaces: [{interface: dummy0, dummy: true}]}}\n",
+				"cluster: {apiServer: {certSANs: [b.example.org]}, etcd: {advertisedSubnets: [10.9.0.0/24]}}\n", "machine: {time: {servers: [time.example.org]}}\n",
+			},
+		},
 		"images of the control plane, for workers as well": {
 			contract: "v1.13", role: RoleWorker, node: []string{"cluster: {apiServer: {image: 'example.org/kube-apiserver:v1.34.0'}}\n"},
 		},
@@ -242,7 +276,7 @@ func TestPatchesOfALaterRelease(t *testing.T) {
 		"fields of any release":      {"v1.12.6", "v1.12", "machine:\n  sysctls: {a: b}\n", ""},
 		"two, in one patch": {
 			"v1.13.9", "v1.13", isolation + "---\n" + etcd,
-			remedy("the document SecurityProfileConfig", "v1.14", "v1.13.9") + "\n" + remedy("the document VolumeConfig/ETCD", "v1.14", "v1.13.9"),
+			remedy("the document SecurityProfileConfig", "v1.14", "v1.13.9") + "; " + remedy("the document VolumeConfig/ETCD", "v1.14", "v1.13.9"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

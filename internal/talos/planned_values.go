@@ -1,0 +1,135 @@
+package talos
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+)
+
+// plannedParts are parts of a machine configuration that follow from keys of the stack file. A patch may add to them,
+// but not change or delete what the program writes there; labels and taints are the patch's, see [Marks]. A part of
+// another document than v1alpha1 begins with its kind.
+var plannedParts = []struct{ part, keys string }{
+	{"machine.install", "the version and extensions of its template"},
+	{"UnattendedInstallConfig", "the version and extensions of its template"},
+	{"machine.network.interfaces", "network and extraNICs"},
+	{"machine.network.nameservers", "network.dns"},
+	{"ResolverConfig.nameservers", "network.dns"},
+	{"machine.time.servers", "network.ntp"},
+	{"TimeSyncConfig.ntp.servers", "network.ntp"},
+	{"machine.kubelet.nodeIP", "network.cidr"},
+	{"KubeNodeConfig.nodeIP", "network.cidr"},
+	{"cluster.etcd.advertisedSubnets", "network.cidr"},
+	{"machine.certSANs", "certSANs"},
+	{"cluster.apiServer.certSANs", "certSANs, endpoint and network.vip"},
+	{"KubeAPIServerConfig.certExtraSANs", "certSANs, endpoint and network.vip"},
+	{"machine.kernel.modules", "the machine's gpu"},
+	{"cluster.allowSchedulingOnControlPlanes", "allowSchedulingOnControlPlanes"},
+	{"VolumeConfig", "encryption"},
+	{"UserVolumeConfig", "extraDisks and volumes"},
+}
+
+// checkPlannedParts returns why a patch of the user conflicts with what the program's own patches set for keys of the
+// stack file, or nil: it changes or deletes a value. Lists may get more entries. Planned is the configuration with the
+// program's own patches only; it is computed if the patch has anything to do with them.
+func checkPlannedParts(planned func() (config.Provider, error), own []string, patch string) error {
+	var touched []int
+
+	for i, planned := range plannedParts {
+		if slices.ContainsFunc(patchDocuments(patch), func(document object) bool {
+			return changesPath(byKind(document), strings.Split(planned.part, "."))
+		}) {
+			touched = append(touched, i)
+		}
+	}
+
+	if len(touched) == 0 {
+		return nil
+	}
+
+	configuration, err := planned()
+	if err != nil {
+		return nil //nolint:nilerr // the validation of the configuration reports it
+	}
+
+	patched, err := patchAndValidate(configuration, []string{patch})
+	if err != nil {
+		return nil //nolint:nilerr // as well
+	}
+
+	text, err := patched.Bytes()
+	if err != nil {
+		return err
+	}
+
+	after, err := readDocuments(string(text))
+	if err != nil {
+		return err
+	}
+
+	var problems []error
+
+	for _, i := range touched {
+		part := strings.Split(plannedParts[i].part, ".")
+
+		for _, text := range own {
+			for _, document := range patchDocuments(text) {
+				value, sets := valueAt(byKind(document), part)
+				if !sets || document["$patch"] != nil {
+					continue
+				}
+
+				if now, _ := valueAt(byKind(after[documentName(document)]), part); !includes(now, value) {
+					problems = append(problems, fmt.Errorf("it changes %s, which follows from %s in the stack file: remove that part, "+
+						"and set it there", plannedParts[i].part, plannedParts[i].keys))
+				}
+			}
+		}
+	}
+
+	return errors.Join(slices.CompactFunc(problems, func(a, b error) bool { return a.Error() == b.Error() })...)
+}
+
+// valueAt returns the value at a path.
+func valueAt(value any, path []string) (found any, exists bool) {
+	for _, key := range path {
+		inner, ok := value.(object)
+		if !ok {
+			return nil, false
+		}
+
+		if value, exists = inner[key]; !exists {
+			return nil, false
+		}
+	}
+
+	return value, true
+}
+
+// includes reports whether a value has all that another one has: each key of a mapping, and each entry of a list.
+func includes(value, part any) bool {
+	switch part := part.(type) {
+	case object:
+		of, ok := value.(object)
+
+		for key, inner := range part {
+			if !includes(of[key], inner) {
+				return false
+			}
+		}
+
+		return ok || len(part) == 0
+	case []any:
+		of, _ := value.([]any)
+
+		return !slices.ContainsFunc(part, func(entry any) bool {
+			return !slices.ContainsFunc(of, func(candidate any) bool { return includes(candidate, entry) })
+		})
+	default:
+		return reflect.DeepEqual(value, part) || isEmpty(value) && isEmpty(part) || fmt.Sprint(value) == fmt.Sprint(part)
+	}
+}
