@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"talos-proxmox/internal/planguard"
 	"talos-proxmox/lab/datacentre"
-	"talos-proxmox/lab/engine"
 )
 
 // takeVMID deletes a machine of the stack, and creates a colleague's VM with its VMID, which runs.

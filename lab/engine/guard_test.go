@@ -25,7 +25,9 @@ import (
 
 var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")
 
-// previewsFolder has previews of the real engine for the tests of internal/planguard, which have no engine.
+// previewsFolder has previews of the real engine for the tests of internal/planguard, which have no engine. Two are not
+// written here: fewer-control-planes is of an earlier version of the program, whose nodes do not leave, and drift follows
+// a change in Proxmox.
 const previewsFolder = project + "/internal/planguard/testdata"
 
 // previewEvents returns the engine's events in a preview, and what it printed.
@@ -100,7 +102,7 @@ func TestPlanGuard(t *testing.T) {
 	}{
 		{name: "nothing changes", stack: before},
 		{
-			name: "control planes are taken out", file: "fewer-control-planes",
+			name:  "control planes are taken out",
 			stack: changed(func(s *stack) { s.Clusters[0].ControlPlanes = 1 }),
 		},
 		{

@@ -11,7 +11,6 @@ import (
 
 	"talos-proxmox/internal/planguard"
 	"talos-proxmox/internal/vmdiff"
-	"talos-proxmox/lab/engine"
 )
 
 // TestTheOnlyCopyOfEtcdStays: two of three control planes were lost and created again, and wait for etcd. A replacement

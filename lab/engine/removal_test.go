@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/planguard"
-	"talos-proxmox/lab/engine"
 )
 
 // urnOf returns the URN of a resource in the state.
