@@ -370,7 +370,7 @@ func TestJudge(t *testing.T) {
 				operation("talos-pve1-build", planguard.Delete),
 			},
 			findings: []string{
-				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + erased,
+				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + strings.Replace(erased, "scsi1", "virtio1", 1),
 				"delete talos-pve1-build: " + clones + "one-cp-3-vm",
 			},
 		},
