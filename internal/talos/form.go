@@ -270,20 +270,29 @@ var replacedFields = []struct{ path, document, field string }{
 	{"cluster.allowSchedulingOnControlPlanes", "KubeNodeConfig", otherForm},
 }
 
-// writtenInstead returns what to write instead of the parts of a patch that have the other form than a contract:
-// machine.kubelet as KubeletConfig, or KubeletConfig as machine.kubelet. Empty = nothing has.
-func (r Release) writtenInstead(patch string) string {
+// inOtherForm says what to do with the parts of a patch that have the other form than a contract: write machine.kubelet
+// as KubeletConfig, or KubeletConfig as machine.kubelet, and remove what follows from keys of the stack file. Empty =
+// nothing has.
+func (r Release) inOtherForm(patch string) string {
 	documents, err := readDocuments(patch)
 	if err != nil {
 		return "" // Talos' own loader reports it
 	}
 
-	var instead []string
+	var write, remove []string
 
 	if r.KubernetesDocuments {
 		for _, field := range differingLeaves("", "", documents[""], nil) {
-			if i := replacement(field); i >= 0 {
-				instead = append(instead, replacedFields[i].path+" as "+replacedFields[i].document)
+			i := replacement(field)
+			if i < 0 {
+				continue
+			}
+
+			path := replacedFields[i].path
+			if keys := plannedValue(path); keys != "" {
+				remove = append(remove, path+", which follows from "+keys+" in the stack file")
+			} else {
+				write = append(write, path+" as "+replacedFields[i].document)
 			}
 		}
 	} else {
@@ -292,12 +301,24 @@ func (r Release) writtenInstead(patch string) string {
 			whole := replaced.field == sameBelow || replaced.field == otherForm
 
 			if document != nil && (whole || hasPath(document, strings.Split(replaced.field, "."))) {
-				instead = append(instead, replaced.document+" as "+replaced.path)
+				write = append(write, replaced.document+" as "+replaced.path)
 			}
 		}
 	}
 
-	return strings.Join(slices.Compact(instead), ", ")
+	slices.Sort(write)
+	slices.Sort(remove)
+
+	var advice []string
+	if len(write) > 0 {
+		advice = append(advice, "write "+strings.Join(slices.Compact(write), ", ")+", which the cluster's contract has")
+	}
+
+	if len(remove) > 0 {
+		advice = append(advice, "remove "+strings.Join(slices.Compact(remove), ", "))
+	}
+
+	return strings.Join(advice, "; ")
 }
 
 // replacement returns the index in replacedFields of what a field is below; -1 = nothing.

@@ -110,8 +110,8 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 		}
 
 		found := PatchError{OfCluster: i < len(c.Patches), Index: i, Reason: flatten(err)}
-		if instead := contract.writtenInstead(patch); instead != "" && isConflict(err) {
-			found.Reason += "; write " + instead + ", which the cluster's contract has"
+		if advice := contract.inOtherForm(patch); advice != "" && isConflict(err) {
+			found.Reason += "; " + advice
 		}
 
 		if !found.OfCluster {

@@ -51,7 +51,7 @@ func TestPlan(t *testing.T) {
 			node: []string{"cluster: {apiServer: {extraArgs: {v: \"4\"}}}\n", "cluster: {discovery: {enabled: false}}\n", "machine: {time: {servers: [a.org]}}\n"},
 			want: []PatchError{
 				{OfCluster: true, Index: 1, Reason: ".machine.kubelet.nodeIP is already set in v1alpha1 config; kubelet config is already set in v1alpha1 config (.machine.kubelet)" +
-					"; write machine.kubelet as KubeletConfig, machine.kubelet.nodeIP as KubeNodeConfig, which the cluster's contract has"},
+					"; write machine.kubelet as KubeletConfig, which the cluster's contract has; remove machine.kubelet.nodeIP, which follows from network.cidr in the stack file"},
 				{Index: 0, Reason: "kube-apiserver config is already set in v1alpha1 config (.cluster.apiServer)" +
 					"; write cluster.apiServer as KubeAPIServerConfig, which the cluster's contract has"},
 				{Index: 1, Reason: "discovery service is already configured in .cluster.discovery of the v1alpha1 config" +

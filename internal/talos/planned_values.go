@@ -10,32 +10,46 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
-// plannedParts are parts of a machine configuration that follow from keys of the stack file. A patch may add to them,
-// but not change or delete what the program writes there; labels and taints are the patch's, see [Marks]. A part of
+// plannedParts are parts of a machine configuration that follow from keys of the stack file. A patch may not change or
+// delete what the program writes there; it may add to lists. Labels and taints are the patch's, see [Marks]. A part of
 // another document than v1alpha1 begins with its kind.
-var plannedParts = []struct{ part, keys string }{
-	{"machine.install", "the version and extensions of its template"},
-	{"UnattendedInstallConfig", "the version and extensions of its template"},
-	{"machine.network.interfaces", "network and extraNICs"},
-	{"machine.network.nameservers", "network.dns"},
-	{"ResolverConfig.nameservers", "network.dns"},
-	{"machine.time.servers", "network.ntp"},
-	{"TimeSyncConfig.ntp.servers", "network.ntp"},
-	{"machine.kubelet.nodeIP", "network.cidr"},
-	{"KubeNodeConfig.nodeIP", "network.cidr"},
-	{"cluster.etcd.advertisedSubnets", "network.cidr"},
-	{"machine.certSANs", "certSANs"},
-	{"cluster.apiServer.certSANs", "certSANs, endpoint and network.vip"},
-	{"KubeAPIServerConfig.certExtraSANs", "certSANs, endpoint and network.vip"},
-	{"machine.kernel.modules", "the machine's gpu"},
-	{"cluster.allowSchedulingOnControlPlanes", "allowSchedulingOnControlPlanes"},
-	{"VolumeConfig", "encryption"},
-	{"UserVolumeConfig", "extraDisks and volumes"},
+var plannedParts = []struct {
+	part, keys string
+	list       bool
+}{
+	{"machine.install", "the version and extensions of its template", false},
+	{"UnattendedInstallConfig", "the version and extensions of its template", false},
+	{"machine.kubelet.nodeIP", "network.cidr", false},
+	{"KubeNodeConfig.nodeIP", "network.cidr", false},
+	{"cluster.etcd.advertisedSubnets", "network.cidr", true},
+	{"cluster.allowSchedulingOnControlPlanes", "allowSchedulingOnControlPlanes", false},
+	{"machine.network.interfaces", "network and extraNICs", true},
+	{"machine.network.nameservers", "network.dns", true},
+	{"ResolverConfig.nameservers", "network.dns", true},
+	{"machine.time.servers", "network.ntp", true},
+	{"TimeSyncConfig.ntp.servers", "network.ntp", true},
+	{"machine.certSANs", "certSANs", true},
+	{"cluster.apiServer.certSANs", "certSANs, endpoint and network.vip", true},
+	{"KubeAPIServerConfig.certExtraSANs", "certSANs, endpoint and network.vip", true},
+	{"machine.kernel.modules", "the machine's gpu", true},
+	{"VolumeConfig", "encryption", false},
+	{"UserVolumeConfig", "extraDisks", false},
+}
+
+// plannedValue returns the keys of the stack file that a part follows from; empty = none, or it is a list.
+func plannedValue(part string) string {
+	for _, planned := range plannedParts {
+		if planned.part == part && !planned.list {
+			return planned.keys
+		}
+	}
+
+	return ""
 }
 
 // checkPlannedParts returns why a patch of the user conflicts with what the program's own patches set for keys of the
-// stack file, or nil: it changes or deletes a value. Lists may get more entries. Planned is the configuration with the
-// program's own patches only; it is computed if the patch has anything to do with them.
+// stack file, or nil: it changes or deletes a value. Planned is the configuration with the program's own patches only; it
+// is computed if the patch has anything to do with them.
 func checkPlannedParts(planned func() (config.Provider, error), own []string, patch string) error {
 	var touched []int
 
