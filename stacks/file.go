@@ -19,24 +19,28 @@ import (
 // PlanFile computes the plan of a stack file, without an engine: nothing is decrypted, and no credentials are needed.
 // The error is a [problem.List] with all problems.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
-	return planFile(stack, content, false)
+	s, err := planFile(stack, content, false)
+
+	return s.plan, err
 }
 
 // PlanUnconnected is [PlanFile] without any connection: neither the endpoint nor the shells of hosts have to be set, as
 // in the lab's own stack.
 func PlanUnconnected(stack string, content []byte) (*spec.Plan, error) {
-	return planFile(stack, content, true)
+	s, err := planFile(stack, content, true)
+
+	return s.plan, err
 }
 
 // PlanChecked is [PlanUnconnected] after all checks of a run for which the stack file suffices. Their warnings and notes
 // become those of the plan.
 func PlanChecked(ctx context.Context, stack string, content []byte) (*spec.Plan, error) {
-	plan, err := PlanUnconnected(stack, content)
+	s, err := planFile(stack, content, true)
 	if err != nil {
 		return nil, err
 	}
 
-	d := newDeployment(ctx, settings{plan: plan}, surroundings{project: Project, stack: stack, preview: true, blinded: true})
+	d := newDeployment(ctx, s, surroundings{project: Project, stack: stack, preview: true, blinded: true})
 
 	var found problem.List
 
@@ -55,20 +59,20 @@ func PlanChecked(ctx context.Context, stack string, content []byte) (*spec.Plan,
 		return nil, problems
 	}
 
-	plan.Warnings = append(found.Warnings().Lines(), found.Notes().Lines()...)
+	s.plan.Warnings = append(found.Warnings().Lines(), found.Notes().Lines()...)
 
-	return plan, nil
+	return s.plan, nil
 }
 
-func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error) {
+func planFile(stack string, content []byte, unconnected bool) (s settings, err error) {
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs): %w", fileName(stack), err)
+		return s, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs): %w", fileName(stack), err)
 	}
 
-	setting := proxmoxapi.Settings(func(key string) string {
+	s.proxmox = proxmoxapi.Settings(func(key string) string {
 		text, _ := file.Config["proxmoxve:"+key].(string)
 
 		return text
@@ -76,7 +80,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 
 	problems := unknownKeys(slices.Collect(maps.Keys(file.Config)))
 	if !unconnected {
-		problems = append(problems, checkEndpoint(setting)...)
+		problems = append(problems, checkEndpoint(s.proxmox)...)
 	}
 
 	configuration := map[string]string{}
@@ -89,7 +93,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 
 		text, err := engineValue(value)
 		if err != nil {
-			return nil, fmt.Errorf("unable to read %s of stack %q: %w", key, stack, err)
+			return s, fmt.Errorf("unable to read %s of stack %q: %w", key, stack, err)
 		}
 
 		configuration[name] = text
@@ -104,10 +108,12 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 	}
 
 	if len(problems) > 0 {
-		return nil, problems
+		return s, problems
 	}
 
-	return plan, nil
+	s.plan = plan
+
+	return s, nil
 }
 
 // engineValue returns a value of a stack file as the engine passes it to programs: text as it is, because Pulumi writes
