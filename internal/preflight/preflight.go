@@ -34,7 +34,7 @@ type Site struct {
 	Machines []proxmoxapi.Listed
 	// Descriptions of conflicting machines, by VMID.
 	Descriptions map[int]string
-	// Mappings are the comments of PCI mappings, by name.
+	// Mappings are the comments of PCI and USB mappings, by path: /mapping/usb/zigbee.
 	Mappings map[string]string
 	Pools    []string
 	// Groups are user groups, Roles the privileges of roles by name.
@@ -80,7 +80,7 @@ type Stack struct {
 	ID string
 	// Empty: the state has no machine and no cluster.
 	Empty bool
-	// Machines are its VMs by VMID, Mappings the names of its PCI mappings.
+	// Machines are its VMs by VMID, Mappings the paths of its PCI and USB mappings.
 	Machines map[int]vmdiff.Machine
 	Mappings []string
 	// Image returns the name of a template's image. Downloaded reports whether its datastore has the image, Built whether

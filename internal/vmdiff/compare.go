@@ -50,16 +50,7 @@ func Compare(old, wanted Machine) []Change {
 	addIfChanged(&c, "bootOrders", "templates.source", Restart, "boots an ISO as well %v → %v", old.ISO, wanted.ISO)
 	c.compareNetwork(old, wanted)
 
-	if !slices.Equal(old.Devices, wanted.Devices) {
-		key, noun := "devices", "devices"
-		if wanted.HasGPUs {
-			key, noun = "gpu", "GPUs"
-		}
-
-		c.add("hostpcis", key, Restart,
-			fmt.Sprintf("%s %s → %s", noun, deviceNames(old.Devices), deviceNames(wanted.Devices)))
-	}
-
+	c.compareDevices(old, wanted)
 	c.compareDisks(old, wanted)
 	c.compareProtection(old, wanted)
 	c.compareTalos(old, wanted)
@@ -337,15 +328,6 @@ func (c *comparison) compareDisks(old, wanted Machine) {
 			)
 		}
 	}
-}
-
-func deviceNames(devices []Device) string {
-	list := make([]string, 0, len(devices))
-	for _, d := range devices {
-		list = append(list, cmp.Or(d.Mapping, d.PCI))
-	}
-
-	return cmp.Or(strings.Join(list, ", "), "none")
 }
 
 // keyPath returns the path of a change's key in the stack file.
