@@ -291,8 +291,8 @@ func ipv4Config(n Network, address pulumi.StringInput) vm.VirtualMachineInitiali
 }
 
 // registerVM registers a VM and ignores changes that must not reach a running one. It never follows a new template. It
-// moves to another host only if its host is pinned; with a device of its host it cannot migrate and is replaced. The provider
-// sees a difference in the disks' speed forever.
+// moves to another host only if its host is pinned; with a device of its host it cannot migrate and is replaced. The
+// provider sees a difference in the disks' speed forever.
 func registerVM(
 	ctx *pulumi.Context, name string, v vmSpec, ignored []string, opts ...pulumi.ResourceOption,
 ) (*vm.VirtualMachine, error) {

@@ -179,8 +179,8 @@ func (c *checker) checkPreparation() {
 		}
 	}
 
-	if !c.needs.UsesDevices() && len(spec.PCIDevices(c.host.AllDevices())) == 0 && c.host.Prep != nil && c.host.Prep.IOMMU &&
-		c.isIOMMUOff() {
+	if !c.needs.UsesDevices() && len(spec.PCIDevices(c.host.AllDevices())) == 0 && c.host.Prep != nil &&
+		c.host.Prep.IOMMU && c.isIOMMUOff() {
 		c.warning(
 			c.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or set false", c.host.Name, c.firmwareHint(),
 		)

@@ -73,7 +73,7 @@ type disk struct {
 }
 
 type gpu struct {
-	Name, PCI, Generation, Machine string
+	Name, Address, Generation, Machine string
 }
 
 type cluster struct {
@@ -264,7 +264,7 @@ func newHost(p *spec.Plan, h spec.Host) host {
 		}
 
 		for _, g := range m.AllDevices() {
-			users[g.PCI] = m.Name
+			users[g.Address()] = m.Name
 		}
 	}
 
@@ -275,7 +275,7 @@ func newHost(p *spec.Plan, h spec.Host) host {
 
 	for _, g := range h.AllDevices() {
 		result.GPUs = append(result.GPUs, gpu{
-			Name: g.Name, PCI: g.PCI, Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.PCI],
+			Name: g.Name, Address: g.Address(), Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.Address()],
 		})
 	}
 

@@ -43,9 +43,9 @@ type DeviceConfig struct {
 	PCI string `json:"pci,omitempty" jsonschema:"example=00:02.0"`
 	// How a USB device is found; it does not need `prep`.
 	USB *USBConfig `json:"usb,omitempty"`
-	// What a PCI device is: the Talos of its machines gets the driver of a GPU of Intel (`i915` and `xe`) or AMD (`amdgpu`), and
-	// `prep` binds such a GPU to vfio-pci when the host starts. For other devices, `extensions` of the template add a
-	// driver that Talos lacks, and Proxmox takes them from their driver on the host when a machine starts.
+	// What a PCI device is: the Talos of its machines gets the driver of a GPU of Intel (`i915` and `xe`) or AMD
+	// (`amdgpu`), and `prep` binds such a GPU to vfio-pci when the host starts. For other devices, `extensions` of the
+	// template add a driver that Talos lacks, and Proxmox takes them from their driver on the host when a machine starts.
 	Kind DeviceKind `json:"kind,omitempty" jsonschema:"default=other,enum=intel-gpu,enum=amd-gpu,enum=other"`
 }
 

@@ -93,16 +93,15 @@ func (p *planner) planDevice(h *Host, list *[]Device, path, address string, devi
 		return
 	}
 
-	key := ".pci"
+	key, remedy := ".pci", "remove one of the two"
 	if device.Kind == USBDevice {
-		key = ".usb"
+		key, remedy = ".usb", "remove one of the two, or set the port of each"
 	}
 
 	all := h.AllDevices()
 	if j := slices.IndexFunc(all, device.shares); j >= 0 {
 		p.problems.Add(
-			path+key, address, "is the device of %s too (%s); %s", h.DevicePath(all[j]), all[j].Address(),
-			map[bool]string{false: "remove one of the two", true: "remove one of the two, or set the port of each"}[key == ".usb"],
+			path+key, address, "is the device of %s too (%s); %s", h.DevicePath(all[j]), all[j].Address(), remedy,
 		)
 
 		return

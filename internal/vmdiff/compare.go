@@ -140,11 +140,16 @@ func (c *comparison) comparePlacement(old, wanted Machine) {
 	switch {
 	case old.Host == wanted.Host || old.VMID != wanted.VMID:
 	case len(wanted.Devices) > 0:
-		c.add("nodeName", "host", Replace, fmt.Sprintf("host %s → %s, with a GPU", old.Host, wanted.Host))
+		with := "with devices of it"
+		if wanted.HasGPUs {
+			with = "with a GPU"
+		}
+
+		c.add("nodeName", "host", Replace, fmt.Sprintf("host %s → %s, %s", old.Host, wanted.Host, with))
 	case len(old.Devices) > 0:
 		c.addImpossible(
 			"nodeName", "host", wanted.Host,
-			fmt.Sprintf("is not %s, where %s has a GPU until this run removes it; change the host in a later run",
+			fmt.Sprintf("is not %s, where %s has devices of the host until this run removes them; change the host in a later run",
 				old.Host, old.Name),
 		)
 	case old.Linked:

@@ -115,7 +115,7 @@ const usbStack = `config:
 // TestUSBDevices: machines get USB devices of their hosts by mappings, without a preparation of the hosts, and keep
 // them where the port changes.
 func TestUSBDevices(t *testing.T) {
-	w := newWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Mappings: []string{"zigbee", "zwave"}})
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Mappings: []string{"zigbee", "zwave"}})
 	text := strings.ReplaceAll(usbStack, "NETWORK", w.network)
 
 	assert.Contains(t, w.refusedUp(strings.Replace(text, "id: 10C4:EA60", "id: 051d:0002", 1)),
