@@ -176,7 +176,7 @@ func (w *writer) gpus(v view) {
 				user = "free"
 			}
 
-			rows = append(rows, []string{h.Name, g.Name, g.Address, g.Generation, user})
+			rows = append(rows, []string{h.Name, g.Name, g.PCI, g.Generation, user})
 		}
 	}
 
@@ -185,7 +185,7 @@ func (w *writer) gpus(v view) {
 	}
 
 	w.line("\n## GPUs")
-	w.table([]string{"host", "GPU", "address", "generation", "machine"}, rows)
+	w.table([]string{"host", "GPU", "PCI address", "generation", "machine"}, rows)
 }
 
 func (w *writer) nextSteps(v view) {

@@ -73,7 +73,7 @@ type disk struct {
 }
 
 type gpu struct {
-	Name, Address, Generation, Machine string
+	Name, PCI, Generation, Machine string
 }
 
 type cluster struct {
@@ -275,7 +275,8 @@ func newHost(p *spec.Plan, h spec.Host) host {
 
 	for _, g := range h.AllDevices() {
 		result.GPUs = append(result.GPUs, gpu{
-			Name: g.Name, Address: g.Address(), Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.Address()],
+			Name: g.Name, PCI: cmp.Or(g.PCI, "USB "+g.Address()), Generation: cmp.Or(g.Generation, string(g.Kind)),
+			Machine: users[g.Address()],
 		})
 	}
 
