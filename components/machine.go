@@ -27,8 +27,8 @@ const minVMID = 100
 type Machine struct {
 	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
-	// Move a running machine when node changes; otherwise it stays on its host. A machine with a PCI device is replaced
-	// instead. Default: false.
+	// Move a running machine when node changes; otherwise it stays on its host. A machine with a device of its host is
+	// replaced instead. Default: false.
 	NodePinned bool `pulumi:"nodePinned,optional"`
 	// The VMID, from 100 on.
 	VMID int `pulumi:"vmid"`
@@ -74,6 +74,8 @@ type Machine struct {
 	ExtraNICs []NIC `pulumi:"extraNics,optional"`
 	// Passed-through devices of the host, in addition to the GPUs of a GPUWorker. Default: none.
 	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
+	// Passed-through USB devices of the host, at most four. Default: none.
+	USBDevices []USBDevice `pulumi:"usbDevices,optional"`
 	// The output ready of the host's preparation, if the machine has devices of the host: it starts after that. Default:
 	// none.
 	HostReady pulumi.StringInput `pulumi:"hostReady,optional"`
@@ -107,6 +109,15 @@ type PCIDevice struct {
 	// Make its ROM visible to the machine. Default: true.
 	ROMBar *bool `pulumi:"rombar,optional"`
 }
+
+// USBDevice is a USB device of the host.
+type USBDevice struct {
+	// The name of its USB mapping, the output name of a USBMapping.
+	Mapping pulumi.StringInput `pulumi:"mapping"`
+}
+
+// maxUSBDevices is how many USB devices of a VM the provider reads back; Proxmox has fourteen.
+const maxUSBDevices = 4
 
 // Network is the network of machines' first network device.
 type Network struct {
@@ -174,10 +185,17 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// dependsOn has the VM wait for its template or ISO, its host and its PCI mappings.
+// hasDevices reports whether the machine has devices of its host, with which it cannot migrate.
+func (m Machine) hasDevices() bool { return len(m.PCIDevices)+len(m.USBDevices) > 0 }
+
+// dependsOn has the VM wait for its template or ISO, its host and its mappings.
 func (m Machine) dependsOn() pulumi.ResourceOption {
 	inputs := []pulumi.Input{m.Template, m.ISO, m.HostReady}
 	for _, device := range m.PCIDevices {
+		inputs = append(inputs, device.Mapping)
+	}
+
+	for _, device := range m.USBDevices {
 		inputs = append(inputs, device.Mapping)
 	}
 
@@ -221,6 +239,17 @@ func (m Machine) validate(path string, found *problem.List) {
 		if (device.Mapping == nil) == (device.ID == "") {
 			found.Add(fmt.Sprintf("%spciDevices[%d]", path, i), nil, "needs either mapping or id; set one of them")
 		}
+	}
+
+	for i, device := range m.USBDevices {
+		if device.Mapping == nil {
+			found.Add(fmt.Sprintf("%susbDevices[%d].mapping", path, i), nil, "is missing; set the name of a USB mapping")
+		}
+	}
+
+	if len(m.USBDevices) > maxUSBDevices {
+		found.Add(path+"usbDevices", nil, "are %d devices, and the provider knows %d; remove some", len(m.USBDevices),
+			maxUSBDevices)
 	}
 }
 

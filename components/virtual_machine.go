@@ -63,7 +63,7 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 		// Proxmox' flag protects against other clients; Pulumi's protection refuses first. An `up` has to lift both before
 		// the next one deletes the VM: the provider would stop it before Proxmox refuses the deletion.
 		Protection:   pulumi.Bool(v.protect),
-		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a VM cannot migrate with its device
+		Migrate:      pulumi.Bool(!m.hasDevices()), // a VM cannot migrate with its device
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),
 		// Talos does not react to a long ACPI shutdown, and the disks of any machine are deleted with it.
@@ -104,6 +104,7 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 		NetworkDevices: networkDevices(m, v.network),
 		Initialization: v.initialization,
 		Hostpcis:       hostPCIs(ctx, m.PCIDevices),
+		Usbs:           usbs(ctx, m.USBDevices),
 
 		TimeoutClone:      pulumi.Int(createTimeout),
 		TimeoutCreate:     pulumi.Int(createTimeout),
@@ -219,6 +220,16 @@ func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpci
 	return list
 }
 
+// usbs passes USB devices through, by mapping. Machines of today have one controller for all speeds.
+func usbs(ctx *pulumi.Context, devices []USBDevice) vm.VirtualMachineUsbArray {
+	var list vm.VirtualMachineUsbArray
+	for _, d := range devices {
+		list = append(list, vm.VirtualMachineUsbArgs{Mapping: detachedString(ctx, d.Mapping), Usb3: pulumi.Bool(true)})
+	}
+
+	return list
+}
+
 func networkDevices(m Machine, n Network) vm.VirtualMachineNetworkDeviceArray {
 	first := NIC{Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, MAC: m.MAC}
 
@@ -280,15 +291,15 @@ func ipv4Config(n Network, address pulumi.StringInput) vm.VirtualMachineInitiali
 }
 
 // registerVM registers a VM and ignores changes that must not reach a running one. It never follows a new template. It
-// moves to another host only if its host is pinned; with a PCI device it cannot migrate and is replaced. The provider
-// sees a difference in the disks' speed forever.
+// moves to another host only if its host is pinned; with a device of its host it cannot migrate and is replaced. The
+// provider sees a difference in the disks' speed forever.
 func registerVM(
 	ctx *pulumi.Context, name string, v vmSpec, ignored []string, opts ...pulumi.ResourceOption,
 ) (*vm.VirtualMachine, error) {
 	m := v.machine
 
 	ignored = append([]string{"clone"}, ignored...)
-	if !m.NodePinned && len(m.PCIDevices) == 0 {
+	if !m.NodePinned && !m.hasDevices() {
 		ignored = append(ignored, "nodeName")
 	}
 

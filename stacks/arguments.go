@@ -62,7 +62,7 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
 	}
 
-	for _, device := range h.Devices {
+	for _, device := range spec.PCIDevices(h.Devices) {
 		args.Devices = append(args.Devices, components.HostDevice{
 			Name: device.Name, PCI: device.PCI, Kind: string(device.Kind),
 		})
@@ -76,11 +76,11 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 	return args
 }
 
-// deviceAddresses returns the addresses of the devices of each machine that has some.
+// deviceAddresses returns the addresses of the PCI devices of each machine that has some.
 func deviceAddresses(needs hostfacts.Needs) (machines [][]string) {
 	for _, n := range needs.Nodes {
 		var addresses []string
-		for _, device := range n.AllDevices() {
+		for _, device := range spec.PCIDevices(n.AllDevices()) {
 			addresses = append(addresses, device.PCI)
 		}
 
@@ -254,21 +254,25 @@ func (d *deployment) setDependencies(args *components.TalosClusterArgs, c spec.C
 		d.setDevices(machine, n)
 
 		for j, gpu := range n.GPUs {
-			if mapping := d.mappings[gpu.Name]; mapping != nil && !gpu.Raw {
-				args.Nodes[i].GPUs[j].Mapping = mapping.Name
+			if mapping, known := d.mappings[gpu.Name]; known && !gpu.Raw {
+				args.Nodes[i].GPUs[j].Mapping = mapping
 			}
 		}
 	}
 }
 
-// setDevices sets the devices of a machine that are no GPUs of NVIDIA, and what a machine with any device waits for.
+// setDevices sets the devices of a machine that are no GPUs of NVIDIA, and what a machine with PCI devices waits for.
 func (d *deployment) setDevices(machine *components.Machine, n spec.Node) {
-	if h, known := d.hosts[n.Host]; known && h.prep != nil && len(n.AllDevices()) > 0 {
+	if h, known := d.hosts[n.Host]; known && h.prep != nil && len(spec.PCIDevices(n.AllDevices())) > 0 {
 		machine.HostReady = h.prep.Ready
 	}
 
-	for _, device := range n.Devices {
-		machine.PCIDevices = append(machine.PCIDevices, components.PCIDevice{Mapping: d.mappings[device.Name].Name})
+	for _, device := range spec.PCIDevices(n.Devices) {
+		machine.PCIDevices = append(machine.PCIDevices, components.PCIDevice{Mapping: d.mappings[device.Name]})
+	}
+
+	for _, device := range spec.USBDevices(n.Devices) {
+		machine.USBDevices = append(machine.USBDevices, components.USBDevice{Mapping: d.mappings[device.Name]})
 	}
 }
 

@@ -167,7 +167,7 @@ func (d *deployment) preflightStack() preflight.Stack {
 
 	s := preflight.Stack{
 		Project: d.project, Name: d.stack, ID: last.stackID, Empty: last.isBlank(),
-		Machines: map[int]vmdiff.Machine{}, Mappings: last.mappings,
+		Machines: map[int]vmdiff.Machine{}, Mappings: last.mappings, Settings: last.creationSettings,
 		Image:      ImageOf,
 		Downloaded: func(t spec.Template) bool { return last.has(tokens.File, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore) },
 		Built:      func(t spec.Template) bool { return last.has(tokens.RemoteCommand, t.Key+"-"+t.Host+"-build") },

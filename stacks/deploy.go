@@ -36,7 +36,7 @@ type deployment struct {
 	images        map[string]*components.TalosImage  // by name
 	systems       map[string]*components.SystemImage // by name
 	templates     map[templateKey]*components.GoldenTemplate
-	mappings      map[string]*components.PCIMapping // by the name of devices
+	mappings      map[string]pulumi.StringOutput // names of mappings, by the name of devices
 	clusters      map[string]*components.TalosCluster
 	cloudMachines map[string]*components.CloudMachine // by name
 	lookup        *machineLookup
@@ -158,7 +158,7 @@ func newDeployment(ctx context.Context, s settings, by surroundings) *deployment
 		images:        map[string]*components.TalosImage{},
 		systems:       map[string]*components.SystemImage{},
 		templates:     map[templateKey]*components.GoldenTemplate{},
-		mappings:      map[string]*components.PCIMapping{},
+		mappings:      map[string]pulumi.StringOutput{},
 		clusters:      map[string]*components.TalosCluster{},
 		zones:         map[string]string{},
 		cloudMachines: map[string]*components.CloudMachine{},

@@ -130,19 +130,29 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 		_, _ = fmt.Sscan(tag, &m.Cards[i].VLAN)
 	}
 
-	m.Devices = nil
-	for i, d := range planned.Devices {
-		device := fmt.Sprintf("hostpci%d", i)
-		if _, exists := found.Option(device, ""); !exists {
+	m.Devices = observedDevices(planned.Devices, found)
+
+	return m
+}
+
+// observedDevices returns the planned devices of the host that the machine's configuration has.
+func observedDevices(planned []vmdiff.Device, found proxmoxapi.Machine) (devices []vmdiff.Device) {
+	slots := map[bool]int{}
+
+	for _, d := range planned {
+		slot := fmt.Sprintf("%s%d", map[bool]string{false: "hostpci", true: "usb"}[d.USB], slots[d.USB])
+		slots[d.USB]++
+
+		if _, exists := found.Option(slot, ""); !exists {
 			continue
 		}
 
 		if d.Mapping != "" { // of a device by its address, only the presence is compared
-			d.Mapping, _ = found.Option(device, "mapping")
+			d.Mapping, _ = found.Option(slot, "mapping")
 		}
 
-		m.Devices = append(m.Devices, d)
+		devices = append(devices, d)
 	}
 
-	return m
+	return devices
 }

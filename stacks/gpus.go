@@ -12,12 +12,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// registerMappings registers a PCI mapping for each name of devices that machines use, with the devices of the hosts
-// they are on.
+// registerMappings registers a mapping for each name of devices that machines use, with the devices of the hosts they
+// are on.
 func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 	used := d.usedDevices()
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		args := components.PCIMappingArgs{}
+		args, usb := components.PCIMappingArgs{}, components.USBMappingArgs{}
 		ready := pulumi.StringArray{}
 
 		for _, h := range d.plan.Hosts {
@@ -27,6 +27,14 @@ func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 
 			for _, planned := range h.AllDevices() {
 				if planned.Name != name {
+					continue
+				}
+
+				if planned.Kind == spec.USBDevice {
+					usb.Devices = append(usb.Devices, components.MappedUSBDevice{
+						Node: planned.Host, ID: planned.USB.ID, Port: planned.USB.Port,
+					})
+
 					continue
 				}
 
@@ -43,6 +51,17 @@ func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 			}
 		}
 
+		if len(usb.Devices) > 0 {
+			mapping, err := components.NewUSBMapping(ctx, name, usb)
+			if err != nil {
+				return err
+			}
+
+			d.mappings[name] = mapping.Name
+
+			continue
+		}
+
 		args.HostsReady = ready
 
 		mapping, err := components.NewPCIMapping(ctx, name, args)
@@ -50,7 +69,7 @@ func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 			return err
 		}
 
-		d.mappings[name] = mapping
+		d.mappings[name] = mapping.Name
 	}
 
 	return nil
@@ -120,21 +139,23 @@ func (d *deployment) mappedDevice(planned spec.Device) (components.MappedDevice,
 	return device, nil
 }
 
-// exportGPUs exports the devices of mappings, and the values of the GPU Operator for clusters that use it.
+// exportGPUs exports the devices of PCI mappings, and the values of the GPU Operator for clusters that use it.
 func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
 	mappings := pulumi.Map{}
 	for name := range d.mappings {
 		devices := pulumi.StringArray{}
 
 		for _, h := range d.plan.Hosts {
-			for _, device := range h.AllDevices() {
+			for _, device := range spec.PCIDevices(h.AllDevices()) {
 				if device.Name == name && d.usedDevices()[name][h.Name] {
-					devices = append(devices, pulumi.String(h.Name+" "+device.PCI))
+					devices = append(devices, pulumi.String(h.Name+" "+device.Address()))
 				}
 			}
 		}
 
-		mappings[name] = devices
+		if len(devices) > 0 {
+			mappings[name] = devices
+		}
 	}
 
 	ctx.Export(PCIMappings, mappings)

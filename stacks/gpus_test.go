@@ -1,12 +1,14 @@
 package stacks
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/hostfacts"
@@ -115,4 +117,33 @@ func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// TestUSBDevicesHaveMappings: machines get USB devices by mappings, for which hosts need no preparation.
+func TestUSBDevicesHaveMappings(t *testing.T) {
+	t.Parallel()
+
+	document := strings.Replace(gpuStack, "gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}",
+		"gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}], devices: [{name: zigbee, usb: {id: 10c4:ea60, port: 1-4}}]}", 1)
+	document = strings.Replace(document, "gpuWorkers:",
+		"workers: [{name: home, count: 1, devices: [zigbee], firstVmid: 3900, firstAddress: 127.1.1.70}]\n      gpuWorkers:", 1)
+	o := stackOptionsOf(t, "test", document)
+	facts := enginetest.PreparedHost("pve1")
+	facts.USB = []hostfacts.USBDevice{{Port: "1-4", ID: "10c4:ea60"}}
+	o.Facts = map[string]*hostfacts.Facts{"pve1": facts}
+	r := mustDeploy(t, o)
+
+	entry := r.ByType(tokens.USBMapping)["zigbee-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
+	assert.Equal(t, resource.NewProperty("1-4"), entry["path"])
+
+	machine := r.ByType(tokens.VirtualMachine)["one-home-1-vm"]
+	assert.Equal(t, resource.NewProperty("zigbee"), machine.Input("usbs[0].mapping"))
+	assert.Equal(t, resource.NewProperty(false), machine.Input("migrate"))
+	assert.Contains(t, machine.DependsOn(), "zigbee-mapping")
+	assert.NotContains(t, machine.DependsOn(), "pve1-verify")
+	assert.Equal(t, []string{"rtx4000"}, slices.Collect(maps.Keys(r.Exports()[PCIMappings].ObjectValue().Mappable())))
+
+	facts.USB = nil
+	_, err := enginetest.Run(o, deploy)
+	require.ErrorContains(t, err, "hosts[0].devices[0].usb.port: pve1 has no USB device at port 1-4")
 }

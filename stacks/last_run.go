@@ -36,7 +36,7 @@ type lastRun struct {
 	identities        map[int]ownership.Machine   // of machines and templates, by VMID: see [lastRun.created]
 	creationSettings  map[string]string           // [vmdiff.CreationSettings] of the machines that it has
 	versions          map[string]versions         // by cluster
-	mappings          []string                    // names of PCI mappings
+	mappings          []string                    // paths of PCI and USB mappings
 	resources         map[string]bool             // by type and name: see has
 	calls             map[string]vmlookup.Command // of talosops, by resource name
 	configurations    map[string]string           // of machines, by node; secret
@@ -220,9 +220,10 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 			printed, _ := outputs["stdout"].(string)
 			l.kubernetes[cluster] = talos.KubernetesVersions(printed)
 		}
-	case tokens.PCIMapping:
+	case tokens.PCIMapping, tokens.USBMapping:
 		name, _ := outputs["name"].(string)
-		l.mappings = append(l.mappings, name)
+		mapped := map[string]spec.DeviceKind{tokens.PCIMapping: spec.OtherDevice, tokens.USBMapping: spec.USBDevice}
+		l.mappings = append(l.mappings, spec.Device{Name: name, Kind: mapped[kind]}.MappingPath())
 	case tokens.VirtualMachine:
 		machine, err := vmdiff.FromState(outputs)
 		if err != nil {

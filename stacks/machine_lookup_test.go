@@ -98,7 +98,7 @@ func (p *fakeProxmox) RoundTrip(request *http.Request) (*http.Response, error) {
 		return answer(http.StatusOK, "OK", fmt.Sprintf(`{"data": {"status": %q}}`, cmp.Or(p.power, "running")))
 	}
 
-	config := fmt.Sprintf(`"vmgenid": "generation of %[1]s", "smbios1": "uuid=creation of %[1]s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1", "description": %[2]q`,
+	config := fmt.Sprintf(`"vmgenid": "generation of %[1]s", "smbios1": "uuid=creation of %[1]s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1", "usb0": "mapping=zigbee,usb3=1", "description": %[2]q`,
 		parts[6], ownership.Node(ownership.Of("organization", "talos-proxmox", "test", ""), "Talos one-cp-1 or one-gpu-1 or one-gpu-2"))
 	for i := range 16 {
 		if fmt.Sprintf("scsi%d", i) == p.missingDisk {

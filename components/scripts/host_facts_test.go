@@ -25,7 +25,13 @@ func (host *fakeHost) allFacts() *hostfacts.Facts {
 
 func TestFacts(t *testing.T) {
 	t.Parallel()
-	host := newFakeHost(t, hostSpec{gpu: true, zfs: true})
+	host := newFakeHost(t, hostSpec{gpu: true, zfs: true, files: map[string]string{
+		"sys/bus/usb/devices/usb1/idVendor": "1d6b\n", "sys/bus/usb/devices/1-4:1.0/bInterfaceClass": "ff\n",
+		"sys/bus/usb/devices/1-4/idVendor": "10c4\n", "sys/bus/usb/devices/1-4/idProduct": "ea60\n",
+		"sys/bus/usb/devices/1-4/manufacturer": "Silicon \"Labs\"\n", "sys/bus/usb/devices/1-4/product": "CP2102N\n",
+		"sys/bus/usb/devices/1-7/idVendor": "05e3\n", "sys/bus/usb/devices/1-7/bDeviceClass": "09\n",
+		"sys/bus/usb/devices/1-7.2/idVendor": "0658\n", "sys/bus/usb/devices/1-7.2/idProduct": "0200\n",
+	}})
 	host.setOutput("pvesh get /nodes/pve1/qemu", `[{"vmid":101,"name":"db","status":"running","maxmem":4294967296}]`+"\n")
 	facts := host.allFacts()
 
@@ -60,6 +66,9 @@ func TestFacts(t *testing.T) {
 		Name:            "VGA compatible controller [0300]: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation] [10de:27b0] (rev a1)",
 	}}, facts.Functions("0000:01:00.0"))
 	assert.Len(t, facts.Functions("0000:01:00"), 2)
+	assert.Equal(t, []hostfacts.USBDevice{
+		{Port: "1-4", ID: "10c4:ea60", Name: `Silicon "Labs" CP2102N`}, {Port: "1-7.2", ID: "0658:0200"},
+	}, facts.USB)
 	assert.Equal(t, []hostfacts.Pool{{
 		Name:        "rpool",
 		Size:        1992864825344,

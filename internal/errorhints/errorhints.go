@@ -166,15 +166,15 @@ const accountAdvice = ", and its comment under Datacenter, Permissions says whos
 	"stack left it, `talos-proxmox recover {stack}` removes it. Anybody else's stays: ask whose it is. After the loss of a " +
 	"state, `talos-proxmox import` adds it or says how to remove it (docs/recovery.md)"
 
+const mappingAdvice = "there is a mapping {1}, and its comment under Datacenter, Resource Mappings says whose it is. If it " +
+	"names this stack, an interrupted run left it, and `talos-proxmox recover {stack}` removes it. Anybody else's stays: " +
+	"give the device another name in hosts[…] and in the pools that use it"
+
 // rows are tried in order. Their advice must not harm a running cluster.
 var rows = []row{
 	{pattern: takenPattern, advise: func(s Subject, _ string, _ []string) string { return s.Taken() }},
-	{
-		pattern: regexp.MustCompile(`pci ID '([^']+)' already defined`),
-		text: "there is a PCI mapping {1}, and its comment under Datacenter, Resource Mappings says whose it is. If " +
-			"it names this stack, an interrupted run left it, and `talos-proxmox recover {stack}` removes it. Anybody " +
-			"else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it",
-	},
+	{pattern: regexp.MustCompile(`pci ID '([^']+)' already defined`), text: mappingAdvice},
+	{pattern: regexp.MustCompile(`usb ID '([^']+)' already defined`), text: mappingAdvice},
 	{pattern: regexp.MustCompile(`(role|user) '([^']+)' already exists`), text: "there is a {1} {2}" + accountAdvice},
 	{pattern: regexp.MustCompile(`Token already exists`), text: "there is a token of this name" + accountAdvice},
 	{pattern: regexp.MustCompile(`failed to complete with exit code: WARNINGS: \d+`), advise: warningsAdvice},
@@ -293,8 +293,13 @@ var rows = []row{
 	{pattern: regexp.MustCompile(`shrink|is lower than current size`), text: "disks only grow: use at least the size that it has"},
 	{
 		pattern: regexp.MustCompile(`PCI device mapping (not found for|invalid)`),
-		text: "the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on {host} and " +
-			"correct it there; the PCI mapping follows",
+		text: "the device is not where the stack file says: compare pci of hosts[].gpus and hosts[].devices with " +
+			"`lspci -Dnn` on {host} and correct it there; the PCI mapping follows",
+	},
+	{
+		pattern: regexp.MustCompile(`USB (device mapping not found for|Mapping invalid)`),
+		text: "the USB device is not where the stack file says: plug it in, or compare usb of hosts[].devices with `lsusb` on " +
+			"{host} and correct it there; the USB mapping follows",
 	},
 	{pattern: regexp.MustCompile(`got timeout|got lock request timeout`), text: "{host} was too busy: look for long tasks there"},
 	{

@@ -35,6 +35,9 @@ func TestFor(t *testing.T) {
 			"create", "create hardware mapping failed: pci ID 'rtx4000' already defined",
 			"and `talos-proxmox recover prod` removes it. Anybody else's stays",
 		},
+		"a USB mapping that is there": {
+			"create", "create hardware mapping failed: usb ID 'zigbee' already defined", "there is a mapping zigbee, and its comment",
+		},
 		"a user that is there": {
 			"create", "create user failed: user 'talos-prod-one-csi@pve' already exists",
 			"there is a user talos-prod-one-csi@pve, and its comment",
@@ -142,6 +145,9 @@ func TestFor(t *testing.T) {
 		"a file in the way":           {"create", "refusing to override existing file '/var/lib/vz/template/iso/t.img'", "If no machine uses it (`grep -r t.img /etc/pve/nodes` finds nothing), remove /var/lib/vz/template/iso/t.img on pve1"},
 		"a smaller disk":              {"update", "shrinking disks is not supported", "disks only grow"},
 		"a mapping that is not there": {"create", "PCI device mapping not found for 'gpu'", "correct it there"},
+		"a USB device that is not there": {
+			"create", "USB Mapping invalid (hardware probably changed): usb device '1-4' not found", "with `lsusb` on pve1 and correct it",
+		},
 		"a lock that is not given": {
 			"create", "can't lock file '/var/lock/qemu-server/lock-998.conf' - got timeout", "pve1 was too busy",
 		},
@@ -243,7 +249,7 @@ func TestAdviceThatHarms(t *testing.T) {
 		"unable to create VM 3000: config file already exists", "failed to complete with exit code: WARNINGS: 1",
 		"storage 'fast' is disabled", "out of space",
 		"the requested resource does not exist", "VM is locked (backup)", "protection mode enabled", "No route to host",
-		"PCI device mapping invalid",
+		"PCI device mapping invalid", "USB Mapping invalid",
 	} {
 		hint, _ := errorhints.For(subject, "create", message)
 		assert.NotContains(t, hint, "qm destroy", "the machine may be someone else's")

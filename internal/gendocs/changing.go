@@ -123,6 +123,7 @@ var sections = []section{
 	{title: "A host's preparation", of: "PrepConfig"},
 	{title: "A host's GPUs", of: "GPUConfig", at: "hosts.0.gpus.0."},
 	{title: "A host's other devices", of: "DeviceConfig"},
+	{title: "A host's USB devices", of: "USBConfig"},
 	{title: "A host's capacity", of: "CapacityConfig"},
 	{title: "Templates", of: "TemplateConfig", at: "templates.talos."},
 	{title: "Templates for GPUs", of: "GPUTemplateConfig"},

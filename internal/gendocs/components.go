@@ -21,12 +21,12 @@ const (
 // documentedComponents and documentedTypes, the types of their arguments, are in the page's order.
 var (
 	documentedComponents = []string{
-		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
+		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "USBMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
 	}
 	documentedTypes = []string{
-		"ClusterNode", "Encryption", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
+		"ClusterNode", "Encryption", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "USBDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
-		"HostGPU", "HostDevice", "MappedDevice",
+		"HostGPU", "HostDevice", "MappedDevice", "MappedUSBDevice",
 	}
 )
 

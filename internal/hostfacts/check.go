@@ -52,9 +52,9 @@ func NodeWithDevices(host string, addresses []string, kinds map[string]string) s
 	return node
 }
 
-// UsesDevices reports whether a planned machine uses a device of the host.
+// UsesDevices reports whether a planned machine uses a PCI device of the host, which needs its IOMMU.
 func (n Needs) UsesDevices() bool {
-	return slices.ContainsFunc(n.Nodes, func(node spec.Node) bool { return len(node.AllDevices()) > 0 })
+	return slices.ContainsFunc(n.Nodes, func(node spec.Node) bool { return len(spec.PCIDevices(node.AllDevices())) > 0 })
 }
 
 // rebootWhenIdle lets preparation reboot a host while no machine runs on it.
@@ -179,8 +179,8 @@ func (c *checker) checkPreparation() {
 		}
 	}
 
-	if !c.needs.UsesDevices() && len(c.host.AllDevices()) == 0 && c.host.Prep != nil && c.host.Prep.IOMMU &&
-		c.isIOMMUOff() {
+	if !c.needs.UsesDevices() && len(spec.PCIDevices(c.host.AllDevices())) == 0 && c.host.Prep != nil &&
+		c.host.Prep.IOMMU && c.isIOMMUOff() {
 		c.warning(
 			c.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or set false", c.host.Name, c.firmwareHint(),
 		)

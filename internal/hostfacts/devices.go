@@ -10,7 +10,11 @@ import (
 )
 
 func (c *checker) checkDevices() {
-	devices := c.host.AllDevices()
+	for _, device := range spec.USBDevices(c.host.Devices) {
+		c.checkUSB(device)
+	}
+
+	devices := spec.PCIDevices(c.host.AllDevices())
 	if len(devices) == 0 {
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/spec"
 )
 
 // Format of the facts that this package reads.
@@ -19,7 +21,9 @@ type Facts struct {
 	System  System   `json:"system"`
 	IOMMU   IOMMU    `json:"iommu"`
 	Devices []Device `json:"devices"`
-	ZFS     ZFS      `json:"zfs"`
+	// USB are its USB devices without hubs.
+	USB []USBDevice `json:"usb"`
+	ZFS ZFS         `json:"zfs"`
 	// Storages, Machines and Containers are as Proxmox' API lists them; nil if it did not answer.
 	Storages   []Storage `json:"storages"`
 	Machines   []Guest   `json:"machines"`
@@ -68,6 +72,13 @@ type Device struct {
 	Group           string `json:"group"`            // its IOMMU group; empty without one
 	Driver          string `json:"driver"`           // empty without one
 	Name            string `json:"name"`             // as lspci prints it
+}
+
+// USBDevice is a USB device.
+type USBDevice struct {
+	Port string `json:"port"` // bus and ports: 1-4.2
+	ID   string `json:"id"`   // vendor and product in hexadecimal: 10c4:ea60
+	Name string `json:"name"` // of manufacturer and product, as the device says; often empty
 }
 
 // ZFS is the state of ZFS.
@@ -173,6 +184,17 @@ func (f *Facts) Functions(pci string) []Device {
 	}
 
 	return functions
+}
+
+// USBDevices returns the devices that a planned USB device means: by its port, or else by its id.
+func (f *Facts) USBDevices(planned spec.USB) (found []USBDevice) {
+	for _, d := range f.USB {
+		if d.Port == planned.Port || planned.Port == "" && d.ID == planned.ID {
+			found = append(found, d)
+		}
+	}
+
+	return found
 }
 
 // RebootRequired reports whether the running system differs from its files.

@@ -70,6 +70,16 @@ func (s *fixture) giveDevice(pci string, kind spec.DeviceKind) {
 	s.needs.Nodes[0].GPUs, s.needs.Nodes[0].Devices = nil, s.host.Devices
 }
 
+// giveUSB gives the machine a USB device instead of its GPU, on a host that has three.
+func (s *fixture) giveUSB(device spec.USB) {
+	s.giveDevice("", spec.USBDevice)
+	s.host.Devices[0].USB = device
+	s.facts.USB = []hostfacts.USBDevice{
+		{Port: "1-4", ID: "10c4:ea60", Name: "Silicon Labs CP2102N"}, {Port: "1-7.1", ID: "0658:0200"},
+		{Port: "1-7.2", ID: "0658:0200"},
+	}
+}
+
 // addIntelGPU adds an integrated GPU with a virtual function.
 func (s *fixture) addIntelGPU(driver string) {
 	for _, d := range []hostfacts.Device{
@@ -89,6 +99,33 @@ func TestJudge(t *testing.T) {
 		warnings []string
 	}{
 		"all is well": {},
+		"a USB device, on a host without an IOMMU": {
+			change: func(s *fixture) {
+				s.giveUSB(spec.USB{ID: "10c4:ea60"})
+				s.host.Prep, s.facts.IOMMU = nil, hostfacts.IOMMU{}
+			},
+		},
+		"a USB device at its port": {change: func(s *fixture) { s.giveUSB(spec.USB{ID: "0658:0200", Port: "1-7.2"}) }},
+		"a USB device that is not plugged in": {
+			change: func(s *fixture) { s.giveUSB(spec.USB{ID: "051d:0002"}) },
+			problems: []string{"hosts[0].devices.usb.id: pve1 has no USB device 051d:0002: it has 10c4:ea60 at 1-4 (Silicon Labs CP2102N), " +
+				"0658:0200 at 1-7.1, 0658:0200 at 1-7.2; plug the device in, or set where it is"},
+		},
+		"a USB device that is not plugged in, as no other is": {
+			change: func(s *fixture) { s.giveUSB(spec.USB{ID: "051d:0002", Port: "1-1"}); s.facts.USB = nil },
+			problems: []string{"hosts[0].devices.usb.port: pve1 has no USB device at port 1-1: it has none besides hubs; is the device " +
+				"plugged in? `lsusb` there lists the devices"},
+		},
+		"another USB device at the port": {
+			change: func(s *fixture) { s.giveUSB(spec.USB{ID: "10c4:ea60", Port: "1-7.1"}) },
+			problems: []string{"hosts[0].devices.usb.id: 10c4:ea60 is not the USB device at port 1-7.1 of pve1, which is 0658:0200 at 1-7.1; " +
+				"set its id, or the port of the device"},
+		},
+		"two USB devices with the id": {
+			change: func(s *fixture) { s.giveUSB(spec.USB{ID: "0658:0200"}) },
+			problems: []string{"hosts[0].devices.usb.port: is missing, and pve1 has 2 USB devices 0658:0200, of which Proxmox would take " +
+				"any: 0658:0200 at 1-7.1, 0658:0200 at 1-7.2; set the port of the device"},
+		},
 		"a disk controller with its driver on the host": {
 			change: func(s *fixture) { s.giveDevice("0000:00:17.0", spec.OtherDevice) },
 		},

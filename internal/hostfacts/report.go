@@ -32,6 +32,10 @@ func Report(facts *Facts, h spec.Host, needs Needs) []string {
 }
 
 func deviceLine(facts *Facts, h spec.Host, device spec.Device, needs Needs) string {
+	if device.Kind == spec.USBDevice {
+		return usbLine(facts, device)
+	}
+
 	noun := "GPU"
 	if device.Kind != spec.NVIDIAGPU {
 		noun = "device"

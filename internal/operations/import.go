@@ -195,35 +195,46 @@ func (i *importer) owner() ownership.Owner {
 	return ownership.Owner{Name: stacks.Project + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
 }
 
-// addMappings adds the PCI mappings of the planned devices that the stack created before its state was lost. Mappings
-// of others are left alone: other machines may use them.
+// addMappings adds the mappings of the planned devices that the stack created before its state was lost. Mappings of
+// others are left alone: other machines may use them.
 func (i *importer) addMappings(ctx context.Context) error {
-	var listed []proxmoxapi.Mapping
-
-	used := map[string]bool{}
+	pci, usb := map[string]bool{}, map[string]bool{}
 
 	for _, m := range i.Plan.Members() {
 		for _, device := range m.AllDevices() {
-			used[device.Name] = !device.Raw
+			if device.Kind == spec.USBDevice {
+				usb[device.Name] = true
+			} else {
+				pci[device.Name] = !device.Raw
+			}
 		}
 	}
 
-	if len(used) == 0 {
-		return nil
-	}
-
-	if err := i.Proxmox().Get(ctx, proxmoxapi.PathMappings, &listed); err != nil {
-		return fmt.Errorf("unable to list the PCI mappings of Proxmox: %w", err)
-	}
-
-	for _, mapping := range listed {
-		owner, marked := ownership.OwnerOf(mapping.Comment)
-		if !used[mapping.Name] || !marked || !owner.IsNamesake(i.owner()) {
+	for _, kind := range []struct {
+		used                        map[string]bool
+		path, component, ofProvider string
+	}{
+		{pci, proxmoxapi.PathPCIMappings, components.PCIMappingType, tokens.PCIMapping},
+		{usb, proxmoxapi.PathUSBMappings, components.USBMappingType, tokens.USBMapping},
+	} {
+		if len(kind.used) == 0 {
 			continue
 		}
 
-		i.add(importResource{Type: components.PCIMappingType, Logical: mapping.Name, Component: true})
-		i.addProxmox(tokens.PCIMapping, mapping.Name+tokens.OfMapping, components.PCIMappingType+mapping.Name, mapping.Name)
+		var listed []proxmoxapi.Mapping
+		if err := i.Proxmox().Get(ctx, kind.path, &listed); err != nil {
+			return fmt.Errorf("unable to list the mappings of Proxmox: %w", err)
+		}
+
+		for _, mapping := range listed {
+			owner, marked := ownership.OwnerOf(mapping.Comment)
+			if !kind.used[mapping.Name] || !marked || !owner.IsNamesake(i.owner()) {
+				continue
+			}
+
+			i.add(importResource{Type: kind.component, Logical: mapping.Name, Component: true})
+			i.addProxmox(kind.ofProvider, mapping.Name+tokens.OfMapping, kind.component+mapping.Name, mapping.Name)
+		}
 	}
 
 	return nil

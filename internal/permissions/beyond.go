@@ -32,7 +32,10 @@ var beyond = map[string]string{ //nolint:gochecknoglobals // a table
 	"Mapping.Modify /mapping/pci": "map every PCI device of a host, such as the controller of its disks: with a VM that it may pass the mapping to, " +
 		"its holder becomes root on the host. Proxmox has no narrower privilege: grant it for the run, then remove it",
 	"Mapping.Modify " + OnMappings: "change the mapping to every PCI device of a host, and become root on it in the same way",
-	"Pool.Allocate /pool":          "create, change and delete resource pools, and grant its own privileges on their VMs",
+	"Mapping.Modify " + allUSBMappings: "map every USB device of a host, such as a disk with backups or a keyboard: with a VM that it may pass " +
+		"the mapping to, its holder reads and changes them",
+	"Mapping.Modify " + OnUSBMappings: "change the mapping to every USB device of a host",
+	"Pool.Allocate /pool":             "create, change and delete resource pools, and grant its own privileges on their VMs",
 	"User.Modify /access/groups/" + Group: "take over the accounts of clusters' software: set their passwords and make tokens " +
 		"for them",
 	"Realm.AllocateUser /access/realm/pve": "create users without privileges",

@@ -53,26 +53,34 @@ const (
 	OnImages   = "/storage/<images>"
 	OnDisks    = "/storage/<disks>"
 	OnVolumes  = "/storage/<volumes>"
-	OnMappings = "/mapping/pci/<gpu>"
+	OnMappings = "/mapping/pci/<device>"
+	// OnUSBMappings are those of USB devices.
+	OnUSBMappings = "/mapping/usb/<device>"
 )
 
 // Places are the names of the objects of a stack that roles are granted on: the datastores of downloaded images, of the
-// disks of machines and of the volumes of storage classes, and the PCI mappings.
-type Places struct{ Images, Disks, Volumes, Mappings []string }
+// disks of machines and of the volumes of storage classes, and the PCI and USB mappings.
+type Places struct{ Images, Disks, Volumes, Mappings, USBMappings []string }
 
 // Example has the places of the documents.
 func Example() Places {
 	return Places{
 		Images: []string{"local"}, Disks: []string{"local-lvm"}, Volumes: []string{"csi"}, Mappings: []string{"rtx4000"},
+		USBMappings: []string{"zigbee"},
 	}
 }
 
-// Paths returns the paths that a path of a [Need] stands for, sorted.
+// Paths returns the paths that a path of a [Need] stands for, sorted. Without mappings of a kind, the path of all of
+// them stands for none.
 func (p Places) Paths(path string) []string {
 	names, listed := map[string][]string{
-		OnImages: p.Images, OnDisks: p.Disks, OnVolumes: p.Volumes, OnMappings: p.Mappings,
+		OnImages: p.Images, OnDisks: p.Disks, OnVolumes: p.Volumes, OnMappings: p.Mappings, OnUSBMappings: p.USBMappings,
 	}[path]
-	if !listed {
+
+	switch {
+	case path == allMappings && len(p.Mappings) == 0, path == allUSBMappings && len(p.USBMappings) == 0:
+		return nil
+	case !listed:
 		return []string{path}
 	}
 
@@ -102,7 +110,9 @@ const (
 )
 
 const (
-	modifyMapping = "Mapping.Modify"
+	modifyMapping  = "Mapping.Modify"
+	allMappings    = "/mapping/pci"
+	allUSBMappings = "/mapping/usb"
 
 	configure = "PUT /nodes/{node}/qemu/{vmid}/config"
 	clone     = "POST /nodes/{node}/qemu/{vmid}/clone"
@@ -168,14 +178,21 @@ func Roles() []Role {
 				" (/storage/local-lvm, Datastore.AllocateSpace)"),
 			see,
 		}},
-		{ID: "TalosProxmoxGPU", For: "GPU workers", Needs: []Need{
-			needOn(OnMappings, "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/rtx4000, Mapping.Use)"),
+		{ID: "TalosProxmoxGPU", For: "machines with GPUs or other devices of their host", Needs: []Need{
+			needOn(OnMappings, "Mapping.Use", configure, "pass mapped PCI devices through, such as GPUs",
+				" (/mapping/pci/rtx4000, Mapping.Use)"),
+			needOn(OnUSBMappings, "Mapping.Use", configure, "pass mapped USB devices through",
+				" (/mapping/usb/zigbee, Mapping.Use)"),
 		}},
-		{ID: "TalosProxmoxMappings", For: "runs that create, change or delete the mapping of a GPU", Needs: []Need{
-			needOn("/mapping/pci", modifyMapping, "POST /cluster/mapping/pci", "create and delete PCI mappings of GPUs",
+		{ID: "TalosProxmoxMappings", For: "runs that create, change or delete the mapping of a device", Needs: []Need{
+			needOn(allMappings, modifyMapping, "POST /cluster/mapping/pci", "create and delete PCI mappings",
 				" (/mapping/pci, Mapping.Modify)"),
 			needOn(OnMappings, modifyMapping, "PUT /cluster/mapping/pci/{id}", "change them",
 				" (/mapping/pci/rtx4000, Mapping.Modify)"),
+			needOn(allUSBMappings, modifyMapping, "POST /cluster/mapping/usb", "create and delete USB mappings",
+				" (/mapping/usb, Mapping.Modify)"),
+			needOn(OnUSBMappings, modifyMapping, "PUT /cluster/mapping/usb/{id}", "change them",
+				" (/mapping/usb/zigbee, Mapping.Modify)"),
 		}},
 		{ID: "TalosProxmoxMove", For: "moving a running machine (`nodes.<n>.host`)", Needs: []Need{
 			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to its configured host"),
@@ -263,5 +280,5 @@ func (r Role) Paths(places Places) []string {
 // Propagates reports whether rules on the path apply below it. Those for the whole data centre, all accounts or all
 // mappings do not: Sys.Modify on /access would let its holder change the privileges of its own role.
 func Propagates(path string) bool {
-	return !slices.Contains([]string{"/", "/access", "/mapping/pci"}, path)
+	return !slices.Contains([]string{"/", "/access", allMappings, allUSBMappings}, path)
 }

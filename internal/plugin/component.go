@@ -34,6 +34,7 @@ func servedComponents() []component {
 		newServedComponent(components.SystemImageType, components.NewSystemImage),
 		newServedComponent(components.GoldenTemplateType, components.NewGoldenTemplate),
 		newServedComponent(components.PCIMappingType, components.NewPCIMapping),
+		newServedComponent(components.USBMappingType, components.NewUSBMapping),
 		newServedComponent(components.CloudMachineType, components.NewCloudMachine),
 		newServedComponent(components.TalosNodeType, components.NewTalosNode),
 		newServedComponent(components.GPUWorkerType, components.NewGPUWorker),

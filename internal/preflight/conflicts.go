@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/internal/errorhints"
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
 )
 
 // owner returns the owner in a machine's description: whether a stack created it, and whether it is this one.
@@ -140,28 +141,33 @@ func (c *checker) checkNames() {
 	}
 }
 
-// checkMappings finds devices whose name an existing PCI mapping has.
+// checkMappings finds devices whose name an existing mapping has.
 func (c *checker) checkMappings() {
 	for _, h := range c.plan.Hosts {
 		for _, device := range h.AllDevices() {
-			comment, taken := c.site.Mappings[device.Name]
-			if device.Raw || !taken || slices.Contains(c.stack.Mappings, device.Name) {
+			comment, taken := c.site.Mappings[device.MappingPath()]
+			if device.Raw || !taken || slices.Contains(c.stack.Mappings, device.MappingPath()) {
 				continue
 			}
 
 			path := h.DevicePath(device) + ".name"
 
+			kind := "PCI"
+			if device.Kind == spec.USBDevice {
+				kind = "USB"
+			}
+
 			switch owner, made := ownership.OwnerOf(comment); {
 			case owner.Matches(c.stack.owner()):
-				c.problem(h.Name, path, device.Name, "has a PCI mapping of this stack that the state does not have: "+
-					"`talos-proxmox recover %[1]s` removes it if an interrupted run left it, and `talos-proxmox import %[1]s` adds "+
-					"it to the state if that was lost", c.stack.Name)
+				c.problem(h.Name, path, device.Name, "has a %s mapping of this stack that the state does not have: "+
+					"`talos-proxmox recover %[2]s` removes it if an interrupted run left it, and `talos-proxmox import %[2]s` adds "+
+					"it to the state if that was lost", kind, c.stack.Name)
 			case made:
-				c.problem(h.Name, path, device.Name, "is a PCI mapping of the stack %s: give the device another name "+
-					"here and in the pools that use it", owner)
+				c.problem(h.Name, path, device.Name, "is a %s mapping of the stack %s: give the device another name "+
+					"here and in the pools that use it", kind, owner)
 			default:
-				c.problem(h.Name, path, device.Name, "is a PCI mapping that no stack made: give the device another name "+
-					"here and in the pools that use it")
+				c.problem(h.Name, path, device.Name, "is a %s mapping that no stack made: give the device another name "+
+					"here and in the pools that use it", kind)
 			}
 		}
 	}

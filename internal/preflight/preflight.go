@@ -34,7 +34,9 @@ type Site struct {
 	Machines []proxmoxapi.Listed
 	// Descriptions of conflicting machines, by VMID.
 	Descriptions map[int]string
-	// Mappings are the comments of PCI mappings, by name.
+	// Guests are the guests that are not the stack's; nil if the plan has no new addresses.
+	Guests []Guest
+	// Mappings are the comments of PCI and USB mappings, by path: /mapping/usb/zigbee.
 	Mappings map[string]string
 	Pools    []string
 	// Groups are user groups, Roles the privileges of roles by name.
@@ -80,9 +82,11 @@ type Stack struct {
 	ID string
 	// Empty: the state has no machine and no cluster.
 	Empty bool
-	// Machines are its VMs by VMID, Mappings the names of its PCI mappings.
+	// Machines are its VMs by VMID, Mappings the paths of its PCI and USB mappings.
 	Machines map[int]vmdiff.Machine
 	Mappings []string
+	// Settings are [vmdiff.CreationSettings] of the last run.
+	Settings map[string]string
 	// Image returns the name of a template's image. Downloaded reports whether its datastore has the image, Built whether
 	// the template exists.
 	Image             func(spec.Template) string
@@ -105,8 +109,8 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
-		c.checkCores, c.checkVMIDs, c.checkNames, c.checkMappings, c.checkPools, c.checkAccounts, c.checkStorageClasses,
-		c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases, c.checkAPIs,
+		c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts,
+		c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases, c.checkAPIs,
 	} {
 		rule()
 	}

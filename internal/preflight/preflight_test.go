@@ -170,7 +170,7 @@ func (s *fixture) addMachineOn(host string) {
 
 	node := s.plan.Clusters[0].ControlPlanes[0]
 	s.addMachine(*s.worker())
-	s.stack.Mappings = []string{"rtx"}
+	s.stack.Mappings = []string{"/mapping/pci/rtx"}
 	s.stack.Machines[node.VMID] = vmdiff.Machine{Name: node.Name, VMID: node.VMID, Host: host}
 }
 
@@ -342,7 +342,7 @@ func TestJudge(t *testing.T) {
 			s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
 			s.addMachine(*s.worker())
 
-			s.stack.Mappings = []string{"rtx"}
+			s.stack.Mappings = []string{"/mapping/pci/rtx"}
 			for _, p := range []string{"VM.Clone", "VM.Allocate"} {
 				delete(s.site.Rights["/vms"], p)
 			}
@@ -378,7 +378,7 @@ func TestJudge(t *testing.T) {
 			s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
 			s.addMachine(*s.worker())
 
-			s.stack.Mappings = []string{"rtx"}
+			s.stack.Mappings = []string{"/mapping/pci/rtx"}
 			s.plan.Clusters[0].Network.VLAN = 42
 			s.site.Rights["/sdn/zones/localnetwork"] = map[string]bool{}
 			s.site.Rights["/sdn/zones/localnetwork/vmbr0/42"] = map[string]bool{"SDN.Use": true}
@@ -390,18 +390,30 @@ func TestJudge(t *testing.T) {
 		},
 		"no right to make a mapping, which exists": {change: func(s *fixture) {
 			delete(s.site.Rights, "/mapping/pci")
-			s.stack.Mappings = []string{"rtx"}
+			s.stack.Mappings = []string{"/mapping/pci/rtx"}
 		}},
 		"no right to delete a mapping": {
 			change: func(s *fixture) {
 				delete(s.site.Rights, "/mapping/pci")
-				s.stack.Mappings = []string{"rtx", "old"}
+				s.stack.Mappings = []string{"/mapping/pci/rtx", "/mapping/pci/old"}
 			},
 			problems: []string{"may not Mapping.Modify on /mapping/pci: as root"},
 		},
 		"no right to use a mapping": {
 			change:   func(s *fixture) { delete(s.site.Rights, "/mapping/pci/rtx") },
 			problems: []string{"may not Mapping.Use on /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci/rtx "},
+		},
+		"a USB device without the rights": {
+			change: func(s *fixture) {
+				s.plan.Hosts[0].Devices = []spec.Device{{
+					Name: "zigbee", Host: "pve1", Kind: spec.USBDevice, USB: spec.USB{ID: "10c4:ea60"},
+				}}
+			},
+			problems: []string{
+				"may not Mapping.Use on /mapping/usb/zigbee: as root on a host, `pveum acl modify /mapping/usb/zigbee ",
+				"may not Mapping.Modify on /mapping/usb: as root on a host, `pveum acl modify /mapping/usb --users pulumi@pve " +
+					"--tokens 'pulumi@pve!talos' --roles TalosProxmoxMappings --propagate 0`",
+			},
 		},
 		"no right to move": {change: func(s *fixture) {
 			s.created = true
@@ -624,23 +636,26 @@ func TestJudge(t *testing.T) {
 		}},
 
 		"someone's mapping": {
-			change:   func(s *fixture) { s.site.Mappings["rtx"] = "mine" },
+			change:   func(s *fixture) { s.site.Mappings["/mapping/pci/rtx"] = "mine" },
 			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the device another name`},
 		},
 		"another stack's mapping": {
 			change: func(s *fixture) {
-				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/dev"})
+				s.site.Mappings["/mapping/pci/rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/dev"})
 			},
 			problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`},
 		},
 		"an interrupted run's mapping": {
 			change: func(s *fixture) {
-				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/prod"})
+				s.site.Mappings["/mapping/pci/rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/prod"})
 			},
 			problems: []string{"`talos-proxmox recover prod` removes it"},
 		},
 		"the stack's own mapping": {
-			change: func(s *fixture) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
+			change: func(s *fixture) {
+				s.site.Mappings["/mapping/pci/rtx"] = "x"
+				s.stack.Mappings = []string{"/mapping/pci/rtx"}
+			},
 		},
 		"no such pool": {change: func(s *fixture) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is not a resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
 

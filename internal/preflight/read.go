@@ -95,8 +95,8 @@ func (r *reader) readProxmox(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	for _, question := range []func(context.Context){
-		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readMappings, r.readPools, r.readAccounts, r.readVolumes,
-		r.readLostVolumes, r.readToken,
+		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readGuests, r.readMappings, r.readPools, r.readAccounts,
+		r.readVolumes, r.readLostVolumes, r.readToken,
 	} {
 		wg.Go(func() { question(ctx) })
 	}
@@ -235,19 +235,28 @@ func (r *reader) readMachines(ctx context.Context) {
 	wg.Wait()
 }
 
+// readMappings reads the mappings of the kinds that the plan uses.
 func (r *reader) readMappings(ctx context.Context) {
-	if !slices.ContainsFunc(r.Plan.Hosts, func(h spec.Host) bool {
-		return slices.ContainsFunc(h.AllDevices(), func(device spec.Device) bool { return !device.Raw })
-	}) {
-		return
-	}
+	planned := mappingsOf(r.Plan)
 
-	get(ctx, r, "which PCI mappings there are", proxmoxapi.PathMappings, func(s *Site, list []proxmoxapi.Mapping) {
-		s.Mappings = map[string]string{}
-		for _, m := range list {
-			s.Mappings[m.Name] = m.Comment
+	for _, kind := range []struct{ name, path string }{
+		{"PCI", proxmoxapi.PathPCIMappings}, {"USB", proxmoxapi.PathUSBMappings},
+	} {
+		above := strings.TrimPrefix(kind.path, "/cluster") + "/"
+		if !slices.ContainsFunc(planned, func(path string) bool { return strings.HasPrefix(path, above) }) {
+			continue
 		}
-	})
+
+		get(ctx, r, "which "+kind.name+" mappings there are", kind.path, func(s *Site, list []proxmoxapi.Mapping) {
+			if s.Mappings == nil {
+				s.Mappings = map[string]string{}
+			}
+
+			for _, m := range list {
+				s.Mappings[above+m.Name] = m.Comment
+			}
+		})
+	}
 }
 
 // readPools reads the resource pools if the plan uses any. Proxmox lists only pools that the credentials may audit.

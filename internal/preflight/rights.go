@@ -214,7 +214,7 @@ func (c *checker) needs(n permissions.Need) []need {
 
 		return nil
 	case "Mapping.Use":
-		return needsAt(mappingsOf(c.plan), func(name string) string { return "/mapping/pci/" + name }, privilege)
+		return c.needsOnMappings(n)
 	case "Mapping.Modify":
 		return c.needsToMakeMappings(n)
 	case "Pool.Allocate": // only a later run may need it

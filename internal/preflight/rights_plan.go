@@ -3,6 +3,7 @@ package preflight
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/spec"
@@ -129,33 +130,52 @@ func (c *checker) needsOnBridges(privilege string) []need {
 // here.
 func (c *checker) needsToMakeMappings(n permissions.Need) []need {
 	planned := mappingsOf(c.plan)
-	isNew := func(name string) bool { return !slices.Contains(c.stack.Mappings, name) }
-	isLeft := func(name string) bool { return !slices.Contains(planned, name) }
+	of := func(path string) bool { return strings.HasPrefix(path, n.Path+"/") }
+	isNew := func(path string) bool { return of(path) && !slices.Contains(c.stack.Mappings, path) }
+	isLeft := func(path string) bool { return of(path) && !slices.Contains(planned, path) }
 
-	changes := slices.ContainsFunc(planned, isNew) || slices.ContainsFunc(c.stack.Mappings, isLeft)
-	if n.Path == permissions.OnMappings || !changes {
+	if !slices.ContainsFunc(planned, isNew) && !slices.ContainsFunc(c.stack.Mappings, isLeft) {
 		return nil
 	}
 
 	return []need{{privileges: []string{n.Privilege}, path: n.Path}}
 }
 
-// mappingsOf returns the names of a plan's PCI mappings.
-func mappingsOf(plan *spec.Plan) (names []string) {
+// mappingsOf returns the paths of a plan's PCI and USB mappings.
+func mappingsOf(plan *spec.Plan) (paths []string) {
 	for _, h := range plan.Hosts {
 		for _, device := range h.AllDevices() {
 			if !device.Raw {
-				names = append(names, device.Name)
+				paths = append(paths, device.MappingPath())
 			}
 		}
 	}
 
-	return names
+	return paths
+}
+
+// needsOnMappings returns needs on the mappings that a path of the table stands for.
+func (c *checker) needsOnMappings(n permissions.Need) []need {
+	above, _, _ := strings.Cut(n.Path, "<")
+	mappings := slices.DeleteFunc(mappingsOf(c.plan), func(path string) bool { return !strings.HasPrefix(path, above) })
+
+	return needsAt(mappings, func(path string) string { return path }, n.Privilege)
 }
 
 // PlacesOf returns the places of a plan, whether they exist or not.
 func PlacesOf(plan *spec.Plan) permissions.Places {
-	p := permissions.Places{Mappings: mappingsOf(plan)}
+	var p permissions.Places
+
+	for _, h := range plan.Hosts {
+		for _, device := range h.AllDevices() {
+			switch {
+			case device.Kind == spec.USBDevice:
+				p.USBMappings = append(p.USBMappings, device.Name)
+			case !device.Raw:
+				p.Mappings = append(p.Mappings, device.Name)
+			}
+		}
+	}
 
 	for _, t := range plan.Templates {
 		if t.Downloaded() {

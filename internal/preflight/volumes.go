@@ -16,18 +16,8 @@ import (
 // readVolumes reads which other machines have volumes on the datastores of storage classes. Whoever may allocate there
 // sees all volumes.
 func (r *reader) readVolumes(ctx context.Context) {
-	ownVMIDs := map[int]bool{spec.CSIVMID: true}
-	for _, t := range r.Plan.Templates {
-		ownVMIDs[t.VMID] = true
-	}
-
-	for _, m := range r.planned.machines {
-		ownVMIDs[m.VMID] = true
-	}
-
-	for vmid := range r.Stack.Machines {
-		ownVMIDs[vmid] = true
-	}
+	ownVMIDs := r.ownVMIDs()
+	ownVMIDs[spec.CSIVMID] = true
 
 	var wg sync.WaitGroup
 
@@ -61,6 +51,24 @@ func (r *reader) readVolumes(ctx context.Context) {
 	}
 
 	wg.Wait()
+}
+
+// ownVMIDs returns the VMIDs of the stack's machines and templates, planned and existing.
+func (r *reader) ownVMIDs() map[int]bool {
+	own := map[int]bool{}
+	for _, t := range r.Plan.Templates {
+		own[t.VMID] = true
+	}
+
+	for _, m := range r.planned.machines {
+		own[m.VMID] = true
+	}
+
+	for vmid := range r.Stack.Machines {
+		own[vmid] = true
+	}
+
+	return own
 }
 
 // checkCSIVMID warns of a VM that Proxmox takes for the owner of the CSI plugin's volumes.

@@ -1,13 +1,14 @@
 package proxmoxapi
 
-// Paths of lists: PCI mappings, roles, and users with their tokens.
+// Paths of lists: mappings, roles, and users with their tokens.
 const (
-	PathMappings = "/cluster/mapping/pci"
-	PathRoles    = "/access/roles"
-	PathUsers    = "/access/users?full=1"
+	PathPCIMappings = "/cluster/mapping/pci"
+	PathUSBMappings = "/cluster/mapping/usb"
+	PathRoles       = "/access/roles"
+	PathUsers       = "/access/users?full=1"
 )
 
-// Mapping is a PCI mapping.
+// Mapping is a PCI or USB mapping.
 type Mapping struct {
 	Name    string `json:"id"`
 	Comment string `json:"description"`

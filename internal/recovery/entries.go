@@ -16,7 +16,7 @@ import (
 )
 
 // entry is a part of Proxmox' configuration that the killed run was creating and that makes a second creation fail: a
-// PCI mapping, or a role, user or token of a cluster's software. ACL rules are not entries: they can be set twice.
+// mapping, or a role, user or token of a cluster's software. ACL rules are not entries: they can be set twice.
 type entry struct {
 	resource string
 	kind     entryKind
@@ -29,10 +29,11 @@ type entry struct {
 type entryKind string
 
 const (
-	kindMapping entryKind = "PCI mapping"
-	kindRole    entryKind = "role"
-	kindUser    entryKind = "user"
-	kindToken   entryKind = "token"
+	kindPCIMapping entryKind = "PCI mapping"
+	kindUSBMapping entryKind = "USB mapping"
+	kindRole       entryKind = "role"
+	kindUser       entryKind = "user"
+	kindToken      entryKind = "token"
 )
 
 // String returns kind and name, such as "user talos-prod-csi@pve".
@@ -41,8 +42,10 @@ func (e entry) String() string { return string(e.kind) + " " + e.name }
 // path returns the entry's path in Proxmox' API.
 func (e entry) path() string {
 	switch e.kind {
-	case kindMapping:
-		return proxmoxapi.PathMappings + "/" + url.PathEscape(e.name)
+	case kindPCIMapping:
+		return proxmoxapi.PathPCIMappings + "/" + url.PathEscape(e.name)
+	case kindUSBMapping:
+		return proxmoxapi.PathUSBMappings + "/" + url.PathEscape(e.name)
 	case kindRole:
 		return proxmoxapi.PathRoles + "/" + url.PathEscape(e.name)
 	case kindToken:
@@ -70,7 +73,9 @@ func parseEntry(resource apitype.ResourceV3) (entry, bool) {
 
 	switch string(resource.Type) {
 	case tokens.PCIMapping:
-		e.kind, e.name = kindMapping, inputs.Name
+		e.kind, e.name = kindPCIMapping, inputs.Name
+	case tokens.USBMapping:
+		e.kind, e.name = kindUSBMapping, inputs.Name
 	case tokens.Role:
 		e.kind, e.name, e.remark = kindRole, inputs.RoleID, joinPrivileges(inputs.Privileges)
 	case tokens.User:
@@ -92,7 +97,9 @@ func (r *recovery) existingEntries(ctx context.Context) (map[string]string, erro
 	found := map[string]string{}
 
 	for kind, list := range map[entryKind]func(context.Context, map[string]string) error{
-		kindMapping: r.listMappings, kindRole: r.listRoles, kindUser: r.listUsers, kindToken: r.listUsers,
+		kindPCIMapping: r.listMappings(kindPCIMapping, proxmoxapi.PathPCIMappings),
+		kindUSBMapping: r.listMappings(kindUSBMapping, proxmoxapi.PathUSBMappings),
+		kindRole:       r.listRoles, kindUser: r.listUsers, kindToken: r.listUsers,
 	} {
 		if !slices.ContainsFunc(r.entries, func(e entry) bool { return e.kind == kind }) {
 			continue
@@ -106,15 +113,17 @@ func (r *recovery) existingEntries(ctx context.Context) (map[string]string, erro
 	return found, nil
 }
 
-func (r *recovery) listMappings(ctx context.Context, found map[string]string) error {
-	var list []proxmoxapi.Mapping
+func (r *recovery) listMappings(kind entryKind, path string) func(context.Context, map[string]string) error {
+	return func(ctx context.Context, found map[string]string) error {
+		var list []proxmoxapi.Mapping
 
-	err := r.api.Get(ctx, proxmoxapi.PathMappings, &list)
-	for _, m := range list {
-		found[entry{kind: kindMapping, name: m.Name}.String()] = strings.TrimSpace(m.Comment)
+		err := r.api.Get(ctx, path, &list)
+		for _, m := range list {
+			found[entry{kind: kind, name: m.Name}.String()] = strings.TrimSpace(m.Comment)
+		}
+
+		return err
 	}
-
-	return err
 }
 
 func (r *recovery) listUsers(ctx context.Context, found map[string]string) error {

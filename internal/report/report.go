@@ -264,7 +264,7 @@ func newHost(p *spec.Plan, h spec.Host) host {
 		}
 
 		for _, g := range m.AllDevices() {
-			users[g.PCI] = m.Name
+			users[g.Address()] = m.Name
 		}
 	}
 
@@ -275,7 +275,8 @@ func newHost(p *spec.Plan, h spec.Host) host {
 
 	for _, g := range h.AllDevices() {
 		result.GPUs = append(result.GPUs, gpu{
-			Name: g.Name, PCI: g.PCI, Generation: cmp.Or(g.Generation, string(g.Kind)), Machine: users[g.PCI],
+			Name: g.Name, PCI: cmp.Or(g.PCI, "USB "+g.Address()), Generation: cmp.Or(g.Generation, string(g.Kind)),
+			Machine: users[g.Address()],
 		})
 	}
 

@@ -95,7 +95,7 @@ type HostConfig struct {
 	Prep *Prep `json:"prep,omitempty"`
 	// The host's GPUs for machines. Without `prep` the host is checked, but never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
-	// Other PCI devices of the host for machines, as `gpus`.
+	// Other devices of the host for machines, PCI and USB, as `gpus`.
 	Devices []DeviceConfig `json:"devices,omitempty"`
 	// How much of the host guests may use. Planning more memory is an error, more cores a warning. Default: not checked.
 	Capacity CapacityConfig `json:"capacity,omitempty"`

@@ -31,19 +31,31 @@ type GPUConfig struct {
 	Passthrough string `json:"passthrough,omitempty" jsonschema:"default=mapping,enum=mapping,enum=raw"`
 }
 
-// DeviceConfig is a PCI device of a host for machines, such as a GPU of Intel or AMD or a network card; `gpus` lists
-// those of NVIDIA.
+// DeviceConfig is a PCI or USB device of a host for machines, such as a GPU of Intel or AMD, a network card or a Zigbee
+// stick; `gpus` lists the GPUs of NVIDIA. It has either `pci` or `usb`.
 type DeviceConfig struct {
-	// The name that machines request it by, and the name of its PCI mapping in Proxmox. Devices of the same kind share
-	// it, on one host or several. Nodes with one have the label `devices.talos-proxmox/<name>`.
+	// The name that machines request it by, and the name of its mapping in Proxmox. Devices of the same kind share it, on
+	// one host or several; of USB devices, a host has one of each name. Nodes with one have the label
+	// `devices.talos-proxmox/<name>`.
 	Name string `json:"name" jsonschema:"required,example=igpu"`
 	// Its PCI address: `00:02.0` for one function, `02:00` for all functions of the device. `lspci -Dnn` on the host shows
 	// it. A virtual function (SR-IOV), such as `00:02.1`, is a device of its own, which the host must create at its start.
-	PCI string `json:"pci" jsonschema:"required,example=00:02.0"`
-	// What it is: the Talos of its machines gets the driver of a GPU of Intel (`i915` and `xe`) or AMD (`amdgpu`), and
-	// `prep` binds such a GPU to vfio-pci when the host starts. For other devices, `extensions` of the template add a
-	// driver that Talos lacks, and Proxmox takes them from their driver on the host when a machine starts.
+	PCI string `json:"pci,omitempty" jsonschema:"example=00:02.0"`
+	// How a USB device is found; it does not need `prep`.
+	USB *USBConfig `json:"usb,omitempty"`
+	// What a PCI device is: the Talos of its machines gets the driver of a GPU of Intel (`i915` and `xe`) or AMD
+	// (`amdgpu`), and `prep` binds such a GPU to vfio-pci when the host starts. For other devices, `extensions` of the
+	// template add a driver that Talos lacks, and Proxmox takes them from their driver on the host when a machine starts.
 	Kind DeviceKind `json:"kind,omitempty" jsonschema:"default=other,enum=intel-gpu,enum=amd-gpu,enum=other"`
+}
+
+// USBConfig says which USB device of a host is meant.
+type USBConfig struct {
+	// Its vendor and product in hexadecimal, which `lsusb` on the host shows.
+	ID string `json:"id" jsonschema:"required,example=10c4:ea60"`
+	// The bus and port that it is plugged into, with those of hubs between: `1-4`, `1-4.2`. `ls /sys/bus/usb/devices` on
+	// the host shows them. Default: the port does not matter, the host has only one device with the id.
+	Port string `json:"port,omitempty" jsonschema:"example=1-4"`
 }
 
 // GPUTemplateConfig holds the settings of templates for machines with a GPU, of any vendor, which are separate images

@@ -54,10 +54,19 @@ func (p *planner) requestDevices(g *pool, n *Node, names []string) {
 		}
 	}
 
-	const most = 16 // hostpci0 to hostpci15
-	if len(n.AllDevices()) > most && !p.problems.Has(g.path) {
-		p.problems.Add(g.path+".devices", nil, "give a machine %d PCI devices, and Proxmox allows %d; remove some",
-			len(n.AllDevices()), most)
+	const (
+		mostPCI = 16 // hostpci0 to hostpci15
+		mostUSB = 4  // usb0 to usb3: the provider reads no more, Proxmox has fourteen
+	)
+
+	for _, limit := range []struct {
+		kind        string
+		count, most int
+	}{{"PCI", len(PCIDevices(n.AllDevices())), mostPCI}, {"USB", len(USBDevices(n.Devices)), mostUSB}} {
+		if limit.count > limit.most && !p.problems.Has(g.path) {
+			p.problems.Add(g.path+".devices", nil, "give a machine %d %s devices, and at most %d are possible; remove some",
+				limit.count, limit.kind, limit.most)
+		}
 	}
 }
 

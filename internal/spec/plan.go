@@ -45,9 +45,9 @@ type Host struct {
 	Prep *Prep
 	// GPUs in order of their PCI addresses.
 	GPUs []Device
-	// Devices are the other devices, in the same order.
+	// Devices are the other devices, USB devices first, then in the same order.
 	Devices     []Device          `json:",omitempty"`
-	devicePaths map[string]string // by PCI address
+	devicePaths map[string]string // by [Device.Address]
 }
 
 // AllDevices returns the host's GPUs, then its other devices.
@@ -55,7 +55,7 @@ func (h Host) AllDevices() []Device { return slices.Concat(h.GPUs, h.Devices) }
 
 // DevicePath returns the path of a device of the host in the configuration: hosts[0].gpus[1].
 func (h Host) DevicePath(device Device) string {
-	if path, ok := h.devicePaths[device.PCI]; ok {
+	if path, ok := h.devicePaths[device.Address()]; ok {
 		return path
 	}
 

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,7 +14,7 @@ import (
 // deviceNameFormat is Proxmox's format of a mapping's name.
 var deviceNameFormat = format{
 	regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,62}$`),
-	"cannot be the name of a PCI mapping in Proxmox; use letters, digits, _ and -, from 2 to 63, with a letter first",
+	"cannot be the name of a mapping in Proxmox; use letters, digits, _ and -, from 2 to 63, with a letter first",
 }
 
 // deviceKind are the common properties of all devices of a name, with the path of the first.
@@ -52,6 +53,7 @@ func (p *planner) planDevices(h *Host, c HostConfig) {
 			p.checkRaw(at + ".passthrough")
 		}
 
+		p.planPCI(at, g.PCI, &gpu)
 		p.planDevice(h, &h.GPUs, at, g.PCI, gpu)
 	}
 
@@ -61,42 +63,62 @@ func (p *planner) planDevices(h *Host, c HostConfig) {
 			p.problems.Add(at+".name", d.Name, "cannot be part of a node's label; write it with a letter or digit at its end")
 		}
 
-		p.planDevice(h, &h.Devices, at, d.PCI, Device{Name: d.Name, Host: c.Name, Kind: d.Kind})
+		device := Device{Name: d.Name, Host: c.Name, Kind: d.Kind}
+		if p.hasOneAddress(at, d) {
+			if d.USB != nil {
+				p.planUSB(at, d, &device)
+			} else {
+				p.planPCI(at, d.PCI, &device)
+			}
+		}
+
+		p.planDevice(h, &h.Devices, at, cmp.Or(d.PCI, device.Address()), device)
 	}
 
 	for _, list := range [][]Device{h.GPUs, h.Devices} {
-		slices.SortFunc(list, func(a, b Device) int { return strings.Compare(a.PCI, b.PCI) })
+		slices.SortFunc(list, func(a, b Device) int {
+			return cmp.Or(strings.Compare(a.PCI, b.PCI), strings.Compare(a.Address(), b.Address()))
+		})
 	}
 }
 
-// planDevice checks a device of a host and adds a valid one to the list.
-func (p *planner) planDevice(h *Host, list *[]Device, path, pci string, device Device) {
+// planDevice checks a device of a host, whose address the configuration writes so, and adds a valid one to the list.
+func (p *planner) planDevice(h *Host, list *[]Device, path, address string, device Device) {
 	named := p.checkFormat(path+".name", device.Name, deviceNameFormat)
-
-	address, err := ParsePCI(pci)
-	if err != nil && !p.problems.Has(path+".pci") {
-		p.problems.Add(path+".pci", pci, "%s", err)
-	}
-
-	device.PCI = address
 	if named {
 		p.checkDeviceKind(path, device)
 	}
 
-	if !named || err != nil {
+	if !named || device.Address() == "" {
 		return
 	}
 
+	key, remedy := ".pci", "remove one of the two"
+	if device.Kind == USBDevice {
+		key, remedy = ".usb", "remove one of the two, or set the port of each"
+	}
+
 	all := h.AllDevices()
-	if j := slices.IndexFunc(all, func(o Device) bool { return sameDevice(o.PCI, device.PCI) }); j >= 0 {
+	if j := slices.IndexFunc(all, device.shares); j >= 0 {
 		p.problems.Add(
-			path+".pci", pci, "is the device of %s too (%s); remove one of the two", h.devicePaths[all[j].PCI], all[j].PCI,
+			path+key, address, "is the device of %s too (%s); %s", h.DevicePath(all[j]), all[j].Address(), remedy,
 		)
 
 		return
 	}
 
-	h.devicePaths[device.PCI] = path
+	// Proxmox does not choose among USB devices of a host, as it does among PCI devices.
+	sameName := func(o Device) bool { return o.Kind == USBDevice && device.Kind == USBDevice && o.Name == device.Name }
+	if j := slices.IndexFunc(all, sameName); j >= 0 {
+		p.problems.Add(
+			path+".name", device.Name, "is the name of %s too, and a USB mapping of Proxmox has one device of a host; give this one "+
+				"its own name", h.DevicePath(all[j]),
+		)
+
+		return
+	}
+
+	h.devicePaths[device.Address()] = path
 	*list = append(*list, device)
 }
 

@@ -26,6 +26,7 @@ const (
 	VirtualMachine = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	File           = "proxmoxve:Download/file:File"
 	PCIMapping     = "proxmoxve:Hardware/mapping/pci:Pci"
+	USBMapping     = "proxmoxve:Hardware/mapping/usb:Usb"
 	Role           = "proxmoxve:Permission/role:Role"
 	User           = "proxmoxve:Permission/user:User"
 	Group          = "proxmoxve:Permission/group:Group"
@@ -60,7 +61,7 @@ const MachineGuard = "verify-machines"
 // the machine's system disk, separated by blanks, for those who review its deletion; talosops does not read it.
 const VolumesVariable = "VOLUMES"
 
-// OfMapping is the suffix of the name of a PCI mapping.
+// OfMapping is the suffix of the name of a PCI or USB mapping.
 const OfMapping = "-mapping"
 
 // Suffixes of resources of a machine or node: its VM, its configuration, and the command with which it leaves its

@@ -50,16 +50,7 @@ func Compare(old, wanted Machine) []Change {
 	addIfChanged(&c, "bootOrders", "templates.source", Restart, "boots an ISO as well %v → %v", old.ISO, wanted.ISO)
 	c.compareNetwork(old, wanted)
 
-	if !slices.Equal(old.Devices, wanted.Devices) {
-		key, noun := "devices", "devices"
-		if wanted.HasGPUs {
-			key, noun = "gpu", "GPUs"
-		}
-
-		c.add("hostpcis", key, Restart,
-			fmt.Sprintf("%s %s → %s", noun, deviceNames(old.Devices), deviceNames(wanted.Devices)))
-	}
-
+	c.compareDevices(old, wanted)
 	c.compareDisks(old, wanted)
 	c.compareProtection(old, wanted)
 	c.compareTalos(old, wanted)
@@ -149,11 +140,16 @@ func (c *comparison) comparePlacement(old, wanted Machine) {
 	switch {
 	case old.Host == wanted.Host || old.VMID != wanted.VMID:
 	case len(wanted.Devices) > 0:
-		c.add("nodeName", "host", Replace, fmt.Sprintf("host %s → %s, with a GPU", old.Host, wanted.Host))
+		with := "with devices of it"
+		if wanted.HasGPUs {
+			with = "with a GPU"
+		}
+
+		c.add("nodeName", "host", Replace, fmt.Sprintf("host %s → %s, %s", old.Host, wanted.Host, with))
 	case len(old.Devices) > 0:
 		c.addImpossible(
 			"nodeName", "host", wanted.Host,
-			fmt.Sprintf("is not %s, where %s has a GPU until this run removes it; change the host in a later run",
+			fmt.Sprintf("is not %s, where %s has devices of the host until this run removes them; change the host in a later run",
 				old.Host, old.Name),
 		)
 	case old.Linked:
@@ -337,15 +333,6 @@ func (c *comparison) compareDisks(old, wanted Machine) {
 			)
 		}
 	}
-}
-
-func deviceNames(devices []Device) string {
-	list := make([]string, 0, len(devices))
-	for _, d := range devices {
-		list = append(list, cmp.Or(d.Mapping, d.PCI))
-	}
-
-	return cmp.Or(strings.Join(list, ", "), "none")
 }
 
 // keyPath returns the path of a change's key in the stack file.

@@ -10,14 +10,19 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// CreationSettings returns the settings that only new machines and clusters get, and the clusters' endpoints, by pool
-// or cluster and key of the stack file. The keys have no indexes, which change when others are added or removed.
+// CreationSettings returns the settings that only new machines and clusters get, and the clusters' endpoints and shared
+// addresses, by pool or cluster and key of the stack file. The keys have no indexes, which change when others are added
+// or removed.
 func CreationSettings(plan *spec.Plan) map[string]string {
 	settings := map[string]string{}
 	for _, cluster := range plan.Clusters {
 		settings[cluster.Name+" podCidr"], settings[cluster.Name+
 			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
 		settings[cluster.Name+" "+endpointKey] = cluster.Endpoint
+
+		if shared := sharedAddresses(cluster); shared != "" {
+			settings[AddressesOf(cluster.Name)] = shared
+		}
 
 		if cluster.Proxmox != nil {
 			settings[cluster.Name+" "+regionKey] = cluster.Proxmox.Region
@@ -35,6 +40,25 @@ func CreationSettings(plan *spec.Plan) map[string]string {
 	}
 
 	return settings
+}
+
+// AddressesOf returns the key of a cluster's addresses that are no machine's, its VIP and those for Services, in
+// [CreationSettings].
+func AddressesOf(cluster string) string { return cluster + " addresses" }
+
+func sharedAddresses(cluster spec.Cluster) string {
+	var list []string
+	if cluster.VIP.IsValid() {
+		list = append(list, cluster.VIP.String())
+	}
+
+	if cluster.CNI != nil {
+		for _, r := range cluster.CNI.LoadBalancer {
+			list = append(list, r.First+"-"+r.Last)
+		}
+	}
+
+	return strings.Join(list, " ")
 }
 
 // poolKey returns a name of a machine's pool that is unique in the stack.

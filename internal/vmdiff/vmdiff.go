@@ -72,8 +72,11 @@ type Disk struct {
 	Shared               bool // a linked clone's volume that depends on its template's, as on ZFS and directories
 }
 
-// Device is a PCI device of the machine, by mapping or by address.
-type Device struct{ Mapping, PCI string }
+// Device is a device of its host that the machine has: a USB device by mapping, a PCI device by mapping or by address.
+type Device struct {
+	Mapping, PCI string
+	USB          bool
+}
 
 // vmProperties are the compared properties of a VM's resource besides [Fields].
 type vmProperties struct {
@@ -92,6 +95,7 @@ type vmProperties struct {
 		Size                                    int
 	}
 	HostPCIs       []struct{ Mapping, ID string }
+	USBs           []struct{ Mapping string }
 	TPMState       *struct{ Version string }
 	Initialization struct {
 		DNS struct {
@@ -160,6 +164,10 @@ func FromState(resource map[string]any) (Machine, error) {
 
 	for _, device := range vm.HostPCIs {
 		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, PCI: device.ID})
+	}
+
+	for _, device := range vm.USBs {
+		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, USB: true})
 	}
 
 	m.SearchDomain = vm.Initialization.DNS.Domain
@@ -231,11 +239,11 @@ func FromPlan(planned spec.Member) Machine {
 
 	m.HasGPUs = len(n.GPUs) > 0
 
-	for _, device := range slices.Concat(n.Devices, n.GPUs) { // a VM's hostpci in this order
+	for _, device := range slices.Concat(n.Devices, n.GPUs) { // a VM's hostpci and usb in this order
 		if device.Raw {
 			m.Devices = append(m.Devices, Device{PCI: device.PCI})
 		} else {
-			m.Devices = append(m.Devices, Device{Mapping: device.Name})
+			m.Devices = append(m.Devices, Device{Mapping: device.Name, USB: device.Kind == spec.USBDevice})
 		}
 	}
 

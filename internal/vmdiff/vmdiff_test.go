@@ -260,6 +260,7 @@ func TestRead(t *testing.T) {
 		"cpu": {"cores": 4, "type": "host", "units": 100}, "memory": {"dedicated": 8192}, "onBoot": true,
 		"disks": [{"interface": "scsi0", "size": 20}, {"interface": "virtio1"}],
 		"hostpcis": [{"device": "hostpci0", "mapping": "rtx4000", "pcie": true}, {"device": "hostpci1", "id": "0000:05:00"}],
+		"usbs": [{"mapping": "zigbee", "host": "", "usb3": true}],
 		"initialization": {"ipConfigs": [{"ipv4": {"address": "10.0.1.40/24", "gateway": "10.0.1.1"}}]}}`), &outputs),
 	)
 	m, err := vmdiff.FromState(outputs)
@@ -272,7 +273,7 @@ func TestRead(t *testing.T) {
 		},
 		Tags:    []string{"cluster-one", "talos"},
 		Disks:   []vmdiff.Disk{{Interface: "scsi0", SizeGiB: 20}, {Interface: "virtio1"}},
-		Devices: []vmdiff.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}},
+		Devices: []vmdiff.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}, {Mapping: "zigbee", USB: true}},
 	}, m)
 
 	m, err = vmdiff.FromState(

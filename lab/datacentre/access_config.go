@@ -80,18 +80,30 @@ func (s subject) authoriseDevices(c Config) error {
 		}
 	}
 
+	for _, k := range c.numbered("usb") {
+		if err := cmp.Or(s.authorise("VM.Config.HWType"), s.authoriseMapping(k, c[k])); err != nil {
+			return err
+		}
+	}
+
 	return s.authoriseBridges(c)
 }
 
-// authoriseMapping checks that the subject may use the resource mapping of a passed-through device.
+// authoriseMapping checks that the subject may use the resource mapping of a passed-through PCI or USB device.
 func (s subject) authoriseMapping(key, value string) error {
-	p := ParseProperties(key, value)
+	p, usb := ParseProperties(key, value), isIndexed(key, "usb")
 
 	switch {
+	case usb && strings.EqualFold(p["host"], "spice"):
+		return nil
+	case usb && p["host"] != "":
+		return Refuse("only root can set '%s' config for real devices", key)
 	case p["host"] != "":
 		return Refuse("only root can set '%s' config for non-mapped devices", key)
 	case p["mapping"] == "":
 		return Refuse("either 'host' or 'mapping' must be set.")
+	case usb:
+		return s.authorisePath("/mapping/usb/"+p["mapping"], "Mapping.Use")
 	default:
 		return s.authorisePath("/mapping/pci/"+p["mapping"], "Mapping.Use")
 	}
@@ -197,7 +209,7 @@ func (s subject) authoriseClone(source Config, target string) error {
 		}
 	}
 
-	for _, k := range source.numbered("hostpci") {
+	for _, k := range slices.Concat(source.numbered("hostpci"), source.numbered("usb")) {
 		if err := s.authoriseMapping(k, source[k]); err != nil {
 			return err
 		}

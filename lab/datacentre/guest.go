@@ -42,6 +42,7 @@ type Hardware struct {
 	// CloudInit is the nocloud data of the cloud-init drive, or nil without a drive.
 	CloudInit *CloudInit
 	PCI       []PCIDevice // passed-through devices, with their addresses on the host
+	USB       []USBDevice // passed-through devices, with their ports on the host
 	// Firmware is "seabios" or "ovmf".
 	Firmware string
 	// EFIVars is the volume of the firmware's variables, TPM that of the TPM's state; empty = none. PreEnrolledKeys
@@ -103,12 +104,18 @@ type AgentInterface struct {
 	Addresses []netip.Prefix
 }
 
+// passedDevices are the devices of the host that a VM gets at its start.
+type passedDevices struct {
+	pci []PCIDevice
+	usb []USBDevice
+}
+
 // hardware returns the hardware for a VM's power-on; it requires the lock.
-func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
+func (d *Datacentre) hardware(v *vm, devices passedDevices) Hardware {
 	c := v.Config
 	hw := Hardware{
 		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: c.Properties("smbios1")["uuid"],
-		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: pci,
+		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: devices.pci, USB: devices.usb,
 		Firmware:     cmp.Or(c["bios"], "seabios"),
 		AgentEnabled: c.Properties("agent").Bool("enabled"),
 	}

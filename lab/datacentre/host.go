@@ -29,6 +29,7 @@ type HostOptions struct {
 	// Pools are the host's ZFS pools. The root file system is on the one with Root, or on ext4 in LVM.
 	Pools []ZPool
 	PCI   []PCIDevice
+	USB   []USBDevice
 	// Storages are the host's storages; DefaultStorages by default.
 	Storages []StorageOptions
 	// Bridges are network bridges, by default vmbr0; none is VLAN-aware.

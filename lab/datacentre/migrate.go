@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -96,8 +97,8 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 
 // volumesToMigrate returns the volumes that move with the VM, or why the VM cannot move.
 func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
-	if local := v.Config.numbered("hostpci"); len(local) > 0 {
-		return nil, fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
+	if err := d.checkLocalDevices(v, r["target"]); err != nil {
+		return nil, err
 	}
 
 	var list []*Volume
@@ -138,4 +139,39 @@ func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
 	}
 
 	return list, nil
+}
+
+// checkLocalDevices returns why a VM cannot move with its passed-through devices: those without a mapping never do, and
+// mapped ones only while it is off, to a host in the mapping (prepare of PVE::QemuMigrate).
+func (d *Datacentre) checkLocalDevices(v *vm, target string) error {
+	var local, mapped, missing []string
+
+	for _, key := range slices.Concat(v.Config.numbered("hostpci"), v.Config.numbered("usb")) {
+		p, kind := v.Config.Properties(key), PCIMappings
+		if isIndexed(key, "usb") {
+			kind = USBMappings
+		}
+
+		switch {
+		case p["mapping"] != "":
+			mapped = append(mapped, key+":"+p["mapping"])
+
+			if len(mappingEntries(d.state.Records[kind][p["mapping"]], target)) == 0 {
+				missing = append(missing, key)
+			}
+		case p["host"] != "spice":
+			local = append(local, key)
+		}
+	}
+
+	switch {
+	case len(local) > 0:
+		return fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
+	case len(missing) > 0:
+		return fmt.Errorf("can't migrate to '%s': missing mapped devices %s", target, strings.Join(missing, ", "))
+	case v.Running && len(mapped) > 0:
+		return fmt.Errorf("can't live migrate running VM which uses following mapped devices: %s", strings.Join(mapped, ", "))
+	default:
+		return nil
+	}
 }

@@ -14,7 +14,7 @@ func (d *Datacentre) pciAlternatives(h Host, value string) ([][]PCIDevice, error
 	paths := []string{p["host"]}
 
 	if name := p["mapping"]; name != "" {
-		m := d.state.Records[Mappings][name]
+		m := d.state.Records[PCIMappings][name]
 
 		entries := mappingEntries(m, h.Name)
 		if len(entries) == 0 {

@@ -126,7 +126,7 @@ func TestPassthroughErrors(t *testing.T) {
 
 			d := openWithGPUs(t, tc.change)
 			if tc.mapping != nil {
-				d.Put(datacentre.Mappings, "gpu", tc.mapping)
+				d.Put(datacentre.PCIMappings, "gpu", tc.mapping)
 			}
 
 			config := datacentre.Config{"hostpci0": "mapping=gpu,pcie=1", "machine": "q35"}
@@ -162,7 +162,7 @@ func TestPassthroughDevices(t *testing.T) {
 		"t4":  pciMapping("id=10de:1eb8,node=pve1,path=0000:05:00.0,iommugroup=30,subsystem-id=10de:16fa"),
 		"t4b": pciMapping("id=10de:1eb8,node=pve1,path=0000:06:00.0,iommugroup=30,subsystem-id=10de:16fa"),
 	} {
-		d.Put(datacentre.Mappings, name, mapping)
+		d.Put(datacentre.PCIMappings, name, mapping)
 	}
 
 	for vmid, mapping := range map[int]string{100: "gpu", 101: "gpu", 102: "gpu", 103: "t4", 104: "t4b"} {
@@ -193,7 +193,7 @@ func TestPassthroughDevices(t *testing.T) {
 	assert.Equal(t, "start failed: QEMU exited with code 1", exitStatus(t, d, upid, err))
 	assert.Contains(t, d.TaskLog(upid)[0], "vfio 0000:06:00.0: failed to open /dev/vfio/30: Device or resource busy")
 
-	d.Put(datacentre.Mappings, "gpu", pciMapping(wholeDevice))
+	d.Put(datacentre.PCIMappings, "gpu", pciMapping(wholeDevice))
 
 	upid, err = d.Start(root, "pve1", 100)
 	assert.Equal(t, "PCI device '0000:01:00.0' already in use by VMID '102'", exitStatus(t, d, upid, err))

@@ -81,16 +81,16 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	}
 
 	// Check again: another VM may have taken a device meanwhile.
-	pci, err := d.checkStart(w, v)
+	devices, err := d.checkStart(w, v)
 	if err != nil {
 		return err
 	}
 
-	hw := d.hardware(v, pci)
+	hw := d.hardware(v, devices)
 	d.state.NextPID++
 	v.Running, v.Since, v.PID, v.Hardware, v.Started = true, time.Now(), d.state.NextPID, &hw, maps.Clone(v.Config)
 
-	if d.bindVFIO(hostName, pci) {
+	if d.bindVFIO(hostName, devices.pci) {
 		if err := d.withoutLock(func() error { return d.ShowHost(hostName) }); err != nil {
 			return err
 		}
@@ -101,47 +101,50 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	return nil
 }
 
-// checkStart makes the checks of PVE and KVM before a start, and returns the PCI devices for it.
-func (d *Datacentre) checkStart(w *worker, v *vm) ([]PCIDevice, error) {
+// checkStart makes the checks of PVE and KVM before a start, and returns the host's devices for it.
+func (d *Datacentre) checkStart(w *worker, v *vm) (devices passedDevices, err error) {
 	switch {
 	case v.Template:
-		return nil, errors.New("you can't start a vm if it's a template")
+		return devices, errors.New("you can't start a vm if it's a template")
 	case v.Lock != "":
-		return nil, v.checkLock()
+		return devices, v.checkLock()
 	case v.Running:
-		return nil, fmt.Errorf("VM %d already running", v.ID)
+		return devices, fmt.Errorf("VM %d already running", v.ID)
 	}
 
 	h := d.host(v.Host)
 
 	for _, n := range v.Config.nics() {
 		if err := h.checkBridge(n, "bridge '%s' does not exist"); err != nil {
-			return nil, err
+			return devices, err
 		}
 	}
 
 	for _, dr := range v.Config.drives() {
 		if id := dr.volume(); id != "" && !isIndexed(dr.key, "unused") && d.findVolume(v.Host, id) == nil {
-			return nil, fmt.Errorf("volume '%s' does not exist", id)
+			return devices, fmt.Errorf("volume '%s' does not exist", id)
 		}
 	}
 
-	pci, err := d.choosePCI(w, v)
-	if err != nil {
-		return nil, err
+	if devices.pci, err = d.choosePCI(w, v); err != nil {
+		return devices, err
+	}
+
+	if devices.usb, err = d.chooseUSB(v); err != nil {
+		return devices, err
 	}
 
 	if v.Config.CPUs() > h.Cores {
-		return nil, fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
+		return devices, fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
 	}
 
 	if used, _ := d.usage(v.Host); used+v.Config.MemoryMiB() > h.MemoryMiB {
 		w.log("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 
-		return nil, errors.New("start failed: QEMU exited with code 1")
+		return devices, errors.New("start failed: QEMU exited with code 1")
 	}
 
-	return pci, nil
+	return devices, nil
 }
 
 // Stop stops a VM immediately. A stopped VM is not an error.

@@ -26,8 +26,9 @@ const (
 	Roles  Kind = "role"
 	// Pools contain the VMs whose Pool names them.
 	Pools Kind = "pool"
-	// Mappings are resource mappings of PCI devices.
-	Mappings Kind = "mapping"
+	// PCIMappings and USBMappings are resource mappings of devices.
+	PCIMappings Kind = "mapping"
+	USBMappings Kind = "usbmapping"
 )
 
 // Records returns the records of a kind by id, with the API's parameters as fields, passwords and secrets included.
@@ -144,9 +145,9 @@ func (d *Datacentre) MoveToPool(pool string, vmids ...int) {
 	}
 }
 
-// MappingDigest returns the digest of the file with all PCI mappings, which Proxmox compares before a change.
-func (d *Datacentre) MappingDigest() string {
-	b, err := json.Marshal(d.Records(Mappings))
+// MappingDigest returns the digest of the file with all mappings of a kind, which Proxmox compares before a change.
+func (d *Datacentre) MappingDigest(kind Kind) string {
+	b, err := json.Marshal(d.Records(kind))
 	if err != nil {
 		panic(err) // strings only
 	}

@@ -231,6 +231,10 @@ func (d *Datacentre) applyChange(
 
 	w.keepCreated() // a failed hotplug leaves the change pending
 
+	if err := d.hotplugUSB(v, set, del); err != nil {
+		return err
+	}
+
 	return d.hotplugNICs(v, set)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/server"
 )
 
@@ -90,4 +91,62 @@ func TestIntegratedGPUsOfControlPlanes(t *testing.T) {
 
 	assert.Empty(t, w.vm("one-cp-3").Config["hostpci0"])
 	assert.Empty(t, w.up(text, optup.ExpectNoChanges()))
+}
+
+// usbStack has a control plane on pve1 with its Zigbee stick, and another host whose stick no machine has.
+const usbStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: NETWORK.0.11, devices: [{name: zigbee, usb: {id: 10C4:EA60}}, {name: zwave, usb: {id: 0658:0200, port: 1-7.2}}]}
+    - {name: pve2, address: NETWORK.0.12, devices: [{name: zigbee, usb: {id: 10c4:ea60, port: 1-4}}]}
+  talos-proxmox:templates:
+    talos: {version: v1.14.4, datastore: local-lvm, extensions: [usb-modem-drivers]}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.37.2
+      network: {cidr: NETWORK.1.0/24, gateway: NETWORK.1.1, dns: [NETWORK.1.1]}
+      controlPlane:
+        count: 1
+        cores: 2
+        memoryMiB: 4096
+        diskGiB: 20
+        nodes: {"1": {host: pve1, devices: [zigbee]}}
+`
+
+// TestUSBDevices: machines get USB devices of their hosts by mappings, without a preparation of the hosts, and keep
+// them where the port changes.
+func TestUSBDevices(t *testing.T) {
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Mappings: []string{"zigbee", "zwave"}})
+	text := strings.ReplaceAll(usbStack, "NETWORK", w.network)
+
+	assert.Contains(t, w.refusedUp(strings.Replace(text, "id: 10C4:EA60", "id: 051d:0002", 1)),
+		"hosts[0].devices[0].usb.id: pve1 has no USB device 051d:0002: it has 10c4:ea60 at 1-4 (Silicon Labs CP2102N USB to UART "+
+			"Bridge Controller), 0658:0200 at 1-7.1, 0658:0200 at 1-7.2")
+	assert.Contains(t, w.refusedUp(strings.Replace(text, ", port: 1-7.2", "", 1)),
+		"hosts[0].devices[1].usb.port: is missing, and pve1 has 2 USB devices 0658:0200, of which Proxmox would take any")
+
+	w.up(text)
+
+	assert.Equal(t, "mapping=zigbee,usb3=1", w.vm("one-cp-1").Config["usb0"])
+	assert.Equal(t, "id=10c4:ea60,node=pve1", w.lab.Data.Records(datacentre.USBMappings)["zigbee"]["map"])
+	assert.NotContains(t, w.lab.Data.Records(datacentre.USBMappings), "zwave", "no machine has it")
+
+	node, err := w.kubeClient().CoreV1().Nodes().Get(t.Context(), "one-cp-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "true", node.Labels["devices.talos-proxmox/zigbee"])
+	assert.Empty(t, w.up(text, optup.ExpectNoChanges()))
+
+	// The port is the mapping's, so the machine goes on.
+	started := w.vm("one-cp-1").Since
+	text = strings.Replace(text, "id: 10C4:EA60", "id: 10C4:EA60, port: 1-4", 1)
+	w.up(text)
+	assert.Equal(t, "id=10c4:ea60,node=pve1,path=1-4", w.lab.Data.Records(datacentre.USBMappings)["zigbee"]["map"])
+	assert.Equal(t, started, w.vm("one-cp-1").Since)
+
+	// Another device restarts the machine, as the provider does.
+	text = strings.Replace(text, "devices: [zigbee]", "devices: [zigbee, zwave]", 1)
+	assert.Contains(t, w.previewOutput(text), "one-cp-1 restarts: USB devices zigbee → zigbee, zwave (clusters[0].controlPlane.nodes.1.devices)")
+	w.up(text)
+	assert.Equal(t, "mapping=zwave,usb3=1", w.vm("one-cp-1").Config["usb1"])
+	require.Len(t, w.vm("one-cp-1").Hardware.USB, 2)
+	assert.NotEqual(t, started, w.vm("one-cp-1").Since)
 }

@@ -154,11 +154,11 @@ func TestGPUWorker(t *testing.T) {
 
 	// A mapping that someone changed is repaired, one that someone deleted is created again.
 	w.lab.Data.Put(
-		datacentre.Mappings, "rtx4000", datacentre.Config{"map": "id=10de:1111,node=pve1,path=0000:01:00"},
+		datacentre.PCIMappings, "rtx4000", datacentre.Config{"map": "id=10de:1111,node=pve1,path=0000:01:00"},
 	)
 	done = w.up(s.yaml(t), optup.Refresh())
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.withOp("update"))
-	w.lab.Data.Delete(datacentre.Mappings, "rtx4000")
+	w.lab.Data.Delete(datacentre.PCIMappings, "rtx4000")
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, w.refresh(s.yaml(t)).withOp("delete"))
 	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.withOp("create"))
@@ -168,7 +168,7 @@ func TestGPUWorker(t *testing.T) {
 	s.Workers = 0
 	done = w.up(s.yaml(t))
 	assert.Contains(t, done.withOp("delete"), "VirtualMachine one-gpu-1-vm")
-	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
+	assert.Empty(t, w.lab.Data.Records(datacentre.PCIMappings))
 
 	// Meanwhile someone else's machine takes the GPU: the error names the machine, and Proxmox' reason.
 	const foreign = 9000
@@ -192,13 +192,13 @@ func TestGPUWorker(t *testing.T) {
 	w.requireGPUs("one-gpu-1", 1)
 
 	w.destroy(s.yaml(t))
-	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
+	assert.Empty(t, w.lab.Data.Records(datacentre.PCIMappings))
 	assert.Empty(t, w.machines())
 }
 
 // requireMapping requires the mapping of the stack's GPU, and no other.
 func (w *world) requireMapping() {
-	mappings := w.lab.Data.Records(datacentre.Mappings)
+	mappings := w.lab.Data.Records(datacentre.PCIMappings)
 	require.Len(w.t, mappings, 1)
 
 	mapping := mappings["rtx4000"]

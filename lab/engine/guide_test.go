@@ -144,7 +144,7 @@ func (r *reader) requireOutput() {
 // requireRemoved checks that nothing is left on the host.
 func (r *reader) requireRemoved() {
 	assert.Empty(r, r.w.lab.Data.VMs())
-	assert.Empty(r, r.w.lab.Data.Records(datacentre.Mappings))
+	assert.Empty(r, r.w.lab.Data.Records(datacentre.PCIMappings))
 }
 
 // TestPlatformGuide follows docs/getting-started.md, with real Kubernetes and the real controllers of Flux.

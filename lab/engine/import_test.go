@@ -138,7 +138,7 @@ func TestImportOfGPUs(t *testing.T) {
 	w.up(file)
 
 	bundle := w.secretsBundle(w.talosconfig(), w.network+".1.10")
-	mappings, before := w.lab.Data.Records(datacentre.Mappings), w.machineIdentities()
+	mappings, before := w.lab.Data.Records(datacentre.PCIMappings), w.machineIdentities()
 
 	w.loseState()
 
@@ -148,7 +148,7 @@ func TestImportOfGPUs(t *testing.T) {
 
 	done := w.up(file)
 	assert.NotContains(t, done, "Pci rtx4000-mapping", "it is as planned")
-	assert.Equal(t, mappings, w.lab.Data.Records(datacentre.Mappings))
+	assert.Equal(t, mappings, w.lab.Data.Records(datacentre.PCIMappings))
 	assert.Equal(t, before, w.machineIdentities())
 	w.requireGPUs("one-gpu-1", 1)
 	w.up(file, optup.ExpectNoChanges())

@@ -159,7 +159,7 @@ func TestRecoverMapping(t *testing.T) {
 	removeFault := w.addFault(
 		datacentre.Fault{Method: "GET", Path: "/cluster/mapping/pci/rtx4000$", Delay: 1000 * time.Hour},
 	)
-	w.killedUp(text, func(w *world) bool { return len(w.lab.Data.Records(datacentre.Mappings)) == 1 }, true)
+	w.killedUp(text, func(w *world) bool { return len(w.lab.Data.Records(datacentre.PCIMappings)) == 1 }, true)
 	removeFault()
 
 	w.cancelRun(text) // what a user tries first
@@ -171,24 +171,24 @@ func TestRecoverMapping(t *testing.T) {
 		t, w.output(), "If it names this stack, an interrupted run left it, and `talos-proxmox recover lab` removes it",
 	)
 
-	mapping := w.lab.Data.Records(datacentre.Mappings)["rtx4000"]
+	mapping := w.lab.Data.Records(datacentre.PCIMappings)["rtx4000"]
 	others := maps.Clone(mapping)
 	others["description"] = strings.NewReplacer("/lab ", "/other ", "id=", "id=0").Replace(mapping["description"])
 	require.NotEqual(t, mapping, others)
 
 	// Without --yes nothing is changed.
-	w.lab.Data.Put(datacentre.Mappings, "rtx4000", others)
+	w.lab.Data.Put(datacentre.PCIMappings, "rtx4000", others)
 	output, err := w.tryRecover()
 	require.Error(t, err)
 	assert.Contains(t, output, "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/other (id=0")
 
-	w.lab.Data.Put(datacentre.Mappings, "rtx4000", mapping)
+	w.lab.Data.Put(datacentre.PCIMappings, "rtx4000", mapping)
 	assert.Contains(t, w.recover(), "PCI mapping rtx4000 is removed")
-	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
+	assert.Empty(t, w.lab.Data.Records(datacentre.PCIMappings))
 	w.requireRecovered(text)
 
 	w.up(text, optup.Refresh())
-	assert.Equal(t, map[string]datacentre.Config{"rtx4000": mapping}, w.lab.Data.Records(datacentre.Mappings))
+	assert.Equal(t, map[string]datacentre.Config{"rtx4000": mapping}, w.lab.Data.Records(datacentre.PCIMappings))
 	w.up(text, optup.ExpectNoChanges())
 }
 

@@ -85,6 +85,8 @@ func deviceUpdates() map[string]update {
 		"hostpcis[].pcie":        gpu(4, false, true),
 		"hostpcis[].rombar":      gpu(5, true, false),
 		"hostpcis[].xvga":        gpu(6, false, true),
+		"usbs[].mapping":         stick("zigbee", "zwave"),
+		"usbs[].usb3":            stick(false, true),
 	}
 
 	for name, values := range map[string][2]any{
@@ -109,6 +111,11 @@ func gpu(host int, from, to any) update {
 		"machine":  "q35",
 		"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true, "rombar": true}},
 	}}
+}
+
+// stick changes the USB device of a VM.
+func stick(from, to any) update {
+	return update{from: from, to: to, with: object{"usbs": []any{object{"mapping": "zigbee", "usb3": true}}}}
 }
 
 func driveUpdates() map[string]update {

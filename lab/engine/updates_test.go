@@ -61,7 +61,13 @@ func TestVMUpdateEffects(t *testing.T) {
 	for _, name := range []string{"gpu", "card"} {
 		mapping := datacentre.Config{}
 		mapping.Set("map", entries...)
-		w.lab.Data.Put(datacentre.Mappings, name, mapping)
+		w.lab.Data.Put(datacentre.PCIMappings, name, mapping)
+	}
+
+	for name, entry := range map[string]string{"zigbee": "id=10c4:ea60", "zwave": "id=0658:0200,path=1-7.1"} {
+		mapping := datacentre.Config{}
+		mapping.Set("map", entry+",node=pve1")
+		w.lab.Data.Put(datacentre.USBMappings, name, mapping)
 	}
 
 	for _, vmid := range []int{900, 901} {
@@ -136,5 +142,6 @@ var untested = map[string]string{
 	"memory.shared":           "always 0",
 	"hostpcis[].device":       "the number of a slot: changing it is another device",
 	"hostpcis[].id":           "as mapping",
+	"usbs[].host":             "as mapping",
 	"networkDevices[].bridge": "the lab's hosts have one bridge",
 }

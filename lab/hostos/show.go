@@ -41,6 +41,7 @@ func (System) Show(h datacentre.Host) error {
 	t.addProc(h)
 	t.addFirmware(h)
 	t.addPCI(h)
+	t.addUSB(h)
 	t.addZFS(h)
 
 	// Parameters are set at boot; later writes stay.

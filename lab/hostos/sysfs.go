@@ -3,6 +3,7 @@ package hostos
 import (
 	"cmp"
 	"strconv"
+	"strings"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -40,6 +41,23 @@ func (t tree) addPCI(h datacentre.Host) {
 		unit := map[bool]string{false: "ivhd0", true: "dmar0"}[h.Intel()]
 		t.link("sys/class/iommu/"+unit, "sys/devices/virtual/iommu/"+unit)
 		t["sys/devices/virtual/iommu/"+unit+"/uevent"] = ""
+	}
+}
+
+// addUSB adds the USB devices, whose folders have the names of their ports.
+func (t tree) addUSB(h datacentre.Host) {
+	for _, u := range h.USB {
+		folder := "sys/devices/pci0000:00/usb/" + u.Port
+		t.link("sys/bus/usb/devices/"+u.Port, folder)
+
+		vendor, product, _ := strings.Cut(u.ID, ":")
+		for name, value := range map[string]string{
+			"idVendor": vendor, "idProduct": product, "bDeviceClass": "00", "manufacturer": u.Manufacturer, "product": u.Product,
+		} {
+			if value != "" {
+				t[folder+"/"+name] = value + "\n"
+			}
+		}
 	}
 }
 

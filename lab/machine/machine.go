@@ -213,7 +213,7 @@ func (m *machine) start() bool {
 	m.disks.CloseVolumes()
 
 	m.extensions = m.imageExtensions()
-	m.kernel = kernel.New(m.hw.PCI, m.extensions, m.logfLocked)
+	m.kernel = kernel.New(m.hw.PCI, m.hw.USB, m.extensions, m.logfLocked)
 
 	if err = m.loadDisk(); err != nil {
 		m.problem = err.Error()

@@ -18,7 +18,7 @@ func hostOptions(n network, names, datastores []string) []datacentre.HostOptions
 			Cores:     16,
 			CPUModel:  "AMD EPYC 4564P 16-Core Processor",
 			MemoryMiB: 96 * 1024,
-			PCI:       append(amdBoard(), gpu()...), Storages: datacentre.DefaultStorages()[:2],
+			PCI:       append(amdBoard(), gpu()...), USB: sticks(), Storages: datacentre.DefaultStorages()[:2],
 		}
 
 		switch i {
@@ -46,6 +46,16 @@ func hostOptions(n network, names, datastores []string) []datacentre.HostOptions
 	}
 
 	return list
+}
+
+// sticks are a Zigbee stick, and two equal ones for Z-Wave behind a hub.
+func sticks() []datacentre.USBDevice {
+	zwave := datacentre.USBDevice{ID: "0658:0200"} // it has no texts
+
+	return []datacentre.USBDevice{
+		{Port: "1-4", ID: "10c4:ea60", Manufacturer: "Silicon Labs", Product: "CP2102N USB to UART Bridge Controller"},
+		{Port: "1-7.1", ID: zwave.ID}, {Port: "1-7.2", ID: zwave.ID},
+	}
 }
 
 // device is a PCI device without a subsystem.

@@ -8,12 +8,14 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// places returns what the program's roles are granted on: the data centre's storages by their content, the mapping of
-// the documents, and these.
+// places returns what the program's roles are granted on: the data centre's storages by their content, the mappings of
+// the documents, and these, which may be PCI or USB mappings.
 func places(data *datacentre.Datacentre, mappings []string) permissions.Places {
-	p := permissions.Places{Mappings: slices.Compact(slices.Sorted(slices.Values(
-		append(permissions.Example().Mappings, mappings...),
-	)))}
+	with := func(documented []string) []string {
+		return slices.Compact(slices.Sorted(slices.Values(slices.Concat(documented, mappings))))
+	}
+	example := permissions.Example()
+	p := permissions.Places{Mappings: with(example.Mappings), USBMappings: with(example.USBMappings)}
 
 	for _, host := range data.Hosts() {
 		for _, s := range host.Storages {
@@ -31,7 +33,7 @@ func places(data *datacentre.Datacentre, mappings []string) permissions.Places {
 }
 
 // GrantProgram creates the roles, the user and the separated token of the program, as docs/permissions.md describes,
-// for stacks with these PCI mappings beside that of the documents.
+// for stacks with these mappings beside those of the documents.
 func GrantProgram(data *datacentre.Datacentre, secret string, mappings ...string) error {
 	data.Put(datacentre.Users, permissions.User, datacentre.Config{"comment": "talos-proxmox"})
 	data.Put(datacentre.Tokens, permissions.Token, datacentre.Config{"value": secret})

@@ -46,7 +46,7 @@ type Options struct {
 	Datastores []string
 	// Bridges are further bridges of every host beside vmbr0, with uplinks of their own and without a DHCP server.
 	Bridges []string
-	// Mappings are PCI mappings of stacks, which the program's account may change and use.
+	// Mappings are PCI and USB mappings of stacks, which the program's account may change and use.
 	Mappings []string
 	// Speed is the number of modelled seconds in a real one.
 	Speed float64

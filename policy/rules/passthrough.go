@@ -13,7 +13,7 @@ func passthroughPolicies() []policy {
 		{
 			Name:        "no-root-only-fields",
 			Description: "Machines created with an API token have no field that only root@pam with a password may set.",
-			Reason: "Proxmox refuses raw PCI ids, ROM files, KVM arguments, CPU affinity and architecture, hugepages and hook scripts from any token, even " +
+			Reason: "Proxmox refuses raw PCI ids, USB devices without a mapping, ROM files, KVM arguments, CPU affinity and architecture, hugepages and hook scripts from any token, even " +
 				"root's, in the middle of the run.",
 			Stack: rootOnlyFields,
 		},
@@ -60,6 +60,15 @@ func rootOnlyFieldsOf(r resource) []string {
 
 		if d.at("romFile").isSet() {
 			fields = append(fields, fmt.Sprintf("hostpcis[%d].romFile is %q: leave it out", i, d.at("romFile").text().Value))
+		}
+	}
+
+	usbs, _ := r.at("usbs").items()
+	for i, d := range usbs {
+		if host := d.at("host"); host.isSet() && !strings.EqualFold(host.text().Value, "spice") {
+			fields = append(fields, fmt.Sprintf(
+				"usbs[%d].host is the USB device %q: use a mapping, which a token may (usbs[%[1]d].mapping)", i, host.text().Value,
+			))
 		}
 	}
 

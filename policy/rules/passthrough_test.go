@@ -51,6 +51,12 @@ func TestNoRootOnlyFields(t *testing.T) {
 			}).from(token)},
 			want: []string{"hostpcis[0].romFile", "cpu.affinity", "cpu.architecture", "memory.hugepages", "hookScriptFileId"},
 		},
+		"USB devices with a token": {
+			plan: []resource{worker("w", "p", 1).with(props{
+				"usbs": []any{props{"mapping": "zigbee"}, props{"host": "spice"}, props{"host": "10c4:ea60"}},
+			}).from(token)},
+			want: []string{`w: usbs[2].host is the USB device "10c4:ea60": use a mapping`},
+		},
 		"a secret is not shown": {
 			plan: []resource{worker("w", "p", 1).with(props{"kvmArguments": secret{"-smbios type=11"}}).from(token)},
 			want: []string{`kvmArguments is "[secret]"`},

@@ -124,6 +124,28 @@ device_facts() {
   REPLY="[$all]"
 }
 
+# usb_facts: the USB devices, by the ports that they are plugged into, without hubs.
+usb_facts() {
+  local device all='' object id name
+  for device in "$root"/sys/bus/usb/devices/[0-9]*-*; do
+    [ -e "$device/idVendor" ] || continue # an interface
+    line "$device/bDeviceClass"
+    [ "$REPLY" != 09 ] || continue
+    object=''
+    text port "${device##*/}"
+    line "$device/idVendor"
+    id=$REPLY
+    line "$device/idProduct"
+    text id "$id:$REPLY"
+    line "$device/manufacturer"
+    name=$REPLY
+    line "$device/product"
+    text name "$name${name:+${REPLY:+ }}$REPLY"
+    all+="${all:+,}{$object}"
+  done
+  REPLY="[$all]"
+}
+
 # pool_facts: the ZFS pools with what advice is given about.
 pool_facts() {
   local all='' object rows name size free health property vdevs
@@ -240,6 +262,8 @@ facts() {
   raw iommu "$REPLY"
   device_facts
   raw devices "$REPLY"
+  usb_facts
+  raw usb "$REPLY"
   zfs_facts
   raw zfs "$REPLY"
   answer "/nodes/$node_name/storage"

@@ -1,5 +1,5 @@
-// Package kernel simulates a machine's kernel: PCI devices, kernel modules, and NVIDIA GPUs with the driver of an
-// extension.
+// Package kernel simulates a machine's kernel: PCI and USB devices, kernel modules, and NVIDIA GPUs with the driver of
+// an extension.
 package kernel
 
 import (
@@ -11,6 +11,7 @@ import (
 // Kernel is the kernel of one boot. The machine's lock guards it.
 type Kernel struct {
 	devices    []datacentre.PCIDevice
+	usb        []datacentre.USBDevice
 	extensions []Extension
 	modules    []string // loaded, in order
 	logf       func(format string, args ...any)
@@ -24,11 +25,15 @@ type Extension struct {
 }
 
 // New boots a kernel with passed-through devices; logf writes to the machine's console.
-func New(devices []datacentre.PCIDevice, extensions []Extension, say func(format string, args ...any)) *Kernel {
+func New(
+	devices []datacentre.PCIDevice, usb []datacentre.USBDevice, extensions []Extension,
+	say func(format string, args ...any),
+) *Kernel {
 	k := &Kernel{
-		devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), logf: say,
+		devices: guestAddresses(devices), usb: usb, extensions: extensions, modules: slices.Clone(hardwareModules), logf: say,
 	}
 	k.probeGPUs()
+	k.probeUSB()
 
 	return k
 }

@@ -79,7 +79,7 @@ func TestNVIDIADriver(t *testing.T) {
 				extensions = append(extensions, kernel.Extension{Name: test.driver, Version: test.version})
 			}
 
-			k := kernel.New([]datacentre.PCIDevice{gpu(test.device)}, extensions, func(format string, args ...any) {
+			k := kernel.New([]datacentre.PCIDevice{gpu(test.device)}, nil, extensions, func(format string, args ...any) {
 				fmt.Fprintf(&console, format+"\n", args...)
 			})
 			assert.Empty(t, k.DrivenGPUs())
@@ -110,11 +110,33 @@ func TestGPUsOfOtherVendorsNeedTheirExtension(t *testing.T) {
 			var console strings.Builder
 
 			device := datacentre.PCIDevice{Address: "0000:00:02.0", VendorID: test.vendor, DeviceID: "0x4c90", Class: test.class}
-			k := kernel.New([]datacentre.PCIDevice{device}, []kernel.Extension{{Name: test.extension}},
+			k := kernel.New([]datacentre.PCIDevice{device}, nil, []kernel.Extension{{Name: test.extension}},
 				func(format string, args ...any) { fmt.Fprintf(&console, format+"\n", args...) })
 
 			assert.Equal(t, test.driver != "", k.Loaded(test.driver))
 			assert.Equal(t, test.driver != "", strings.Contains(console.String(), "Initialized "+test.driver))
 		})
 	}
+}
+
+func TestUSBDevicesHaveTheDriversOfTalos(t *testing.T) {
+	t.Parallel()
+
+	var console strings.Builder
+
+	devices := []datacentre.USBDevice{{Port: "1-4", ID: "10c4:ea60"}, {Port: "1-7.1", ID: "0658:0200"}, {Port: "2-1", ID: "051d:0002"}}
+	say := func(format string, args ...any) { fmt.Fprintf(&console, format+"\n", args...) }
+
+	k := kernel.New(nil, devices, nil, say)
+	assert.True(t, k.Loaded("cp210x"))
+	assert.False(t, k.Loaded("cdc_acm"))
+	assert.Equal(t, `usb 1-1: New USB device found, idVendor=10c4, idProduct=ea60
+usb 1-1: cp210x converter now attached to ttyUSB0
+usb 1-2: New USB device found, idVendor=0658, idProduct=0200
+usb 1-3: New USB device found, idVendor=051d, idProduct=0002
+`, console.String())
+
+	k = kernel.New(nil, devices, []kernel.Extension{{Name: "usb-modem-drivers"}}, say)
+	assert.True(t, k.Loaded("cdc_acm"))
+	assert.Contains(t, console.String(), "cdc_acm 1-2:1.0: ttyACM0: USB ACM device")
 }

@@ -77,10 +77,7 @@ func (k *Kernel) probeGPUs() {
 			continue
 		}
 
-		if !k.Loaded(driver) {
-			k.modules = append(k.modules, driver)
-		}
-
+		k.loadDriver(driver)
 		k.logf("[drm] Initialized %s for %s on minor 0", driver, p.Address)
 	}
 }

@@ -145,7 +145,7 @@ func TestDeletedResources(t *testing.T) {
 			dc.Delete(datacentre.Roles, "New")
 			dc.Delete(datacentre.Users, "ann@pve")
 			dc.Delete(datacentre.Tokens, "ci@pve!two")
-			dc.Delete(datacentre.Mappings, "gpu")
+			dc.Delete(datacentre.PCIMappings, "gpu")
 
 			for _, a := range dc.ACLs() {
 				require.NoError(t, dc.DeleteACL(a))

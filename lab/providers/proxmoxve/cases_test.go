@@ -96,6 +96,11 @@ func TestChecks(t *testing.T) {
 		"a subsystem without card": {
 			typeMapping, device(object{"subsystemId": "10de"}), "maps[0].subsystemId", "valid hardware mapping device ID",
 		},
+		"a USB device at no port": {
+			typeUSBMapping,
+			object{"name": "zigbee", "maps": []any{object{"id": "10c4:ea60", "node": "pve1", "path": "0000:01:00"}}}, "maps[0].path",
+			"not a valid Linux device path",
+		},
 		"a device of no host":    {typeMapping, device(object{"node": nil}), "maps[0].node", missing},
 		"an empty comment":       {typeMapping, with(gpuMapping(), object{"comment": ""}), "comment", "at least 1"},
 		"a comment with a space": {typeMapping, with(gpuMapping(), object{"comment": "gpu "}), "comment", "whitespace"},
@@ -216,7 +221,7 @@ func TestCreationsFail(t *testing.T) {
 
 			dc, r := newAccounts(t)
 			addTemplate(t, dc)
-			dc.Put(datacentre.Mappings, "there", nil)
+			dc.Put(datacentre.PCIMappings, "there", nil)
 
 			created, err := r.create(test.token, test.in)
 			require.ErrorContains(t, err, test.want)

@@ -6,24 +6,36 @@ import (
 	"strings"
 )
 
-const typeMapping = "proxmoxve:Hardware/mapping/pci:Pci"
+const (
+	typeMapping    = "proxmoxve:Hardware/mapping/pci:Pci"
+	typeUSBMapping = "proxmoxve:Hardware/mapping/usb:Usb"
+)
 
-// mappingType returns the resource type of PCI mappings: one name for devices of several hosts, by which VMs pass
-// them through. As published, every error of a read but one, which Proxmox does not even use, means that the mapping
-// does not exist: a refresh removes one that was deleted manually.
-func mappingType() *resourceType {
-	at := pathIn("/cluster/mapping/pci")
+// pciMappingType and usbMappingType return the resource types of mappings.
+func pciMappingType() *resourceType {
+	return mappingType(typeMapping, "PCI", mappingTable(), mappingOrder)
+}
+
+func usbMappingType() *resourceType {
+	return mappingType(typeUSBMapping, "USB", usbMappingTable(), []string{"id", "node", "path", "comment"})
+}
+
+// mappingType returns the resource type of mappings of a kind: one name for devices of several hosts, by which VMs pass
+// them through. The order is that of an entry's options. As published, every error of a read but one, which Proxmox does
+// not even use, means that the mapping does not exist: a refresh removes one that was deleted manually.
+func mappingType(token, kind string, table attributes, order []string) *resourceType {
+	at := pathIn("/cluster/mapping/" + strings.ToLower(kind))
 
 	return entity{
-		table: mappingTable(), id: idFrom("name"), path: at, idParam: "id",
+		table: table, id: idFrom("name"), path: at, idParam: "id",
 		isAbsent: func(err error) bool { return !strings.Contains(err.Error(), "no such resource") },
 		request: func(plan object) multiForm {
 			request := multiForm{"map": nil}
 
 			for _, entry := range children(plan, "maps") {
 				var o options
-				for _, name := range mappingOrder {
-					o = append(o, attributes{name: mappingTable()["maps"].fields[name]}.options(entry)...)
+				for _, name := range order {
+					o = append(o, attributes{name: table["maps"].fields[name]}.options(entry)...)
 				}
 
 				request["map"] = append(request["map"], o.String())
@@ -45,7 +57,7 @@ func mappingType() *resourceType {
 				removed = append(removed, "description")
 			}
 
-			if !flag(plan, "mediatedDevices") {
+			if _, known := table["mediatedDevices"]; known && !flag(plan, "mediatedDevices") {
 				removed = append(removed, "mdev")
 			}
 
@@ -62,19 +74,24 @@ func mappingType() *resourceType {
 			entries := []any{}
 
 			for _, text := range found.Map {
-				entries = append(entries, decodeMappingEntry(text))
+				entries = append(entries, decodeMappingEntry(table, text))
 			}
 
-			return object{"name": id, "comment": found.Description, "mediatedDevices": found.MDev == 1, "maps": entries}, err
+			values := object{"name": id, "comment": found.Description, "maps": entries}
+			if _, known := table["mediatedDevices"]; known {
+				values["mediatedDevices"] = found.MDev == 1
+			}
+
+			return values, err
 		},
 		messages: map[string]string{
-			http.MethodPost:   "Could not create PCI hardware mapping {id}.: creating hardware mapping {id}",
-			http.MethodGet:    "Could not read PCI hardware mapping: reading hardware mapping {id}",
-			http.MethodPut:    "Could not update PCI hardware mapping {id}.: udating hardware mapping {id}",
-			http.MethodDelete: "Could not delete PCI hardware mapping {id}.: deleting hardware mapping {id}",
+			http.MethodPost:   "Could not create " + kind + " hardware mapping {id}.: creating hardware mapping {id}",
+			http.MethodGet:    "Could not read " + kind + " hardware mapping: reading hardware mapping {id}",
+			http.MethodPut:    "Could not update " + kind + " hardware mapping {id}.: udating hardware mapping {id}",
+			http.MethodDelete: "Could not delete " + kind + " hardware mapping {id}.: deleting hardware mapping {id}",
 		},
 	}.resource(resourceType{
-		token: typeMapping, uniqueName: true, framework: true, validate: checkMapping,
+		token: token, uniqueName: true, framework: true, validate: checkMapping,
 	})
 }
 
@@ -101,6 +118,22 @@ func mappingTable() attributes {
 	}
 }
 
+// usbMappingTable has the properties of Hardware/mapping/usb:Usb.
+func usbMappingTable() attributes {
+	const path = `not a valid Linux device path for hardware mapping of type "usb"`
+
+	return attributes{
+		"comment": {effect: InPlace, validate: comment},
+		"name":    {effect: InPlace},
+		"maps": {kind: block, many: true, set: true, required: true, effect: InPlace, fields: attributes{
+			"comment": {key: "description", validate: comment},
+			"id":      mappingTable()["maps"].fields["id"],
+			"node":    {key: "node", required: true},
+			"path":    {key: "path", validate: matching(`^\d+-\d+(\.\d+)*$`, path)},
+		}},
+	}
+}
+
 // mappingOrder is the published provider's order of an entry's options, which Proxmox keeps.
 var mappingOrder = []string{"id", "node", "path", "iommuGroup", "subsystemId"}
 
@@ -111,10 +144,10 @@ func checkMapping(c *checker, in object) {
 }
 
 // decodeMappingEntry sets only options that the entry has: iommuGroup 0 is valid.
-func decodeMappingEntry(text string) object {
+func decodeMappingEntry(table attributes, text string) object {
 	entry, options := object{}, parseOptions(text, "id")
 
-	for name, a := range mappingTable()["maps"].fields {
+	for name, a := range table["maps"].fields {
 		if value, ok := options[a.key]; ok {
 			entry[name] = a.decodeScalar(map[string]string{a.key: value})
 		}

@@ -164,11 +164,21 @@ func extras() map[string]extra {
 	gpuName := permissions.Example().Mappings[0]
 	gpu := []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}
 
+	stickName := permissions.Example().USBMappings[0]
+	stick := []any{object{"id": "10c4:ea60", "node": "pve1"}}
+
 	mapped := extra{
-		object{"hostpcis": []any{object{"device": "hostpci0", "mapping": gpuName, "pcie": true}}},
-		[]declaration{{
-			typeMapping, object{"name": gpuName, "maps": gpu}, object{"name": gpuName, "maps": gpu, "comment": "changed"},
-		}},
+		object{
+			"hostpcis": []any{object{"device": "hostpci0", "mapping": gpuName, "pcie": true}},
+			"usbs":     []any{object{"mapping": stickName}},
+		},
+		[]declaration{
+			{typeMapping, object{"name": gpuName, "maps": gpu}, object{"name": gpuName, "maps": gpu, "comment": "changed"}},
+			{
+				typeUSBMapping, object{"name": stickName, "maps": stick},
+				object{"name": stickName, "maps": stick, "comment": "changed"},
+			},
+		},
 	}
 
 	return map[string]extra{

@@ -71,7 +71,8 @@ func Provider(poll time.Duration) p.Provider {
 func types() map[string]*resourceType {
 	out := map[string]*resourceType{}
 	for _, t := range []*resourceType{
-		virtualMachineType(), downloadFileType(), mappingType(), roleType(), userType(), tokenType(), aclType(),
+		virtualMachineType(), downloadFileType(), pciMappingType(), usbMappingType(),
+		roleType(), userType(), tokenType(), aclType(),
 	} {
 		out[t.token] = t
 	}

@@ -139,6 +139,14 @@ func vmDevices() attributes {
 				"xvga":    {key: "x-vga", kind: boolean},
 			},
 		},
+		"usbs": {
+			kind: block, key: "usb%d", maxItems: 4, bare: "host", many: true, effect: Restart,
+			fields: attributes{
+				"host":    {key: "host"},
+				"mapping": {key: "mapping"},
+				"usb3":    {key: "usb3", absent: "0", kind: boolean},
+			},
+		},
 		"initialization": {kind: block, effect: Restart, noRead: true, sticky: true, fields: initializationTable()},
 		"networkDevices": {
 			kind: block, key: "net%d", maxItems: 32, models: models, placeholder: object{"enabled": false}, many: true,

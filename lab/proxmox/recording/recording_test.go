@@ -159,7 +159,7 @@ func TestRecorderIsHarmless(t *testing.T) {
 			assert.Len(t, dc.Volumes("pve1", "disks", ""), 1)
 			assert.Empty(t, dc.Volumes("pve1", "local", ""))
 			assert.Empty(t, dc.Records(datacentre.Pools))
-			assert.Empty(t, dc.Records(datacentre.Mappings))
+			assert.Empty(t, dc.Records(datacentre.PCIMappings))
 			assert.Empty(t, dc.Records(datacentre.Groups))
 			assert.Len(t, dc.Records(datacentre.Users), 1)
 			assert.Empty(t, dc.ACLs())

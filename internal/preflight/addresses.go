@@ -1,0 +1,248 @@
+package preflight
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
+)
+
+// Guest is a VM or container that is not the stack's, with what its configuration says.
+type Guest struct {
+	proxmoxapi.Listed
+
+	Description string
+	Addresses   []GuestAddress // IPv4, without those by DHCP
+}
+
+// GuestAddress is an address of a network device.
+type GuestAddress struct {
+	Address netip.Addr
+	Bridge  string
+	VLAN    string // empty = untagged
+}
+
+// plannedAddress is an address, or a range, that the plan gives to something.
+type plannedAddress struct {
+	owner, host, path string // the host is empty for a cluster's
+	first, last       netip.Addr
+	bridge            string
+	vlan              int
+}
+
+// plannedAddresses returns the addresses of machines, VIPs and load balancers.
+func plannedAddresses(plan *spec.Plan, machines []machine) (list []plannedAddress) {
+	for _, m := range machines {
+		add := func(address netip.Addr, path, bridge string, vlan int) {
+			if address.IsValid() {
+				list = append(list, plannedAddress{m.Name, m.Host, path, address, address, bridge, vlan})
+			}
+		}
+		add(m.Address.Addr(), cmp.Or(m.OverridePaths["address"], m.Path+".firstAddress"), m.Network.Bridge, m.Network.VLAN)
+
+		for i, nic := range m.ExtraNICs {
+			prefix, _ := netip.ParsePrefix(nic.Address) // without one, it uses DHCP
+			add(prefix.Addr(), fmt.Sprintf("%s.extraNICs[%d].firstAddress", m.Path, i), nic.Bridge, nic.VLAN)
+		}
+	}
+
+	for i, cluster := range plan.Clusters {
+		at, network := fmt.Sprintf("clusters[%d].", i), cluster.Network
+		if cluster.VIP.IsValid() && len(cluster.ControlPlanes) > 0 {
+			own := cluster.NetworkOf(cluster.ControlPlanes[0])
+			list = append(list, plannedAddress{
+				"the VIP of " + cluster.Name, "", at + "network.vip", cluster.VIP, cluster.VIP, own.Bridge, own.VLAN,
+			})
+		}
+
+		if cluster.CNI == nil {
+			continue
+		}
+
+		for j, r := range cluster.CNI.LoadBalancer {
+			first, firstErr := netip.ParseAddr(r.First)
+			last, lastErr := netip.ParseAddr(r.Last)
+
+			if firstErr == nil && lastErr == nil {
+				list = append(list, plannedAddress{
+					"the load balancer of " + cluster.Name, "", fmt.Sprintf("%scni.loadBalancer.addresses[%d]", at, j), first, last,
+					network.Bridge, network.VLAN,
+				})
+			}
+		}
+	}
+
+	return list
+}
+
+// newAddresses reports whether the plan has an address that the last run did not give to the same machine or cluster.
+func (r *reader) newAddresses() bool {
+	changed := func(m machine) bool {
+		return m.Address.IsValid() && (m.new || !m.Network.DHCP &&
+			r.Stack.Machines[m.VMID].Address != m.Address.Addr().String())
+	}
+	if slices.ContainsFunc(r.planned.machines, changed) {
+		return true
+	}
+
+	settings := vmdiff.CreationSettings(r.Plan)
+
+	return slices.ContainsFunc(r.Plan.Clusters, func(c spec.Cluster) bool {
+		was, known := r.Stack.Settings[vmdiff.AddressesOf(c.Name)]
+
+		return known && was != settings[vmdiff.AddressesOf(c.Name)]
+	})
+}
+
+// readGuests reads the configurations of all guests that are not the stack's, one request each: no list has their
+// addresses. It sends none unless the plan has new addresses.
+func (r *reader) readGuests(ctx context.Context) {
+	if !r.newAddresses() {
+		return
+	}
+
+	machines, err := r.Proxmox.List(ctx)
+	if err != nil {
+		return // readMachines reports it
+	}
+
+	own := r.ownVMIDs()
+
+	var (
+		wg     sync.WaitGroup
+		unread []string
+	)
+
+	for _, m := range machines {
+		if own[m.VMID] || m.Template == 1 {
+			continue
+		}
+
+		wg.Go(func() {
+			var config proxmoxapi.Config
+
+			err := r.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config", url.PathEscape(m.Host), m.Type, m.VMID), &config)
+
+			r.mu.Lock()
+			defer r.mu.Unlock()
+
+			if err != nil {
+				unread = append(unread, fmt.Sprintf("%d", m.VMID))
+
+				return
+			}
+
+			r.site.Guests = append(r.site.Guests, Guest{m, string(config["description"]), guestAddresses(m.Type, config)})
+		})
+	}
+
+	wg.Wait()
+	slices.SortFunc(r.site.Guests, func(a, b Guest) int { return cmp.Compare(a.VMID, b.VMID) })
+
+	if slices.Sort(unread); len(unread) > 0 {
+		r.record("which addresses other guests have", fmt.Errorf("the configurations of %s cannot be read",
+			strings.Join(unread, ", ")), nil)
+	}
+}
+
+// guestAddresses returns the addresses in a configuration: ipconfigN of a VM belongs to its netN, and netN of a
+// container has its own.
+func guestAddresses(kind string, config proxmoxapi.Config) (list []GuestAddress) {
+	for key, text := range config {
+		number, found := strings.CutPrefix(key, "net")
+		if !found {
+			continue
+		}
+
+		device := guestOptions(string(text))
+
+		ip := device["ip"]
+		if kind != "lxc" {
+			ip = guestOptions(string(config["ipconfig"+number]))["ip"]
+		}
+
+		if prefix, err := netip.ParsePrefix(ip); err == nil {
+			list = append(list, GuestAddress{prefix.Addr(), device["bridge"], device["tag"]})
+		}
+	}
+
+	return list
+}
+
+// guestOptions parses options such as ip=10.0.0.5/24,gw=10.0.0.1.
+func guestOptions(text string) map[string]string {
+	options := map[string]string{}
+
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		options[name] = value
+	}
+
+	return options
+}
+
+// checkAddresses finds planned addresses that other guests have. Those of a guest that is off, or in another network,
+// are warnings: the two may never meet.
+func (c *checker) checkAddresses() {
+	planned := plannedAddresses(c.plan, c.planned.machines)
+
+	for _, guest := range c.site.Guests {
+		owner, made := ownership.OwnerOf(guest.Description)
+		if owner.Matches(c.stack.owner()) {
+			continue // what an interrupted run of this stack left
+		}
+
+		whose := ""
+		if made {
+			whose = " of the stack " + owner.String()
+		}
+
+		for _, found := range guest.Addresses {
+			for _, p := range planned {
+				if found.Address.Less(p.first) || p.last.Less(found.Address) {
+					continue
+				}
+
+				severity, remark := problem.Error, ""
+
+				switch {
+				case found.Bridge != p.bridge || found.VLAN != strings.TrimPrefix(fmt.Sprint(p.vlan), "0"):
+					severity, remark = problem.Warning, " on "+networkName(found.Bridge, found.VLAN)+", which matters if that is the same network"
+				case guest.Status == "stopped":
+					severity, remark = problem.Warning, ", and is off: they must not run at the same time"
+				}
+
+				c.add(severity, p.host, p.path, nil, "%s would have %s, which %s%s has%s; choose another address, or change that of the guest",
+					p.owner, found.Address, guest.title(), whose, remark)
+			}
+		}
+	}
+}
+
+// title names a guest for messages: VM 105 (db on pve2).
+func (g Guest) title() string {
+	kind := "VM"
+	if g.Type == "lxc" {
+		kind = "container"
+	}
+
+	return fmt.Sprintf("%s %d (%s on %s)", kind, g.VMID, g.Name, g.Host)
+}
+
+func networkName(bridge, vlan string) string {
+	if vlan == "" {
+		return bridge
+	}
+
+	return bridge + " with VLAN " + vlan
+}
