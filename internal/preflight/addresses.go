@@ -8,7 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
@@ -104,6 +105,9 @@ func (r *reader) newAddresses() bool {
 	})
 }
 
+// guestRequests is how many configurations of guests are requested at once.
+const guestRequests = 16
+
 // readGuests reads the configurations of all guests that are not the stack's, one request each: no list has their
 // addresses. It sends none unless the plan has new addresses.
 func (r *reader) readGuests(ctx context.Context) {
@@ -119,16 +123,18 @@ func (r *reader) readGuests(ctx context.Context) {
 	own := r.ownVMIDs()
 
 	var (
-		wg     sync.WaitGroup
+		group  errgroup.Group
 		unread []string
 	)
+
+	group.SetLimit(guestRequests)
 
 	for _, m := range machines {
 		if own[m.VMID] || m.Template == 1 {
 			continue
 		}
 
-		wg.Go(func() {
+		group.Go(func() error {
 			var config proxmoxapi.Config
 
 			err := r.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config", url.PathEscape(m.Host), m.Type, m.VMID), &config)
@@ -139,14 +145,16 @@ func (r *reader) readGuests(ctx context.Context) {
 			if err != nil {
 				unread = append(unread, fmt.Sprintf("%d", m.VMID))
 
-				return
+				return nil
 			}
 
 			r.site.Guests = append(r.site.Guests, Guest{m, string(config["description"]), guestAddresses(m.Type, config)})
+
+			return nil
 		})
 	}
 
-	wg.Wait()
+	_ = group.Wait() // unread has what failed
 	slices.SortFunc(r.site.Guests, func(a, b Guest) int { return cmp.Compare(a.VMID, b.VMID) })
 
 	if slices.Sort(unread); len(unread) > 0 {
