@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,10 @@ type hostOptions struct {
 	noImage bool
 	// others are hosts in addition to pve1 and pve2, without shells.
 	others []string
+	// bash runs commands in this computer's bash.
+	bash bool
+	// intercept is called before each of the host's own commands.
+	intercept func(ctx context.Context, words []string, stdout io.Writer) (bool, error)
 }
 
 func start(t *testing.T, o hostOptions) *host {
@@ -88,6 +93,8 @@ func start(t *testing.T, o hostOptions) *host {
 	sh, err := shell.New(h.dc, "pve1", shell.Options{
 		HostKey:        signer(t),
 		AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
+		Bash:           o.bash,
+		Intercept:      o.intercept,
 	})
 	require.NoError(t, err)
 

@@ -1,4 +1,4 @@
-package scripts
+package shell_test
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/spec"
 )
 
@@ -81,7 +82,7 @@ func TestKernelCommandLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := newFakeHost(t, test.machine)
+			host := newScriptHost(t, test.machine)
 			before, file := host.snapshot(false), kernelFile
 
 			expected := test.line
@@ -125,7 +126,7 @@ func TestRestoreKeepsOtherArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			host, file := newFakeHost(t, test.machine), kernelFile
+			host, file := newScriptHost(t, test.machine), kernelFile
 			if test.machine.loader == "grub" {
 				file = grubFile
 			}
@@ -140,7 +141,7 @@ func TestRestoreKeepsOtherArguments(t *testing.T) {
 
 func TestRestoreKeepsUserArguments(t *testing.T) {
 	t.Parallel()
-	host := newFakeHost(t, hostSpec{vendor: "intel", kernel: "6.5.13-6-pve", cmdline: zfsRoot + " iommu=pt\n"})
+	host := newScriptHost(t, hostSpec{intel: true, kernel: "6.5.13-6-pve", cmdline: zfsRoot + " iommu=pt\n"})
 	host.apply(preparedHost())
 	assert.Equal(t, zfsRoot+" iommu=pt intel_iommu=on\n", host.read(kernelFile))
 	host.write(kernelFile, zfsRoot+" iommu=pt intel_iommu=on nosmt\n")
@@ -155,14 +156,14 @@ func TestBootLoaderDetection(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		loader string
-		change func(*fakeHost)
+		change func(*scriptHost)
 		want   string
 	}{
-		"the firmware's entry": {"systemd-boot", func(*fakeHost) {}, "systemd-boot"},
-		"the firmware's entry before what is configured": {"systemd-boot", func(host *fakeHost) {
+		"the firmware's entry": {"systemd-boot", func(*scriptHost) {}, "systemd-boot"},
+		"the firmware's entry before what is configured": {"systemd-boot", func(host *scriptHost) {
 			host.setOutput("efibootmgr -v", "BootCurrent: 0004\nBoot0001* Linux Boot Manager\tHD()/File(\\EFI\\SYSTEMD\\SYSTEMD-BOOTX64.EFI)\nBoot0004* proxmox\tHD()/\\EFI\\PROXMOX\\GRUBX64.EFI\n")
 		}, "grub"},
-		"the running command line where the firmware's entry says nothing": {"systemd-boot", func(host *fakeHost) {
+		"the running command line where the firmware's entry says nothing": {"systemd-boot", func(host *scriptHost) {
 			host.setOutput("efibootmgr -v", "BootCurrent: 0007\nBoot0007* UEFI OS\tHD()/File(\\EFI\\BOOT\\BOOTX64.EFI)\n")
 			host.setOutput(
 				"proxmox-boot-tool status",
@@ -170,21 +171,21 @@ func TestBootLoaderDetection(t *testing.T) {
 			)
 		}, "systemd-boot"},
 		"GRUB by the running command line": {
-			"grub", func(host *fakeHost) {
+			"grub", func(host *scriptHost) {
 				host.setOutput("efibootmgr -v", "EFI variables are not supported on this system.\n")
 			}, "grub",
 		},
-		"what proxmox-boot-tool is configured with, last": {"systemd-boot", func(host *fakeHost) {
+		"what proxmox-boot-tool is configured with, last": {"systemd-boot", func(host *scriptHost) {
 			host.setOutput("efibootmgr -v", "")
 			host.write("proc/cmdline", zfsRoot+"\n")
 		}, "systemd-boot"},
-		"BIOS": {"grub-by-tool", func(host *fakeHost) { require.NoError(host.t, os.RemoveAll(host.path("sys/firmware/efi"))) }, "grub"},
-		"none": {"systemd-boot", func(host *fakeHost) {
+		"BIOS": {"grub-by-tool", func(host *scriptHost) { require.NoError(host.t, os.RemoveAll(host.path("sys/firmware/efi"))) }, "grub"},
+		"none": {"systemd-boot", func(host *scriptHost) {
 			host.setOutput("efibootmgr -v", "")
 			host.setOutput("proxmox-boot-tool status", "")
 			host.write("proc/cmdline", zfsRoot+"\n")
 		}, ""},
-		"an entry without a star": {"systemd-boot", func(host *fakeHost) {
+		"an entry without a star": {"systemd-boot", func(host *scriptHost) {
 			host.setOutput(
 				"efibootmgr -v",
 				"BootCurrent: 0001\nBoot0001  Linux Boot Manager\tHD()/File(\\EFI\\SYSTEMD\\SYSTEMD-BOOTX64.EFI)\n",
@@ -194,13 +195,13 @@ func TestBootLoaderDetection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := newFakeHost(t, hostSpec{loader: test.loader})
+			host := newScriptHost(t, hostSpec{loader: test.loader})
 			test.change(host)
-			r := host.mustRun(ActionFacts, preparedHost())
+			r := host.mustRun(scripts.ActionFacts, preparedHost())
 			assert.Contains(t, r.stdout, `"bootLoader":"`+test.want+`"`)
 
 			if test.want == "" {
-				assert.Contains(t, parsePrep(t, r).Problems[0], "the boot loader could not be found out")
+				assert.Contains(t, parsePrep(t, r.stdout).Problems[0], "the boot loader could not be found out")
 			}
 		})
 	}
@@ -208,7 +209,7 @@ func TestBootLoaderDetection(t *testing.T) {
 
 func TestBootLoaderChangeRestoresTheOtherFile(t *testing.T) {
 	t.Parallel()
-	host := newFakeHost(t, hostSpec{loader: "grub-by-tool"})
+	host := newScriptHost(t, hostSpec{loader: "grub-by-tool"})
 	host.apply(preparedHost())
 	require.Contains(t, host.read(grubFile), "iommu=pt")
 	host.setOutput(
@@ -225,7 +226,7 @@ func TestApplyRemovesDisabledSettings(t *testing.T) {
 	t.Parallel()
 
 	m := hostSpec{gpu: true, zfs: true}
-	host := newFakeHost(t, m)
+	host := newScriptHost(t, m)
 	before := host.snapshot(false)
 	host.apply(m.specHost(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" }))
 

@@ -1,4 +1,4 @@
-package scripts
+package shell_test
 
 import (
 	"testing"
