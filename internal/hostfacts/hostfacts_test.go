@@ -75,7 +75,8 @@ func (s *fixture) giveUSB(device spec.USB) {
 	s.giveDevice("", spec.USBDevice)
 	s.host.Devices[0].USB = device
 	s.facts.USB = []hostfacts.USBDevice{
-		{Port: "1-4", ID: "10c4:ea60", Name: "Silicon Labs CP2102N"}, {Port: "1-7.1", ID: "0658:0200"},
+		{Port: "1-4", ID: "10c4:ea60", Name: "Silicon Labs CP2102N"},
+		{Port: "1-7.1", ID: "0658:0200"},
 		{Port: "1-7.2", ID: "0658:0200"},
 	}
 }

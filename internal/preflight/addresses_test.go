@@ -68,6 +68,10 @@ func TestAddressesOfOtherGuests(t *testing.T) {
 	moved := own
 	moved.Address = "10.0.0.39"
 
+	const shared = "one addresses"
+
+	same := vmdiff.CreationSettings(addressPlan())
+
 	for name, test := range map[string]struct {
 		machines map[int]vmdiff.Machine
 		settings map[string]string
@@ -75,8 +79,8 @@ func TestAddressesOfOtherGuests(t *testing.T) {
 	}{
 		"a new machine":                     {read: true},
 		"a machine with another address":    {machines: map[int]vmdiff.Machine{2000: moved}, read: true},
-		"another VIP":                       {map[int]vmdiff.Machine{2000: own}, map[string]string{"one addresses": "10.0.0.21 10.0.0.100-10.0.0.110"}, true},
-		"nothing new":                       {map[int]vmdiff.Machine{2000: own}, vmdiff.CreationSettings(addressPlan()), false},
+		"another VIP":                       {map[int]vmdiff.Machine{2000: own}, map[string]string{shared: "10.0.0.21 10.0.0.100-10.0.0.110"}, true},
+		"nothing new":                       {map[int]vmdiff.Machine{2000: own}, same, false},
 		"nothing new, of an earlier record": {map[int]vmdiff.Machine{2000: own}, map[string]string{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +99,9 @@ func TestAddressesOfOtherGuests(t *testing.T) {
 					_, _ = fmt.Fprintf(w, `{"data": %s}`, guestsOfOthers)
 				case strings.HasSuffix(path, "/config"):
 					mu.Lock()
+
 					read = append(read, path)
+
 					mu.Unlock()
 
 					for vmid, config := range configurationsOfOthers {

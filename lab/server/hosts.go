@@ -54,7 +54,8 @@ func sticks() []datacentre.USBDevice {
 
 	return []datacentre.USBDevice{
 		{Port: "1-4", ID: "10c4:ea60", Manufacturer: "Silicon Labs", Product: "CP2102N USB to UART Bridge Controller"},
-		{Port: "1-7.1", ID: zwave.ID}, {Port: "1-7.2", ID: zwave.ID},
+		{Port: "1-7.1", ID: zwave.ID},
+		{Port: "1-7.2", ID: zwave.ID},
 	}
 }
 

@@ -98,7 +98,8 @@ func TestChecks(t *testing.T) {
 		},
 		"a USB device at no port": {
 			typeUSBMapping,
-			object{"name": "zigbee", "maps": []any{object{"id": "10c4:ea60", "node": "pve1", "path": "0000:01:00"}}}, "maps[0].path",
+			object{"name": "zigbee", "maps": []any{object{"id": "10c4:ea60", "node": "pve1", "path": "0000:01:00"}}},
+			"maps[0].path",
 			"not a valid Linux device path",
 		},
 		"a device of no host":    {typeMapping, device(object{"node": nil}), "maps[0].node", missing},

@@ -175,7 +175,8 @@ func extras() map[string]extra {
 		[]declaration{
 			{typeMapping, object{"name": gpuName, "maps": gpu}, object{"name": gpuName, "maps": gpu, "comment": "changed"}},
 			{
-				typeUSBMapping, object{"name": stickName, "maps": stick},
+				typeUSBMapping,
+				object{"name": stickName, "maps": stick},
 				object{"name": stickName, "maps": stick, "comment": "changed"},
 			},
 		},
