@@ -171,7 +171,7 @@ func (d *deployment) settled() pulumi.StringArray {
 
 func (d *deployment) shell(h spec.Host) components.HostShell {
 	return components.HostShell{
-		Address: addressText(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey,
+		Address: h.Address, Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey,
 		PrivateKey: d.sshPrivateKey,
 	}
 }
