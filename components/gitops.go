@@ -110,7 +110,7 @@ func (c *TalosCluster) registerGitOps(ctx *pulumi.Context, name string, args Tal
 	}
 
 	for _, n := range args.controlPlanes() {
-		req.Endpoints = append(req.Endpoints, n.Address.Addr().String())
+		req.Endpoints = append(req.Endpoints, n.Address.Addr())
 	}
 
 	var recreations []any

@@ -57,7 +57,7 @@ func (h HostShell) connection() remote.ConnectionArgs {
 
 func (h HostShell) request(node string) request.Shell {
 	return request.Shell{
-		Name: node, Address: h.Address.String(), Port: h.Port, User: h.User, HostKey: h.HostKey, AcceptAnyHostKey: h.HostKey == "",
+		Name: node, Address: h.Address, Port: h.Port, User: h.User, HostKey: h.HostKey, AcceptAnyHostKey: h.HostKey == "",
 	}
 }
 

@@ -213,7 +213,7 @@ func TestRestarts(t *testing.T) {
 		}})
 	}
 	target := updateTarget{node: requestNodes([]ClusterNode{{Name: "cp-1", Address: netip.MustParsePrefix("10.0.0.10/24")}})[0], isVM: true}
-	assert.Equal(t, "10.0.0.9", previousAddress(addressed("10.0.0.9/24"), target))
+	assert.Equal(t, netip.MustParseAddr("10.0.0.9"), previousAddress(addressed("10.0.0.9/24"), target))
 	assert.Empty(t, previousAddress(addressed("10.0.0.10/24"), target))
 	assert.Empty(t, previousAddress(addressed("dhcp"), target))
 	assert.Empty(t, previousAddress(nil, target))
