@@ -3,9 +3,7 @@ package components
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"time"
 
@@ -31,7 +29,7 @@ func registerIdentityHook(
 	ctx *pulumi.Context, name string, n ClusterNode, network Network,
 ) (pulumi.ResourceOption, error) {
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
-		return awaitAnswer(ctx, called, probeTarget(n.Name, n.Machine, network))
+		return awaitAnswer(ctx, called, probeTarget(n, network))
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -40,8 +38,16 @@ func registerIdentityHook(
 	return beforeCreateOrUpdate(hook), nil
 }
 
-// probeTarget returns the machine to look for at its address.
-func probeTarget(name string, m Machine, network Network) tlsprobe.Machine {
+// probeTarget returns the machine of a node to look for at its address.
+func probeTarget(n ClusterNode, network Network) tlsprobe.Machine {
+	m := machineIdentity(n.Name, n.Machine, network)
+	m.Address = n.Address.Addr()
+
+	return m
+}
+
+// machineIdentity returns what is known of a machine without its address.
+func machineIdentity(name string, m Machine, network Network) tlsprobe.Machine {
 	macs := []string{m.MAC}
 	for _, card := range m.ExtraNICs { // Linux answers ARP for an address on every card of the segment
 		macs = append(macs, card.MAC)
@@ -49,19 +55,15 @@ func probeTarget(name string, m Machine, network Network) tlsprobe.Machine {
 
 	return tlsprobe.Machine{
 		Name: name, Host: m.Node, VMID: m.VMID, MAC: m.MAC, MACs: macs,
-		DHCP: network.DHCP, Bridge: network.Bridge, VLAN: network.VLAN, Gateway: network.gateway(),
+		DHCP: network.DHCP, Bridge: network.Bridge, VLAN: network.VLAN, Gateway: network.Gateway,
 	}
 }
 
-// awaitAnswer waits for the machine of a resource of the Talos provider, whose address is in the resource's inputs.
+// awaitAnswer waits for the machine of a resource of the Talos provider.
 func awaitAnswer(ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m tlsprobe.Machine) error {
 	authority, err := authorityOf(called.NewInputs)
 	if err != nil {
 		return fmt.Errorf("unable to read the Talos authority of node %q: %w", m.Name, err)
-	}
-
-	if m.Address, err = nodeAddress(called.NewInputs); err != nil {
-		return fmt.Errorf("unable to read the address of node %q: %w", m.Name, err)
 	}
 
 	return awaitConfigured(ctx, called.URN, m, authority)
@@ -96,16 +98,6 @@ func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
 	}
 
 	return base64.StdEncoding.DecodeString(client.AsMap().Get("caCertificate").AsString())
-}
-
-// nodeAddress returns the node's address from the inputs of a resource of the Talos provider.
-func nodeAddress(inputs resource.PropertyMap) (netip.Addr, error) {
-	node := resource.FromResourcePropertyMap(inputs).Get("node")
-	if !node.IsString() {
-		return netip.Addr{}, errors.New("it is not known")
-	}
-
-	return netip.ParseAddr(node.AsString())
 }
 
 // resourceRow is a resource's row in the engine's progress, by URN, for messages before the resource exists.

@@ -133,8 +133,8 @@ func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 
 	for _, card := range a.Machine.ExtraNICs {
 		address := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
-		if card.Address != "" {
-			address.Address = pulumi.String(card.Address)
+		if card.Address.IsValid() {
+			address.Address = pulumi.String(card.Address.String())
 		}
 
 		args.IpConfigs = append(args.IpConfigs.(vm.VirtualMachineInitializationIpConfigArray),
@@ -143,7 +143,7 @@ func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 
 	if len(a.Network.DNS) > 0 || a.SearchDomain != "" {
 		args.Dns = vm.VirtualMachineInitializationDnsArgs{
-			Servers: pulumi.ToStringArray(a.Network.DNS), Domain: optionalString(a.SearchDomain),
+			Servers: nameServers(*a.Network), Domain: optionalString(a.SearchDomain),
 		}
 	}
 
@@ -162,7 +162,7 @@ func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 // addressOutput returns the planned address, or with DHCP the one that the guest agent reports for the first card.
 func (a CloudMachineArgs) addressOutput(machine *vm.VirtualMachine) pulumi.StringOutput {
 	if !a.Network.DHCP {
-		return withoutPrefixLength(a.Address)
+		return addressText(parsedAddress(a.Address))
 	}
 
 	return pulumi.All(machine.MacAddresses, machine.Ipv4Addresses).ApplyT(func(values []any) string {
@@ -183,7 +183,7 @@ func (a CloudMachineArgs) withDefaults(name string) CloudMachineArgs {
 	setDefault(&a.Name, name)
 	setDefault(&a.About, "machine "+a.Name)
 	a.Machine = a.Machine.withDefaults()
-	a.Network = new(orZero(a.Network).withDefaults())
+	a.Network = new(networkWithDefaults(orZero(a.Network)))
 	a.Network.DHCP = a.Network.DHCP || a.Address == nil
 	a.Hardware = new(hardwareWithDefaults(orZero(a.Hardware)))
 
@@ -205,7 +205,7 @@ func (a CloudMachineArgs) validate(name string) error {
 	found := &problem.List{}
 
 	a.Machine.validate("machine.", found)
-	a.Network.validate("network.", found)
+	validateNetwork(*a.Network, "network.", found)
 	required(found, "user", a.User, "the user that cloud-init creates, such as debian")
 
 	if a.Machine.Template == nil {

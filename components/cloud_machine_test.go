@@ -31,7 +31,7 @@ func TestCloudMachineReportsAllProblems(t *testing.T) {
 	t.Parallel()
 
 	args := CloudMachineArgs{
-		Machine: Machine{ExtraDisks: []Disk{{Interface: "scsi1", Size: 1}}}, Network: &Network{DHCP: true},
+		Machine: Machine{ExtraDisks: []Disk{{Interface: "scsi1", SizeGiB: 1}}}, Network: &Network{DHCP: true},
 		Address: pulumi.String("127.1.1.60/24"),
 	}
 	_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {

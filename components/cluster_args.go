@@ -3,11 +3,9 @@ package components
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -27,7 +25,7 @@ type TalosClusterArgs struct {
 	// none.
 	CertSANs []string `pulumi:"certSANs,optional"`
 	// The virtual IP of the Kubernetes API, an unused address of the network. Default: none.
-	VIP string `pulumi:"vip,optional"`
+	VIP netip.Addr `pulumi:"vip,optional" provider:"type=go@1:netip:text"`
 	// The Talos version for which secrets and configurations are generated at first. Default: the first control plane's.
 	TalosVersion string `pulumi:"talosVersion,optional"`
 	// The version contract of an existing cluster's secrets, such as v1.12, for which its configurations are checked.
@@ -52,9 +50,9 @@ type TalosClusterArgs struct {
 	// The network of the nodes without one of their own.
 	Network Network `pulumi:"network"`
 	// The IPv4 network of pods, which cannot change. Default: Talos' own, 10.244.0.0/16.
-	PodCIDR string `pulumi:"podCidr,optional"`
+	PodCIDR netip.Prefix `pulumi:"podCidr,optional" provider:"type=go@1:netip:text"`
 	// The IPv4 network of services, which cannot change. Default: Talos' own, 10.96.0.0/12.
-	ServiceCIDR string `pulumi:"serviceCidr,optional"`
+	ServiceCIDR netip.Prefix `pulumi:"serviceCidr,optional" provider:"type=go@1:netip:text"`
 	// The CNI. Default: none, nodes wait for a CNI that replaces kube-proxy.
 	CNI *CNI `pulumi:"cni,optional"`
 	// The nodes. At least one of them is a control plane.
@@ -86,7 +84,7 @@ type ClusterNode struct {
 	// controlplane or worker. Default: worker.
 	Role string `pulumi:"role,optional"`
 	// The address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
-	Address string `pulumi:"address"`
+	Address netip.Prefix `pulumi:"address" provider:"type=go@1:netip:text"`
 	// The network of its first network device; with a VIP, the same for all control planes. Its time servers and
 	// addressing are the cluster's. Default: the cluster's.
 	Network *Network `pulumi:"network,optional"`
@@ -122,13 +120,6 @@ type ClusterNode struct {
 func (n ClusterNode) isControlPlane() bool { return n.Role == RoleControlPlane }
 func (n ClusterNode) isSkipped() bool      { return n.Skip && !n.isControlPlane() }
 
-// prefix returns the node's address. The node was validated.
-func (n ClusterNode) prefix() netip.Prefix {
-	prefix, _ := netip.ParsePrefix(n.Address)
-
-	return prefix
-}
-
 // network returns the network of a node's first network device.
 func (a TalosClusterArgs) network(n ClusterNode) Network {
 	if n.Network != nil {
@@ -141,7 +132,7 @@ func (a TalosClusterArgs) network(n ClusterNode) Network {
 // networks returns the networks of the nodes, without duplicates.
 func (a TalosClusterArgs) networks() (cidrs []string) {
 	for _, n := range a.nodes() {
-		if cidr := a.network(n).CIDR; !slices.Contains(cidrs, cidr) {
+		if cidr := a.network(n).CIDR.String(); !slices.Contains(cidrs, cidr) {
 			cidrs = append(cidrs, cidr)
 		}
 	}
@@ -200,7 +191,7 @@ func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 
 func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Name, name)
-	a.Network = a.Network.withDefaults()
+	a.Network = networkWithDefaults(a.Network)
 	a.Proxmox = a.Proxmox.WithDefaults()
 
 	a.Nodes = slices.Clone(a.Nodes)
@@ -210,7 +201,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		n.Talos, n.Machine = talosWithDefaults(n.Talos), n.Machine.withDefaults()
 
 		if n.Network != nil {
-			own := n.Network.withDefaults()
+			own := networkWithDefaults(*n.Network)
 			own.NTP, own.DHCP = a.Network.NTP, a.Network.DHCP
 			n.Network = &own
 		}
@@ -246,8 +237,8 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 
 	a.CNI = cniWithDefaults(a.CNI, a.KubernetesVersion)
 
-	host := cmp.Or(a.VIP, first.prefix().Addr().String())
-	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(host, strconv.Itoa(talos.APIPort)))
+	host := cmp.Or(a.VIP, first.Address.Addr())
+	setDefault(&a.Endpoint, "https://"+netip.AddrPortFrom(host, talos.APIPort).String())
 
 	return a
 }
@@ -265,11 +256,7 @@ func (a TalosClusterArgs) validate(name string) error {
 	}
 
 	checkNetwork(found, "network.cidr", a.Network.CIDR)
-	a.Network.validate("network.", found)
-
-	if a.VIP != "" {
-		checkAddress(found, "vip", a.VIP)
-	}
+	validateNetwork(a.Network, "network.", found)
 
 	if endpoint, err := url.Parse(a.Endpoint); a.Endpoint != "" && (err != nil || endpoint.Scheme != "https" ||
 		endpoint.Hostname() == "" || endpoint.Port() == "") {
@@ -295,8 +282,11 @@ func (a TalosClusterArgs) validate(name string) error {
 	validateProxmox(a.Proxmox, "proxmox.", found)
 	validateGitOps(a.GitOps, found)
 
-	for _, network := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
-		if network.value != "" {
+	for _, network := range []struct {
+		path  string
+		value netip.Prefix
+	}{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
+		if network.value.IsValid() {
 			checkNetwork(found, network.path, network.value)
 		}
 	}
@@ -307,8 +297,8 @@ func (a TalosClusterArgs) validate(name string) error {
 		path := fmt.Sprintf("nodes[%d].", i)
 		n.validate(path, found)
 
-		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
-			if first, exists := firstPaths[key.field+key.value]; exists && key.value != "" {
+		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address.String()}} {
+			if first, exists := firstPaths[key.field+key.value]; exists && !found.Has(path+key.field) {
 				found.Add(path+key.field, key.value, "is already at %s; list each node once", first)
 			}
 
@@ -328,11 +318,11 @@ func (n ClusterNode) validate(path string, found *problem.List) {
 		found.Add(path+"role", n.Role, "is neither controlplane nor worker; choose one")
 	}
 
-	checkPrefix(found, path+"address", n.Address)
+	requiredAddress(found, path+"address", n.Address, "it with its prefix length, such as 10.0.0.10/24")
 
 	if n.Network != nil {
 		checkNetwork(found, path+"network.cidr", n.Network.CIDR)
-		n.Network.validate(path+"network.", found)
+		validateNetwork(*n.Network, path+"network.", found)
 	}
 
 	checkVersion(found, path+"talos.version", n.Talos.Version)
@@ -348,16 +338,18 @@ func (n ClusterNode) validate(path string, found *problem.List) {
 	}
 }
 
-func checkNetwork(found *problem.List, path, value string) {
-	if prefix, err := netip.ParsePrefix(value); err != nil || prefix != prefix.Masked() {
-		found.Add(path, value, "is not a network; write it as 10.0.0.0/24")
+func checkNetwork(found *problem.List, path string, value netip.Prefix) {
+	requiredAddress(found, path, value, "the network, such as 10.0.0.0/24")
+
+	if value != value.Masked() {
+		found.Add(path, value.String(), "is not a network; write it as %s", value.Masked())
 	}
 }
 
 func nodeAddresses(nodes []ClusterNode) pulumi.StringArray {
 	addresses := make(pulumi.StringArray, 0, len(nodes))
 	for _, n := range nodes {
-		addresses = append(addresses, pulumi.String(n.prefix().Addr().String()))
+		addresses = append(addresses, pulumi.String(n.Address.Addr().String()))
 	}
 
 	return addresses

@@ -54,7 +54,7 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 
 		node, err := c.registerNode(ctx, n, TalosNodeArgs{
 			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: new(args.network(n)),
-			Address:       pulumi.String(n.Address),
+			Address:       pulumi.String(n.Address.String()),
 			Protect:       args.Protect && n.isControlPlane(),
 			Configuration: machineConfiguration(args, n, c.secrets),
 			Client: TalosClient{

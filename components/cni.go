@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -66,11 +65,9 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 	}
 
 	for i, r := range c.LoadBalancer {
-		for _, end := range []string{r.First, r.Last} {
-			if _, err := netip.ParseAddr(end); err != nil {
-				found.Add(fmt.Sprintf("cni.loadBalancer[%d]", i), end, "is not an address; write it as 10.0.0.200")
-			}
-		}
+		at := fmt.Sprintf("cni.loadBalancer[%d].", i)
+		requiredAddress(found, at+"first", r.First, "the first address, such as 10.0.0.200")
+		requiredAddress(found, at+"last", r.Last, "the last address, such as 10.0.0.220")
 	}
 
 	for path, patches := range patchesByPath(a) {

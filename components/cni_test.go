@@ -2,6 +2,7 @@ package components
 
 import (
 	"encoding/json"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +21,7 @@ func TestCNI(t *testing.T) {
 	assert.NotContains(t, registerTalosCluster(t, cluster).Names(tokens.LocalCommand), "one-cni", "it is not configured")
 
 	cluster.CNI = &CNI{
-		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}}, GatewayAPI: true, Values: "MTU: 1400",
+		LoadBalancer: []AddressRange{{First: netip.MustParseAddr("127.1.1.200"), Last: netip.MustParseAddr("127.1.1.210")}}, GatewayAPI: true, Values: "MTU: 1400",
 	}
 	commands := registerTalosCluster(t, cluster).ByType(tokens.LocalCommand)
 	command, gate := commands["one-cni"], commands["one-healthy"]
@@ -52,7 +53,7 @@ func TestCNIProblems(t *testing.T) {
 
 	cluster := plannedCluster(1, 1)
 	cluster.CNI = &CNI{
-		Version: "1.18.12", Values: "k8sServicePort: 6443", LoadBalancer: []AddressRange{{First: "a", Last: "127.1.1.9"}},
+		Version: "1.18.12", Values: "k8sServicePort: 6443", LoadBalancer: []AddressRange{{Last: netip.MustParseAddr("127.1.1.9")}},
 	}
 	cluster.Patches = []string{"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"}
 
@@ -60,7 +61,7 @@ func TestCNIProblems(t *testing.T) {
 	for _, problem := range []string{
 		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.20.2`,
 		"cni.values.k8sServicePort: is set by the program, because KubePrism has port 7445; remove it",
-		`cni.loadBalancer[0]: "a" is not an address; write it as 10.0.0.200`,
+		"cni.loadBalancer[0].first: is missing; set the first address, such as 10.0.0.200",
 		"patches[0]: it changes cluster.network.cni, cluster.proxy, which Cilium stands in for; remove it, or cni",
 	} {
 		require.ErrorContains(t, err, problem)

@@ -3,7 +3,6 @@ package components
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -13,21 +12,18 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// clusterConfiguration returns what the machine configurations of a cluster have in common. The arguments were
-// validated.
+// clusterConfiguration returns what the machine configurations of a cluster have in common.
 func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
-	config := talos.ClusterConfig{
+	return talos.ClusterConfig{
 		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,
+		VIP:                            a.VIP,
+		PodCIDR:                        a.PodCIDR,
+		ServiceCIDR:                    a.ServiceCIDR,
 	}
-	config.VIP, _ = netip.ParseAddr(a.VIP)
-	config.PodCIDR, _ = netip.ParsePrefix(a.PodCIDR)
-	config.ServiceCIDR, _ = netip.ParsePrefix(a.ServiceCIDR)
-
-	return config
 }
 
 // clusterGPUs returns what the cluster's GPU nodes have in common; nil = it has none.
@@ -57,19 +53,18 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	network := a.network(n)
 
 	first := talos.Interface{
-		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.prefix(), MTU: network.MTU},
+		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.Address, MTU: network.MTU},
 	}
 	if !network.DHCP {
-		first.Gateway = network.gateway()
+		first.Gateway = network.Gateway
 	}
 
 	interfaces := []talos.Interface{first}
 
 	for _, card := range n.Machine.ExtraNICs {
-		address := card.Prefix()
 		interfaces = append(interfaces, talos.Interface{
 			MAC:  card.MAC,
-			Link: talos.Link{DHCP: !address.IsValid(), Address: address, MTU: card.MTU},
+			Link: talos.Link{DHCP: !card.Address.IsValid(), Address: card.Address, MTU: card.MTU},
 		})
 	}
 
@@ -85,7 +80,8 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		Role:         n.Role,
 		TalosVersion: n.Talos.Version,
 		Install:      talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Kind())},
-		Subnet:       netip.MustParsePrefix(network.CIDR),
+		Subnet:       network.CIDR,
+		DNS:          network.DNS,
 		Interfaces:   interfaces,
 		Labels:       n.Labels,
 		Taints:       n.Taints,
@@ -93,10 +89,6 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		Encryption:   n.Encryption.ForTalos(),
 		Patches:      n.Patches,
 	}
-	for _, server := range network.DNS {
-		node.DNS = append(node.DNS, netip.MustParseAddr(server))
-	}
-
 	if a.Proxmox != nil {
 		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, providerID(a.Proxmox, n.Machine.VMID)
 	}

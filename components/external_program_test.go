@@ -1,6 +1,7 @@
 package components_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -25,16 +26,16 @@ func oneNode(ctx *pulumi.Context) error {
 
 	template, err := components.NewGoldenTemplate(ctx, "talos-pve1", components.GoldenTemplateArgs{
 		Node: "pve1", VMID: 901, Talos: &talos, Image: image.VolumeID("pve1", "local"),
-		Shell: &components.HostShell{Address: "10.0.0.2"},
+		Shell: &components.HostShell{Address: netip.MustParseAddr("10.0.0.2")},
 	})
 	if err != nil {
 		return err
 	}
 
 	cluster, err := components.NewTalosCluster(ctx, "one", components.TalosClusterArgs{
-		Network: components.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+		Network: components.Network{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1")},
 		Nodes: []components.ClusterNode{{
-			Name: "one-cp-1", Role: components.RoleControlPlane, Address: "10.0.0.10/24", Talos: talos,
+			Name: "one-cp-1", Role: components.RoleControlPlane, Address: netip.MustParsePrefix("10.0.0.10/24"), Talos: talos,
 			Machine: components.Machine{Node: "pve1", VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
 		}},
 	})
@@ -89,7 +90,7 @@ func TestComponentsNeedTalosops(t *testing.T) {
 		"cluster": oneNode,
 		"host": func(ctx *pulumi.Context) error {
 			_, err := components.NewProxmoxHostPrep(ctx, "pve1", components.ProxmoxHostPrepArgs{
-				Node: "pve1", Shell: components.HostShell{Address: "10.0.0.2"},
+				Node: "pve1", Shell: components.HostShell{Address: netip.MustParseAddr("10.0.0.2")},
 			})
 
 			return err

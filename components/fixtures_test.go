@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -52,7 +53,7 @@ func plannedTemplate(host string) GoldenTemplateArgs {
 }
 
 func plannedNetwork() Network {
-	return Network{CIDR: "127.1.1.0/24", Gateway: "127.1.1.1", Bridge: "vmbr0", DNS: []string{"127.1.1.1"}}
+	return Network{CIDR: netip.MustParsePrefix("127.1.1.0/24"), Gateway: netip.MustParseAddr("127.1.1.1"), Bridge: "vmbr0", DNS: []netip.Addr{netip.MustParseAddr("127.1.1.1")}}
 }
 
 func plannedNode(role string, index int, host string) ClusterNode {
@@ -62,7 +63,7 @@ func plannedNode(role string, index int, host string) ClusterNode {
 	}
 
 	return ClusterNode{
-		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role, Address: fmt.Sprintf("127.1.1.%d/24", last+index),
+		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role, Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 1, 1, byte(last + index)}), 24),
 		Talos: *plannedTemplate(host).Talos,
 		Machine: Machine{
 			Node: host, VMID: vmid + index, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
@@ -76,7 +77,7 @@ func plannedCluster(controlPlanes, workers int) TalosClusterArgs {
 	a := TalosClusterArgs{
 		Name:              "one",
 		Endpoint:          "https://127.1.1.5:6443",
-		VIP:               "127.1.1.5",
+		VIP:               netip.MustParseAddr("127.1.1.5"),
 		TalosVersion:      "v1.12.6",
 		KubernetesVersion: "v1.35.0",
 		Network:           plannedNetwork(),
@@ -113,7 +114,7 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map
 		t.Image = image.VolumeID(t.Node, t.ImageDatastore)
 
 		if t.Shell == nil {
-			t.Shell = &HostShell{Address: "127.1.0.11", HostKey: "ssh-ed25519 AAAA"}
+			t.Shell = &HostShell{Address: netip.MustParseAddr("127.1.0.11"), HostKey: "ssh-ed25519 AAAA"}
 		}
 
 		if byHost[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {

@@ -54,12 +54,12 @@ func gitopsSummary(g *GitOps) string {
 func (a TalosClusterArgs) gitopsFacts() map[string]string {
 	var addresses []string
 	for _, n := range a.controlPlanes() {
-		addresses = append(addresses, n.prefix().Addr().String())
+		addresses = append(addresses, n.Address.Addr().String())
 	}
 
 	facts := map[string]string{
 		"CLUSTER_NAME": a.Name, "CLUSTER_ENDPOINT": a.Endpoint, "CONTROL_PLANES": strings.Join(addresses, ", "),
-		"NODE_CIDR": strings.Join(a.networks(), ","), "POD_CIDR": a.PodCIDR, "SERVICE_CIDR": a.ServiceCIDR,
+		"NODE_CIDR": strings.Join(a.networks(), ","), "POD_CIDR": textOf(a.PodCIDR), "SERVICE_CIDR": textOf(a.ServiceCIDR),
 		"TALOS_VERSION": a.TalosVersion, "KUBERNETES_VERSION": a.KubernetesVersion,
 	}
 	maps.Copy(facts, a.GitOps.Facts)
@@ -67,7 +67,7 @@ func (a TalosClusterArgs) gitopsFacts() map[string]string {
 	if a.CNI != nil {
 		var pool []string
 		for _, r := range a.CNI.LoadBalancer {
-			pool = append(pool, r.First+"-"+r.Last)
+			pool = append(pool, fmt.Sprintf("%s-%s", r.First, r.Last))
 		}
 
 		facts["CILIUM_VERSION"], facts["LOAD_BALANCER_POOL"] = a.CNI.Version, strings.Join(pool, ", ")
@@ -110,7 +110,7 @@ func (c *TalosCluster) registerGitOps(ctx *pulumi.Context, name string, args Tal
 	}
 
 	for _, n := range args.controlPlanes() {
-		req.Endpoints = append(req.Endpoints, n.prefix().Addr().String())
+		req.Endpoints = append(req.Endpoints, n.Address.Addr())
 	}
 
 	var recreations []any

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,7 +24,7 @@ func TestGitOpsFactsOfCilium(t *testing.T) {
 
 	cluster.CNI = &CNI{
 		Version: "1.20.2", Values: "bpf: {masquerade: false}",
-		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}},
+		LoadBalancer: []AddressRange{{First: netip.MustParseAddr("127.1.1.200"), Last: netip.MustParseAddr("127.1.1.210")}},
 	}
 	facts := cluster.gitopsFacts()
 	assert.Equal(t, "1.20.2", facts["CILIUM_VERSION"])

@@ -270,7 +270,7 @@ func (a GoldenTemplateArgs) validate(name string) error {
 	}
 
 	if a.Source == SourceImage {
-		checkAddress(found, "shell.address", a.Shell.Address)
+		requiredAddress(found, "shell.address", a.Shell.Address, "the host's, such as 10.0.0.2")
 	}
 
 	return problemsOf("template", name, found)

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -47,7 +48,7 @@ func TestGoldenTemplateIsRebuiltOnlyWhenItsContentsChange(t *testing.T) {
 
 	assert.Equal(t, before, trigger("lab", func(*GoldenTemplateArgs) {}))
 	assert.Equal(t, before, trigger("lab", func(t *GoldenTemplateArgs) {
-		t.Shell = &HostShell{Address: "127.1.0.12", Port: 2222}
+		t.Shell = &HostShell{Address: netip.MustParseAddr("127.1.0.12"), Port: 2222}
 	}), "the connection to its host")
 
 	for name, change := range map[string]func(*GoldenTemplateArgs){
@@ -68,7 +69,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 
 	assertRefused(t, func() GoldenTemplateArgs {
 		args := plannedTemplate("pve1")
-		args.Image, args.Shell = pulumi.String("local:iso/talos.img"), &HostShell{Address: "127.1.0.11"}
+		args.Image, args.Shell = pulumi.String("local:iso/talos.img"), &HostShell{Address: netip.MustParseAddr("127.1.0.11")}
 
 		return args
 	}, NewGoldenTemplate, map[string]invalidCase[GoldenTemplateArgs]{
@@ -87,7 +88,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 		},
 		"no address of its host": {
 			func(a *GoldenTemplateArgs) { a.Shell = nil },
-			`shell.address: "" is not an IP address; use one such as 10.0.0.2`,
+			"shell.address: is missing; set the host's, such as 10.0.0.2",
 		},
 	})
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -101,9 +102,10 @@ func triggerWithCount(digest, what string, counts ...any) pulumi.StringOutput {
 type hardware struct {
 	VMID, Cores, Memory, VLAN, MTU int
 	CPUUnits                       int `json:",omitempty"` // 0 = the default
-	CPUType, Bridge, Gateway       string
+	CPUType, Bridge                string
+	Gateway                        netip.Addr
 	NUMA, DHCP                     bool
-	DNS                            []string
+	DNS                            []netip.Addr
 	NICs                           []NIC
 	GPUs                           []hardwareGPU
 }

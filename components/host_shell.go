@@ -2,6 +2,7 @@ package components
 
 import (
 	"cmp"
+	"net/netip"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -20,7 +21,7 @@ const (
 // HostShell is the SSH connection to a Proxmox host.
 type HostShell struct {
 	// The host's address: 10.0.0.2.
-	Address string `pulumi:"address"`
+	Address netip.Addr `pulumi:"address" provider:"type=go@1:netip:text"`
 	// TCP port. Default: 22.
 	Port int `pulumi:"port,optional"`
 	// The user to log in as, who must be allowed to run qm. Default: root.
@@ -40,7 +41,7 @@ func (h HostShell) withDefaults() HostShell {
 
 func (h HostShell) connection() remote.ConnectionArgs {
 	connection := remote.ConnectionArgs{
-		Host:           pulumi.String(h.Address),
+		Host:           pulumi.String(h.Address.String()),
 		Port:           pulumi.Float64(h.Port),
 		User:           pulumi.String(h.User),
 		PrivateKey:     h.PrivateKey,

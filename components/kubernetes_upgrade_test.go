@@ -1,6 +1,7 @@
 package components
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,9 +27,9 @@ func TestKubernetesIsUpgradedBeforeConfigurations(t *testing.T) {
 	req := enginetest.RequestOf[request.Kubernetes](t, command)
 	assert.Equal(t, request.Kubernetes{
 		Common: request.Common{ControlPlanes: []request.Node{
-			{Name: "one-cp-1", Address: "127.1.1.10"},
-			{Name: "one-cp-2", Address: "127.1.1.11"},
-			{Name: "one-cp-3", Address: "127.1.1.12"},
+			{Name: "one-cp-1", Address: netip.MustParseAddr("127.1.1.10")},
+			{Name: "one-cp-2", Address: netip.MustParseAddr("127.1.1.11")},
+			{Name: "one-cp-3", Address: netip.MustParseAddr("127.1.1.12")},
 		}},
 		KubernetesVersion: "v1.35.0", Talosconfig: enginetest.TalosconfigText,
 		Backup: &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3},

@@ -2,7 +2,6 @@ package components
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -81,22 +80,14 @@ type Machine struct {
 	HostReady pulumi.StringInput `pulumi:"hostReady,optional"`
 }
 
-// Disk is an additional disk of a machine.
-type Disk struct {
-	// The interface on a new machine: virtio1, virtio2, …; an existing disk keeps its interface.
-	Interface string `pulumi:"interface"`
-	// Whether interface is certain to be that of the disk, also on running machines. Default: false.
-	Pinned bool `pulumi:"pinned,optional"`
-	// Whether this run adds the disk to a running machine; this only affects warnings of the engine. Default: false.
-	Added bool `pulumi:"added,optional"`
-	// Size in GiB; it can grow, but not shrink.
-	Size int `pulumi:"size"`
-	// The datastore. Default: the machine's.
-	Pool string `pulumi:"pool,optional"`
-}
-
-// NIC is an additional network device of a machine.
-type NIC = spec.NIC
+type (
+	// Disk is an additional disk of a machine.
+	Disk = spec.Disk
+	// NIC is an additional network device of a machine.
+	NIC = spec.NIC
+	// Network is the network of machines' first network device.
+	Network = spec.Network
+)
 
 // PCIDevice is a device of the host, by its mapping or by its address.
 type PCIDevice struct {
@@ -119,26 +110,6 @@ type USBDevice struct {
 // maxUSBDevices is how many USB devices of a VM the provider reads back; Proxmox has fourteen.
 const maxUSBDevices = 4
 
-// Network is the network of machines' first network device.
-type Network struct {
-	// The IPv4 network: 10.0.0.0/24. Required for clusters.
-	CIDR string `pulumi:"cidr,optional"`
-	// The router's address. Default: none, machines can reach their own network only.
-	Gateway string `pulumi:"gateway,optional"`
-	// The Proxmox bridge. Default: vmbr0.
-	Bridge string `pulumi:"bridge,optional"`
-	// The VLAN tag that Proxmox sets. Default: 0, untagged.
-	VLAN int `pulumi:"vlan,optional"`
-	// The MTU in bytes. Default: 0, the bridge's.
-	MTU int `pulumi:"mtu,optional"`
-	// Name servers. Default: Talos' own.
-	DNS []string `pulumi:"dns,optional"`
-	// Time servers, by name or address. Default: Talos' own.
-	NTP []string `pulumi:"ntp,optional"`
-	// Use DHCP; the router must reserve the address for the machine's MAC. Default: false.
-	DHCP bool `pulumi:"dhcp,optional"`
-}
-
 func (m Machine) withDefaults() Machine {
 	setDefault(&m.Cores, 2)
 	setDefault(&m.Memory, 4096)
@@ -153,7 +124,7 @@ func (m Machine) withDefaults() Machine {
 
 	m.ExtraDisks = slices.Clone(m.ExtraDisks)
 	for i := range m.ExtraDisks {
-		setDefault(&m.ExtraDisks[i].Pool, m.DiskPool)
+		setDefault(&m.ExtraDisks[i].Datastore, m.DiskPool)
 	}
 
 	m.PCIDevices = slices.Clone(m.PCIDevices)
@@ -220,8 +191,8 @@ func (m Machine) validate(path string, found *problem.List) {
 		at := fmt.Sprintf("%sextraDisks[%d].", path, i)
 		required(found, at+"interface", disk.Interface, "where it is attached, such as virtio1")
 
-		if disk.Size < 1 {
-			found.Add(at+"size", disk.Size, "is not a size; set it in GiB")
+		if disk.SizeGiB < 1 {
+			found.Add(at+"size", disk.SizeGiB, "is not a size; set it in GiB")
 		}
 	}
 
@@ -229,10 +200,6 @@ func (m Machine) validate(path string, found *problem.List) {
 		at := fmt.Sprintf("%sextraNics[%d].", path, i)
 		required(found, at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
 		required(found, at+"mac", card.MAC, "one such as 02:00:00:00:00:02")
-
-		if card.Address != "" {
-			checkPrefix(found, at+"address", card.Address)
-		}
 	}
 
 	for i, device := range m.PCIDevices {
@@ -261,25 +228,14 @@ func (m Machine) validateOrigin(path string, found *problem.List) {
 	}
 }
 
-func (n Network) withDefaults() Network {
+func networkWithDefaults(n Network) Network {
 	setDefault(&n.Bridge, "vmbr0")
 
 	return n
 }
 
-func (n Network) validate(path string, found *problem.List) {
-	if n.Gateway != "" {
-		checkAddress(found, path+"gateway", n.Gateway)
-	}
-
+func validateNetwork(n Network, path string, found *problem.List) {
 	for i, server := range n.DNS {
-		checkAddress(found, fmt.Sprintf("%sdns[%d]", path, i), server)
+		requiredAddress(found, fmt.Sprintf("%sdns[%d]", path, i), server, "a name server, such as 1.1.1.1")
 	}
-}
-
-// gateway returns the router's address; invalid = none. The network was validated.
-func (n Network) gateway() netip.Addr {
-	address, _ := netip.ParseAddr(n.Gateway)
-
-	return address
 }

@@ -3,7 +3,6 @@ package components
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -78,9 +77,7 @@ func (a ProxmoxHostPrepArgs) request(owner string) request.Host {
 
 // host returns the host as the specification describes it.
 func (a ProxmoxHostPrepArgs) host() spec.Host {
-	address, _ := netip.ParseAddr(a.Shell.Address) // it was validated
-
-	h := spec.Host{Name: a.Node, Path: a.Node, Address: address, Prep: &spec.Prep{
+	h := spec.Host{Name: a.Node, Path: a.Node, Address: a.Shell.Address, Prep: &spec.Prep{
 		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot, ZFSArcMaxGiB: a.ZFSArcMaxGiB,
 	}}
 
@@ -132,7 +129,7 @@ func (a ProxmoxHostPrepArgs) withDefaults() ProxmoxHostPrepArgs {
 func (a ProxmoxHostPrepArgs) validate(name string) error {
 	found := &problem.List{}
 	required(found, "node", a.Node, "the Proxmox host, such as pve1")
-	checkAddress(found, "shell.address", a.Shell.Address)
+	requiredAddress(found, "shell.address", a.Shell.Address, "the host's, such as 10.0.0.2")
 
 	if !slices.Contains([]string{"keep", "no-subscription", "enterprise"}, a.Repositories) {
 		found.Add("repositories", a.Repositories, "is none of keep, no-subscription and enterprise; choose one")

@@ -2,6 +2,7 @@ package components
 
 import (
 	"encoding/json"
+	"net/netip"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -19,7 +20,7 @@ func prepArgs(facts *hostfacts.Facts) ProxmoxHostPrepArgs {
 	args := ProxmoxHostPrepArgs{
 		Node: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
 		Shell: HostShell{
-			Address: "127.1.0.11", Port: 2222, HostKey: "ssh-ed25519 AAAA", PrivateKey: pulumi.String("the-private-key"),
+			Address: netip.MustParseAddr("127.1.0.11"), Port: 2222, HostKey: "ssh-ed25519 AAAA", PrivateKey: pulumi.String("the-private-key"),
 		},
 	}
 
@@ -202,7 +203,7 @@ func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	args := func() ProxmoxHostPrepArgs { return prepArgs(unpreparedFacts()) }
 	assertRefused(t, args, NewProxmoxHostPrep, map[string]invalidCase[ProxmoxHostPrepArgs]{
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
-		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
+		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = netip.Addr{} }, "shell.address: is missing; set the host's, such as 10.0.0.2"},
 		"a cache of less than nothing": {
 			func(a *ProxmoxHostPrepArgs) { a.ZFSArcMaxGiB = new(-1.0) }, "zfsArcMaxGiB: -1 is less than ZFS accepts (64 MiB)",
 		},

@@ -68,9 +68,8 @@ func newRollout(
 	for i, node := range requestNodes(nodes) {
 		target := updateTarget{
 			node: node, worker: i >= args.controlPlaneCount(),
-			machine: probeTarget(node.Name, nodes[i].Machine, args.network(nodes[i])),
+			machine: probeTarget(nodes[i], args.network(nodes[i])),
 		}
-		target.machine.Address = nodes[i].prefix().Addr()
 		r.targets[node.Name+tokens.OfConfiguration] = target
 		target.isVM = true
 		r.targets[node.Name+tokens.OfVM] = target

@@ -3,6 +3,7 @@ package components
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,8 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
 		args := TalosClusterArgs{Name: "one"}
 		for i, name := range nodes {
-			args.Nodes = append(args.Nodes, ClusterNode{Name: name, Address: fmt.Sprintf("127.0.9.%d/24", i+1)})
+			address := netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 9, byte(i + 1)}), 24)
+			args.Nodes = append(args.Nodes, ClusterNode{Name: name, Address: address})
 		}
 
 		r, err := newRollout(
@@ -210,8 +212,8 @@ func TestRestarts(t *testing.T) {
 			"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": address}}},
 		}})
 	}
-	target := updateTarget{node: requestNodes([]ClusterNode{{Name: "cp-1", Address: "10.0.0.10/24"}})[0], isVM: true}
-	assert.Equal(t, "10.0.0.9", previousAddress(addressed("10.0.0.9/24"), target))
+	target := updateTarget{node: requestNodes([]ClusterNode{{Name: "cp-1", Address: netip.MustParsePrefix("10.0.0.10/24")}})[0], isVM: true}
+	assert.Equal(t, netip.MustParseAddr("10.0.0.9"), previousAddress(addressed("10.0.0.9/24"), target))
 	assert.Empty(t, previousAddress(addressed("10.0.0.10/24"), target))
 	assert.Empty(t, previousAddress(addressed("dhcp"), target))
 	assert.Empty(t, previousAddress(nil, target))

@@ -205,7 +205,7 @@ func (c *TalosCluster) registerKubeconfig(ctx *pulumi.Context, name string, args
 	node := args.controlPlanes()[max(0, slices.IndexFunc(args.controlPlanes(), func(n ClusterNode) bool {
 		return !c.unreachable[n.Name]
 	}))]
-	address := pulumi.String(node.prefix().Addr().String())
+	address := pulumi.String(node.Address.Addr().String())
 	credentials := c.secrets.ClientConfiguration
 
 	// The provider accepts a kubeconfig from any machine, including the commands that a kubeconfig can name.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -145,8 +146,8 @@ func TestTalosClusterEndpointAndNetworks(t *testing.T) {
 	cluster := plannedCluster(1, 2)
 	cluster.Endpoint, cluster.CertSANs = "https://k8s.example.org:443", []string{"api.example.org"}
 	dmz := cluster.worker(1)
-	dmz.Address = "127.1.2.20/24"
-	dmz.Network = &Network{CIDR: "127.1.2.0/24", Gateway: "127.1.2.1", Bridge: "vmbr3", VLAN: 7, DNS: []string{"127.1.2.1"}}
+	dmz.Address = netip.MustParsePrefix("127.1.2.20/24")
+	dmz.Network = &Network{CIDR: netip.MustParsePrefix("127.1.2.0/24"), Gateway: netip.MustParseAddr("127.1.2.1"), Bridge: "vmbr3", VLAN: 7, DNS: []netip.Addr{netip.MustParseAddr("127.1.2.1")}}
 	r := runCluster(t, enginetest.Options{}, cluster)
 
 	configurations := map[string]string{}
@@ -333,15 +334,15 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; add at least one",
 		},
 		"no network": {
-			func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`,
+			func(c *TalosClusterArgs) { c.Network.CIDR = netip.Prefix{} }, "network.cidr: is missing; set the network, such as 10.0.0.0/24",
 		},
 		"an endpoint without a port": {
 			func(c *TalosClusterArgs) { c.Endpoint = "https://k8s.example.org" },
 			`endpoint: "https://k8s.example.org" is not the URL of a Kubernetes API; write it as https://k8s.example.org:6443`,
 		},
 		"a node's network without addresses": {
-			func(c *TalosClusterArgs) { c.worker(0).Network = &Network{Gateway: "x"} },
-			"nodes[1].network.cidr: \"\" is not a network; write it as 10.0.0.0/24\nnodes[1].network.gateway: \"x\" is not",
+			func(c *TalosClusterArgs) { c.worker(0).Network = &Network{DNS: make([]netip.Addr, 1)} },
+			"nodes[1].network.cidr: is missing; set the network, such as 10.0.0.0/24\nnodes[1].network.dns[0]: is missing",
 		},
 		"the same address twice": {
 			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },
@@ -371,8 +372,10 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; set one such as 02:",
 		},
 		"everything at once": {
-			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
-			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
+			func(c *TalosClusterArgs) {
+				c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = netip.MustParsePrefix("10.0.0.1/24"), 0, "boss"
+			},
+			"network.cidr: \"10.0.0.1/24\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
 				"nodes[1].machine.vmid: 0 is not a VMID; use 100 or higher",
 		},
 		"a patch with a restricted label": {

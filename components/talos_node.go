@@ -220,7 +220,7 @@ func (c *TalosNode) registerVM(
 	c.Generation, c.CreationID, c.Updates, c.Recreations = seen.generation, seen.creationID, seen.updates, seen.remade
 	c.VMID, c.VMName, c.Host = c.vm.VmId, c.vm.Name, c.vm.NodeName
 	// From the plan: the provider would query the guest agent, which Talos may not have.
-	c.Address = args.address()
+	c.Address = addressText(parsedAddress(args.Address))
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
 
 	return nil
@@ -230,7 +230,7 @@ func (c *TalosNode) registerConfiguration(
 	ctx *pulumi.Context, name string, args TalosNodeArgs, options clusterOptions,
 ) (err error) {
 	req := request.Apply{
-		Machine: probeTarget(args.Name, args.Machine, *args.Network), Worker: args.Role == RoleWorker,
+		Machine: machineIdentity(args.Name, args.Machine, *args.Network), Worker: args.Role == RoleWorker,
 		Skipped: options.skipped, AnswersWithin: time.Duration(args.AnswersWithin * float64(time.Second)).String(),
 	}
 	if options.rollout != nil {
@@ -266,16 +266,11 @@ func (c *TalosNode) registerConfiguration(
 
 	c.configuration, err = talosopsCall{
 		verb: "apply",
-		stdin: pulumi.All(c.applied, args.address(), talosconfig, c.lookup).ApplyT(
+		stdin: pulumi.All(c.applied, parsedAddress(args.Address), talosconfig, c.lookup).ApplyT(
 			func(values []any) (string, error) {
 				req := req
 				req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
-				req.Configured = values[3].(vmlookup.State).Configured
-
-				if req.Machine.Address, err = netip.ParseAddr(values[1].(string)); err != nil {
-					return "", err
-				}
-
+				req.Machine.Address, req.Configured = values[1].(netip.Addr), values[3].(vmlookup.State).Configured
 				text, err := json.Marshal(req)
 
 				return string(text), err
@@ -297,17 +292,21 @@ func (a TalosNodeArgs) patches() pulumi.StringArrayOutput {
 	return a.Patches.ToStringArrayOutput()
 }
 
-func (a TalosNodeArgs) address() pulumi.StringOutput { return withoutPrefixLength(a.Address) }
-
-func withoutPrefixLength(address pulumi.StringInput) pulumi.StringOutput {
-	return address.ToStringOutput().ApplyT(func(text string) (string, error) {
+// parsedAddress parses an address with its prefix length; the output is a [netip.Addr].
+func parsedAddress(address pulumi.StringInput) pulumi.Output {
+	return address.ToStringOutput().ApplyT(func(text string) (netip.Addr, error) {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return "", fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", text)
+			err = fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", text)
 		}
 
-		return prefix.Addr().String(), nil
-	}).(pulumi.StringOutput)
+		return prefix.Addr(), err
+	})
+}
+
+// addressText returns what [parsedAddress] returned as text.
+func addressText(address pulumi.Output) pulumi.StringOutput {
+	return address.ApplyT(func(a any) string { return a.(netip.Addr).String() }).(pulumi.StringOutput)
 }
 
 func (a TalosNodeArgs) withDefaults(name string) TalosNodeArgs {
@@ -315,7 +314,7 @@ func (a TalosNodeArgs) withDefaults(name string) TalosNodeArgs {
 	setDefault(&a.Role, RoleWorker)
 	setDefault(&a.AnswersWithin, defaultAnswerTimeout.Seconds())
 	a.Machine = a.Machine.withDefaults()
-	a.Network = new(orZero(a.Network).withDefaults())
+	a.Network = new(networkWithDefaults(orZero(a.Network)))
 
 	return a
 }
@@ -328,7 +327,7 @@ func (a TalosNodeArgs) validate(name string) error {
 
 	a.Machine.validate("machine.", found)
 	a.Machine.validateOrigin("machine.", found)
-	a.Network.validate("network.", found)
+	validateNetwork(*a.Network, "network.", found)
 
 	if a.Address == nil {
 		found.Add("address", nil, "is missing; set it with its prefix length, or the one the router reserves")

@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArg
 	client := secrets.ClientConfiguration
 
 	return TalosNodeArgs{
-		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network, Address: pulumi.String(n.Address),
+		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network, Address: pulumi.String(n.Address.String()),
 		Configuration: pulumi.ToSecret(pulumi.String("version: v1alpha1\nmachine: {type: worker}\n")).(pulumi.StringOutput),
 		Client: TalosClient{
 			CACertificate: client.CaCertificate(), ClientCertificate: client.ClientCertificate(), ClientKey: client.ClientKey(),
@@ -116,7 +117,7 @@ func TestTalosNodeVMInputs(t *testing.T) {
 
 	for name, test := range map[string]vmCase{
 		"no gateway and no name servers": {
-			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
+			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = netip.Addr{}, nil },
 			inputs:  map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},
 			ignored: []string{"clone", "disks[0].speed", "initialization.dns", "nodeName"},
 		},
@@ -172,7 +173,7 @@ func TestTalosNodeChangeAffectsOnlyThatNode(t *testing.T) {
 		"one node's cores":  {func(c *TalosClusterArgs) { c.controlPlane(1).Machine.Cores = 8 }, []string{"one-cp-2-vm", "one-healthy"}},
 		"one node's disk":   {func(c *TalosClusterArgs) { c.worker(1).Machine.DiskSize = 80 }, []string{"one-general-2-vm"}},
 		"one node's own disk": {func(c *TalosClusterArgs) {
-			c.worker(1).Machine.ExtraDisks = []Disk{{Interface: "scsi1", Size: 1, Pool: "tank"}}
+			c.worker(1).Machine.ExtraDisks = []Disk{{Interface: "scsi1", SizeGiB: 1, Datastore: "tank"}}
 		}, []string{"one-general-2-vm"}},
 		"one node's labels": {
 			func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
@@ -248,7 +249,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 		n.Machine.Template = pulumi.Int(901)
 
 		return TalosNodeArgs{
-			Machine: n.Machine, Network: new(plannedNetwork()), Address: pulumi.String(n.Address),
+			Machine: n.Machine, Network: new(plannedNetwork()), Address: pulumi.String(n.Address.String()),
 			Configuration: pulumi.String("configuration"),
 		}
 	}, NewTalosNode, map[string]invalidCase[TalosNodeArgs]{
@@ -272,8 +273,8 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			func(a *TalosNodeArgs) { a.Machine.PCIDevices = []PCIDevice{{}} },
 			"machine.pciDevices[0]: needs either mapping or id",
 		},
-		"a router's name": {
-			func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`,
+		"an empty name server": {
+			func(a *TalosNodeArgs) { a.Network.DNS = make([]netip.Addr, 1) }, "network.dns[0]: is missing; set a name server",
 		},
 		"several problems at once": {
 			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },

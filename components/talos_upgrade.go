@@ -83,7 +83,7 @@ func (c *TalosCluster) registerReachableHook(
 ) (pulumi.ResourceOption, error) {
 	var addresses []netip.Addr
 	for _, n := range nodes {
-		addresses = append(addresses, n.prefix().Addr())
+		addresses = append(addresses, n.Address.Addr())
 	}
 
 	bootstrapped, _ := vmlookup.FromContext(ctx).WasBootstrapped(cluster)

@@ -38,7 +38,7 @@ func TestTalosIsUpgradedBeforeOtherChanges(t *testing.T) {
 	assert.Contains(t, command.Input("create").StringValue(), " upgrade")
 
 	req := enginetest.RequestOf[request.Upgrade](t, command)
-	assert.Equal(t, request.Node{Name: "one-cp-1", Address: "127.1.1.10"}, req.ControlPlanes[0])
+	assert.Equal(t, request.Node{Name: "one-cp-1", Address: netip.MustParseAddr("127.1.1.10")}, req.ControlPlanes[0])
 	assert.Equal(t, request.Image{
 		Node: "one-general-2", Talos: "v1.12.6",
 		Installer: "factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6",

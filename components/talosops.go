@@ -153,7 +153,7 @@ func (a TalosClusterArgs) commonRequest() request.Common {
 func requestNodes(nodes []ClusterNode) []request.Node {
 	list := make([]request.Node, 0, len(nodes))
 	for _, n := range nodes {
-		list = append(list, request.Node{Name: n.Name, Address: n.prefix().Addr().String()})
+		list = append(list, request.Node{Name: n.Name, Address: n.Address.Addr()})
 	}
 
 	return list

@@ -74,8 +74,7 @@ func (c *TalosCluster) findUnreachable(ctx *pulumi.Context, _ string, args Talos
 
 // probeControlPlane returns why a control plane counts as unreachable.
 func probeControlPlane(ctx context.Context, n ClusterNode, network Network, authority []byte) error {
-	m := probeTarget(n.Name, n.Machine, network)
-	m.Address = n.prefix().Addr()
+	m := probeTarget(n, network)
 	expected := tlsprobe.Expected{Authority: authority, Configured: true}
 
 	_, err := tlsprobe.Await(ctx, m, unreachableAfter, func(ctx context.Context) tlsprobe.Answer {

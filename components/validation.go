@@ -2,8 +2,8 @@ package components
 
 import (
 	"cmp"
+	"encoding"
 	"fmt"
-	"net/netip"
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
@@ -45,15 +45,17 @@ func required(found *problem.List, path, value, remedy string) {
 	}
 }
 
-func checkAddress(found *problem.List, path, value string) {
-	if _, err := netip.ParseAddr(value); err != nil {
-		found.Add(path, value, "is not an IP address; use one such as 10.0.0.2")
-	}
+// textOf returns an address or network as text; empty = it is not set.
+func textOf(value encoding.TextMarshaler) string {
+	text, _ := value.MarshalText() // those of [net/netip] have no errors
+
+	return string(text)
 }
 
-func checkPrefix(found *problem.List, path, value string) {
-	if _, err := netip.ParsePrefix(value); err != nil {
-		found.Add(path, value, "is not an address with its prefix length; use one such as 10.0.0.10/24")
+// requiredAddress reports an address or network that is missing.
+func requiredAddress(found *problem.List, path string, value interface{ IsValid() bool }, remedy string) {
+	if !value.IsValid() {
+		found.Add(path, nil, "is missing; set %s", remedy)
 	}
 }
 

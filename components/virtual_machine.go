@@ -172,7 +172,7 @@ func setOrigin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 }
 
 func disks(m Machine, system string) vm.VirtualMachineDiskArray {
-	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: system, Size: m.DiskSize, Pool: m.DiskPool})}
+	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: system, SizeGiB: m.DiskSize, Datastore: m.DiskPool})}
 	for _, extra := range m.ExtraDisks {
 		list = append(list, disk(extra))
 	}
@@ -185,8 +185,8 @@ func disks(m Machine, system string) vm.VirtualMachineDiskArray {
 func disk(d Disk) vm.VirtualMachineDiskArgs {
 	return vm.VirtualMachineDiskArgs{
 		Interface:   pulumi.String(d.Interface),
-		DatastoreId: pulumi.String(d.Pool),
-		Size:        pulumi.Int(d.Size),
+		DatastoreId: pulumi.String(d.Datastore),
+		Size:        pulumi.Int(d.SizeGiB),
 		FileFormat:  pulumi.String("raw"),
 		Aio:         pulumi.String("io_uring"),
 		Backup:      pulumi.Bool(true),
@@ -273,7 +273,7 @@ func (a TalosNodeArgs) initialization() vm.VirtualMachineInitializationArgs {
 		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{vm.VirtualMachineInitializationIpConfigArgs{Ipv4: address}},
 	}
 	if len(a.Network.DNS) > 0 {
-		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: pulumi.ToStringArray(a.Network.DNS)}
+		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: nameServers(*a.Network)}
 	}
 
 	return args
@@ -286,8 +286,16 @@ func ipv4Config(n Network, address pulumi.StringInput) vm.VirtualMachineInitiali
 	}
 
 	return vm.VirtualMachineInitializationIpConfigIpv4Args{
-		Address: address.ToStringOutput().ToStringPtrOutput(), Gateway: optionalString(n.Gateway),
+		Address: address.ToStringOutput().ToStringPtrOutput(), Gateway: optionalString(textOf(n.Gateway)),
 	}
+}
+
+func nameServers(n Network) (list pulumi.StringArray) {
+	for _, server := range n.DNS {
+		list = append(list, pulumi.String(server.String()))
+	}
+
+	return list
 }
 
 // registerVM registers a VM and ignores changes that must not reach a running one. It never follows a new template. It
@@ -314,7 +322,7 @@ func registerVM(
 			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
 		}
 		// A disk keeps its interface: nothing re-attaches it, and earlier versions of this program used scsiN.
-		if !d.Pinned {
+		if !d.InterfacePinned {
 			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
 		}
 	}

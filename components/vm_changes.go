@@ -16,19 +16,19 @@ var firstAddressPath = property.PathFromSegments(
 	property.NewSegment("ipv4"), property.NewSegment("address"),
 )
 
-// previousAddress returns the address of a VM that its update gives another one; empty = unchanged.
-func previousAddress(before resource.PropertyMap, target updateTarget) string {
+// previousAddress returns the address of a VM that its update gives another one; invalid = unchanged.
+func previousAddress(before resource.PropertyMap, target updateTarget) netip.Addr {
 	address, err := firstAddressPath.Get(property.New(resource.FromResourcePropertyMap(before)))
 	if err != nil || !target.isVM || !address.IsString() {
-		return ""
+		return netip.Addr{}
 	}
 
 	prefix, err := netip.ParsePrefix(address.AsString())
-	if err != nil || prefix.Addr().String() == target.node.Address { // or the address is "dhcp"
-		return ""
+	if err != nil || prefix.Addr() == target.node.Address { // or the address is "dhcp"
+		return netip.Addr{}
 	}
 
-	return prefix.Addr().String()
+	return prefix.Addr()
 }
 
 // isOff reports whether a VM was off when it was last read, which may be long ago, and is still.

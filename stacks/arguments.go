@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"net/netip"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -98,24 +97,20 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Name:                c.Name,
 		Endpoint:            c.Endpoint,
 		CertSANs:            c.CertSANs,
-		VIP:                 addressText(c.VIP),
+		VIP:                 c.VIP,
 		TalosVersion:        c.TalosVersion,
 		Contract:            d.lastRun.contracts[c.Name],
 		KubernetesVersion:   c.KubernetesVersion,
 		Upgrades:            &c.Upgrade,
 		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,
 		Backup:  d.backupArgs(c),
-		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
+		Network: c.Network, PodCIDR: c.PodCIDR, ServiceCIDR: c.ServiceCIDR,
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
 		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox),
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)
-		if n.Network != nil {
-			node.Network = new(networkArgs(*n.Network))
-		}
-
 		node.Zone = d.zones[n.Name]
 		args.Nodes = append(args.Nodes, node)
 	}
@@ -160,38 +155,9 @@ func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 	}
 }
 
-func networkArgs(n spec.Network) components.Network {
-	args := components.Network{
-		Gateway: addressText(n.Gateway),
-		Bridge:  n.Bridge,
-		VLAN:    n.VLAN,
-		MTU:     n.MTU,
-		NTP:     n.NTP,
-		DHCP:    n.DHCP,
-	}
-	if n.CIDR.IsValid() { // machines with DHCP need none
-		args.CIDR = n.CIDR.String()
-	}
-
-	for _, server := range n.DNS {
-		args.DNS = append(args.DNS, server.String())
-	}
-
-	return args
-}
-
-// addressText returns an address as text; empty = none.
-func addressText(address netip.Addr) string {
-	if !address.IsValid() {
-		return ""
-	}
-
-	return address.String()
-}
-
 func nodeArgs(n spec.Node) components.ClusterNode {
 	args := components.ClusterNode{
-		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: n.Template.Talos,
+		Name: n.Name, Role: string(n.Role), Address: n.Address, Network: n.Network, Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
 		Machine: vmArgs(n.VM), Encryption: n.Encryption,
@@ -213,26 +179,13 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 
 // vmArgs returns a machine's VM without what comes from other resources.
 func vmArgs(n spec.VM) components.Machine {
-	m := components.Machine{
+	return components.Machine{
 		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA,
-		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: extraDisks(n),
+		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: n.ExtraDisks,
 		ExtraNICs: n.ExtraNICs,
 	}
-
-	return m
-}
-
-func extraDisks(n spec.VM) []components.Disk {
-	var disks []components.Disk
-	for _, disk := range n.ExtraDisks {
-		disks = append(disks, components.Disk{
-			Interface: disk.Interface, Pinned: disk.InterfacePinned, Added: disk.Added, Size: disk.SizeGiB, Pool: disk.Datastore,
-		})
-	}
-
-	return disks
 }
 
 // setDependencies sets the arguments of a cluster's nodes that come from other resources: templates, mappings, and the
@@ -244,7 +197,7 @@ func (d *deployment) setDependencies(args *components.TalosClusterArgs, c spec.C
 	for i, n := range c.Nodes() {
 		machine, template := &args.Nodes[i].Machine, d.templates[templateKeyOf(n.Template)]
 
-		machine.ExtraDisks = extraDisks(n.VM)
+		machine.ExtraDisks = n.ExtraDisks
 		if n.Template.Source == spec.SourceISO {
 			machine.ISO = template.VolumeID
 		} else {

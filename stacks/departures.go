@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -102,11 +103,12 @@ func (d *deployment) queryMembers(
 	}
 
 	for _, m := range machines {
-		if m.Address == "" {
+		address, err := netip.ParseAddr(m.Address)
+		if err != nil {
 			return found, fmt.Errorf("the state has no address of %s", m.Name)
 		}
 
-		req.Nodes = append(req.Nodes, request.Node{Name: m.Name, Address: m.Address})
+		req.Nodes = append(req.Nodes, request.Node{Name: m.Name, Address: address})
 	}
 
 	return d.members(ctx, req)

@@ -76,7 +76,7 @@ func hostRequests(owner string, plan *spec.Plan, hosts []spec.Host) []request.Ho
 	list := make([]request.Host, 0, len(hosts))
 	for _, h := range hosts {
 		shell := request.Shell{
-			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
+			Name: h.Name, Address: h.Address, Port: h.SSH.Port, User: h.SSH.User,
 			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
 		}
 		list = append(list, scripts.HostRequest(owner, shell, h, hostfacts.PlannedNeeds(plan, h.Name)))
@@ -171,7 +171,7 @@ func (d *deployment) settled() pulumi.StringArray {
 
 func (d *deployment) shell(h spec.Host) components.HostShell {
 	return components.HostShell{
-		Address: addressText(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey,
+		Address: h.Address, Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey,
 		PrivateKey: d.sshPrivateKey,
 	}
 }

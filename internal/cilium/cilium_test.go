@@ -2,6 +2,7 @@ package cilium
 
 import (
 	"encoding/json"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,7 +55,7 @@ func TestValues(t *testing.T) {
 	assert.NotContains(t, plain, "SYS_MODULE")
 
 	whole := values(Settings{
-		Nodes: 6, Hubble: true, GatewayAPI: true, Pool: []AddressRange{{"10.0.0.200", "10.0.0.210"}},
+		Nodes: 6, Hubble: true, GatewayAPI: true, Pool: []AddressRange{{netip.MustParseAddr("10.0.0.200"), netip.MustParseAddr("10.0.0.210")}},
 		Own: map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
 	})
 	for _, want := range []string{
@@ -74,7 +75,7 @@ func TestValues(t *testing.T) {
 func TestObjects(t *testing.T) {
 	t.Parallel()
 
-	settings := Settings{Pool: []AddressRange{{"10.0.0.200", "10.0.0.210"}}, Interfaces: []string{"^ens"}}
+	settings := Settings{Pool: []AddressRange{{netip.MustParseAddr("10.0.0.200"), netip.MustParseAddr("10.0.0.210")}}, Interfaces: []string{"^ens"}}
 	text, err := json.Marshal(settings.Objects())
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"spec":{"blocks":[{"start":"10.0.0.200","stop":"10.0.0.210"}]}`)

@@ -27,17 +27,14 @@ type Settings struct {
 // AddressRange is a range of IPv4 addresses, both ends included.
 type AddressRange struct {
 	// The first address.
-	First string `pulumi:"first"`
+	First netip.Addr `pulumi:"first" provider:"type=go@1:netip:text"`
 	// The last address.
-	Last string `pulumi:"last"`
+	Last netip.Addr `pulumi:"last" provider:"type=go@1:netip:text"`
 }
 
 // Contains reports whether an address is in the range.
 func (r AddressRange) Contains(address netip.Addr) bool {
-	first, err := netip.ParseAddr(r.First)
-	last, lastErr := netip.ParseAddr(r.Last)
-
-	return err == nil && lastErr == nil && !address.Less(first) && !last.Less(address)
+	return r.First.IsValid() && !address.Less(r.First) && !r.Last.Less(address)
 }
 
 // KubePrismPort is the port on localhost where Talos balances the Kubernetes API on each node.
@@ -196,7 +193,7 @@ func (s Settings) Objects() []map[string]any {
 
 	blocks := make([]any, 0, len(s.Pool))
 	for _, r := range s.Pool {
-		blocks = append(blocks, object{"start": r.First, "stop": r.Last})
+		blocks = append(blocks, object{"start": r.First.String(), "stop": r.Last.String()})
 	}
 
 	policy := object{"loadBalancerIPs": true}

@@ -171,7 +171,7 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 var kinds = map[string]string{
 	"String": "string", "Int": "integer", "Bool": "boolean", "StringArray": "list of string", "StringMap": "map of string",
 	"IntMap": "map of integer", "StringPtr": "string",
-	"int": "integer", "bool": "boolean", "float64": "number", "string": "string",
+	"int": "integer", "bool": "boolean", "float64": "number", "string": "string", "Addr": "string", "Prefix": "string",
 }
 
 // kindOf returns the page's name of a type. Values that may come from another resource are marked as input.

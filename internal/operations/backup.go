@@ -129,7 +129,7 @@ func (b Backups) snapshotRequest(c spec.Cluster, state lastState) (req request.S
 	}
 
 	for _, n := range req.ControlPlanes {
-		req.Configuration = cmp.Or(req.Configuration, state.configurations[n.Address])
+		req.Configuration = cmp.Or(req.Configuration, state.configurations[n.Address.String()])
 	}
 
 	newClient := talos.Authority.EtcdBackup

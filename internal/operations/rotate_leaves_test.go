@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestARotationRenewsLeaveRequests(t *testing.T) {
 	t.Parallel()
 
 	r := newRotationStack(t)
-	common := request.Common{Timeout: "30m", ControlPlanes: []request.Node{{Name: "lab-cp-1", Address: "127.0.0.11"}}}
+	common := request.Common{Timeout: "30m", ControlPlanes: []request.Node{{Name: "lab-cp-1", Address: netip.MustParseAddr("127.0.0.11")}}}
 	former := talos.Authority{Certificate: []byte("former"), Key: []byte("key")}
 	r.addLeave(request.Leave{Common: common, Node: request.Node{Name: "lab-general-1"}, Authority: &former})
 	r.addLeave(request.Leave{

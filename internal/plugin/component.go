@@ -14,7 +14,7 @@ import (
 
 // constructor creates a component from its arguments.
 type constructor func(
-	*pulumi.Context, string, provider.ConstructInputs, pulumi.ResourceOption,
+	*pulumi.Context, string, provider.ConstructInputs, texts, pulumi.ResourceOption,
 ) (pulumi.ComponentResource, error)
 
 // component is a served component: its schema and its constructor.
@@ -49,10 +49,14 @@ func newServedComponent[A any, C pulumi.ComponentResource](token string, make in
 		arguments:         reflect.TypeFor[A](),
 		output:            reflect.TypeFor[C]().Elem(),
 		newComponent: func(
-			ctx *pulumi.Context, name string, inputs provider.ConstructInputs, opts pulumi.ResourceOption,
+			ctx *pulumi.Context, name string, inputs provider.ConstructInputs, texts texts, opts pulumi.ResourceOption,
 		) (pulumi.ComponentResource, error) {
 			var args A
 			if err := inputs.CopyTo(&args); err != nil {
+				return nil, err
+			}
+
+			if err := texts.parseInto("", reflect.ValueOf(&args).Elem()); err != nil {
 				return nil, err
 			}
 

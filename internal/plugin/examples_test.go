@@ -73,11 +73,14 @@ func (r *programChecker) resolve(name, property string) any {
 	}
 
 	if setting, is := r.Config[name]; is {
-		if setting.Type == "integer" {
+		switch {
+		case setting.Type == "integer":
 			return 22
+		case name == "host" || name == "gateway":
+			return "10.0.0.1"
+		default:
+			return "10.0.0.0/24"
 		}
-
-		return "text"
 	}
 
 	if _, is := r.schema.Resources[r.Resources[name].Type].Properties[property]; !is {
@@ -132,6 +135,9 @@ func TestTheExampleInYAML(t *testing.T) {
 		"of all":         {"${two.kubeconfig}", "${two.config}", "there is no ${two.config}"},
 		"what it needs":  {"          role: worker\n          address: ${worker}\n", "", "two.nodes.address is required"},
 		"what they need": {"      node: pve1", "      diskSize: 10", "template.node is required"},
+		"an address": {
+			`cidr: "${network}"`, "cidr: nowhere", `network.cidr: "nowhere" is not an address or network`,
+		},
 		"an output where a plain value decides": {
 			"vmid: 901", "vmid: ${image.volumeIds}", "template: vmid: is not known before another resource is created",
 		},
@@ -175,7 +181,7 @@ func checkProgram(t *testing.T, text string) string {
 		kind := spec.Resources[declared.Type]
 		r.checkRequired(name, properties, kind.RequiredInputs, kind.InputProperties)
 
-		if _, err := checkInputs(resource.NewPropertyMapFromMap(properties), c.arguments); err != nil {
+		if _, _, err := checkInputs(resource.NewPropertyMapFromMap(properties), c.arguments); err != nil {
 			r.addf("%s: %v", name, err)
 		}
 	}

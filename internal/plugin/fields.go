@@ -10,15 +10,16 @@ import (
 
 // field is a field of a component or its arguments, with its name in other languages.
 type field struct {
-	name string
-	kind reflect.Type
+	name  string
+	kind  reflect.Type
+	index []int
 }
 
 // pulumiFields returns the fields of a struct that exist in other languages.
 func pulumiFields(structure reflect.Type) (fields []field) {
 	for f := range structure.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("pulumi"), ","); name != "" {
-			fields = append(fields, field{name, f.Type})
+			fields = append(fields, field{name, f.Type, f.Index})
 		}
 	}
 
@@ -32,7 +33,7 @@ func Types() []reflect.Type {
 	var add func(reflect.Type)
 
 	add = func(structure reflect.Type) {
-		if structure.Kind() != reflect.Struct || isInput(structure) || slices.Contains(types, structure) {
+		if structure.Kind() != reflect.Struct || isInput(structure) || isText(structure) || slices.Contains(types, structure) {
 			return
 		}
 

@@ -13,21 +13,25 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// checkInputs returns a component's arguments in a form that its type can read, or an error with every problem of their
-// form. The component itself validates the values.
-func checkInputs(inputs resource.PropertyMap, arguments reflect.Type) (resource.PropertyMap, error) {
-	var c checker
+// checkInputs returns a component's arguments in a form that its type can read and the texts of those that are parsed,
+// or an error with every problem of their form. The component itself validates the values.
+func checkInputs(inputs resource.PropertyMap, arguments reflect.Type) (resource.PropertyMap, texts, error) {
+	c := checker{texts: texts{}}
 
 	checked := c.checkObject("", inputs, arguments)
 
 	if len(c.List) > 0 {
-		return nil, c.List
+		return nil, nil, c.List
 	}
 
-	return checked, nil
+	return checked, c.texts, nil
 }
 
-type checker struct{ problem.List }
+type checker struct {
+	problem.List
+
+	texts texts
+}
 
 // canBeSecret are the plain arguments that a component encrypts in the state if its argument secret is true.
 var canBeSecret = map[string]bool{ //nolint:gochecknoglobals // a table
@@ -117,6 +121,10 @@ func (c *checker) checkValue(path string, value resource.PropertyValue, kind ref
 		c.Add(path, nil, "is not known before another resource is created; use a plain value: it determines which resources are registered")
 	case value.IsOutput(): // known, but it would make the registration depend on another resource
 		c.Add(path, nil, "is an output of another resource; use a plain value: it determines which resources are registered")
+	case isText(kind):
+		c.checkText(path, value, kind)
+
+		return resource.NewNullProperty()
 	case kind.Kind() == reflect.Struct && value.IsObject():
 		return resource.NewProperty(c.checkObject(path+".", value.ObjectValue(), kind))
 	case kind.Kind() == reflect.Slice && value.IsArray():

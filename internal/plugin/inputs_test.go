@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -55,6 +56,9 @@ func TestCheckInputs(t *testing.T) {
 		"an unknown value":                   {map[string]any{"name": output("", false, false, urn)}, "nodes[0].name: is not known before another resource is created"},
 		"a value of another resource":        {map[string]any{"name": output("a", true, false, urn)}, "nodes[0].name: is an output of another resource"},
 		"a secret that would not remain one": {map[string]any{"name": resource.MakeSecret(resource.NewProperty("hidden"))}, "nodes[0].name: is a secret"},
+		"no address":                         {map[string]any{"address": "10.0.0.10"}, `nodes[0].address: "10.0.0.10" is not an address or network with its prefix`},
+		"a number for an address":            {map[string]any{"network": map[string]any{"gateway": 5}}, "nodes[0].network.gateway: is of type number; use a text"},
+		"a name for an address":              {map[string]any{"network": map[string]any{"dns": []any{"1.1.1.1", "router"}}}, `nodes[0].network.dns[1]: "router" is not an IP address`},
 		"a value deep inside":                {map[string]any{"labels": map[string]any{"a": 1}}, "nodes[0].labels.a: is of type number"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +66,7 @@ func TestCheckInputs(t *testing.T) {
 
 			inputs := resource.NewPropertyMapFromMap(clusterInputs(test.node))
 
-			checked, err := checkInputs(inputs, reflect.TypeFor[components.TalosClusterArgs]())
+			checked, _, err := checkInputs(inputs, reflect.TypeFor[components.TalosClusterArgs]())
 			if test.says == "" {
 				require.NoError(t, err)
 				assert.Len(t, checked, len(inputs))
@@ -76,11 +80,36 @@ func TestCheckInputs(t *testing.T) {
 		})
 	}
 
-	_, err := checkInputs(
+	_, _, err := checkInputs(
 		resource.NewPropertyMapFromMap(clusterInputs(map[string]any{"name": 5, "role": true, "other": 1})),
 		reflect.TypeFor[components.TalosClusterArgs](),
 	)
 	assert.Equal(t, 3, strings.Count(err.Error(), "\n")+1, "all problems at once")
+}
+
+// TestTextsAreParsed: the SDK reads everything but addresses and networks.
+func TestTextsAreParsed(t *testing.T) {
+	t.Parallel()
+
+	inputs := resource.NewPropertyMapFromMap(clusterInputs(map[string]any{
+		"network": map[string]any{"cidr": output("10.0.1.0/24", true, false), "dns": []any{"1.1.1.1", "8.8.8.8"}},
+	}))
+
+	checked, texts, err := checkInputs(inputs, reflect.TypeFor[components.TalosClusterArgs]())
+	require.NoError(t, err)
+	assert.True(t, checked["network"].ObjectValue()["cidr"].IsNull(), "the SDK cannot read it")
+
+	args := components.TalosClusterArgs{Nodes: []components.ClusterNode{{
+		Network: &components.Network{DNS: make([]netip.Addr, 2)},
+	}}}
+	require.NoError(t, texts.parseInto("", reflect.ValueOf(&args).Elem()))
+
+	node := args.Nodes[0]
+	assert.Equal(t, "10.0.0.0/24", args.Network.CIDR.String())
+	assert.Equal(t, "10.0.0.10/24", node.Address.String())
+	assert.Equal(t, "10.0.1.0/24", node.Network.CIDR.String())
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8")}, node.Network.DNS)
+	assert.False(t, node.Network.Gateway.IsValid(), "not set")
 }
 
 func TestSecretPatchesRemainSecret(t *testing.T) {
@@ -96,7 +125,7 @@ func TestSecretPatchesRemainSecret(t *testing.T) {
 
 			inputs := resource.NewPropertyMapFromMap(clusterInputs(map[string]any{"patches": patches, "secret": false}))
 
-			checked, err := checkInputs(inputs, reflect.TypeFor[components.TalosClusterArgs]())
+			checked, _, err := checkInputs(inputs, reflect.TypeFor[components.TalosClusterArgs]())
 			require.NoError(t, err)
 
 			node := checked["nodes"].ArrayValue()[0].ObjectValue()

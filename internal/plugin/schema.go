@@ -60,7 +60,9 @@ func Schema(describe Describe) (*codegen.PackageSpec, error) {
 	}
 
 	// A node's arguments are also part of a GPU worker's: without this, generated names would end in ArgsArgs.
-	text := strings.ReplaceAll(response.GetSchema(), typePrefix+`TalosNodeArgs"`, typePrefix+`TalosNode"`)
+	text := strings.NewReplacer(
+		typePrefix+`TalosNodeArgs"`, typePrefix+`TalosNode"`, `"$ref":"`+textReference+`"`, `"type":"string"`,
+	).Replace(response.GetSchema())
 
 	spec := &codegen.PackageSpec{}
 	if err := json.Unmarshal([]byte(text), spec); err != nil {
@@ -120,7 +122,7 @@ func (c component) describeInputs(
 		properties[f.name] = property
 
 		inner := elementType(f.kind)
-		if inner.Kind() != reflect.Struct || isInput(inner) {
+		if inner.Kind() != reflect.Struct || isInput(inner) || isText(inner) {
 			continue
 		}
 
@@ -144,7 +146,7 @@ func markPlain(spec *codegen.TypeSpec, kind reflect.Type) {
 		return
 	}
 
-	spec.Plain = kind.Kind() != reflect.Struct
+	spec.Plain = kind.Kind() != reflect.Struct || isText(kind)
 	switch {
 	case spec.Items != nil:
 		markPlain(spec.Items, kind.Elem())

@@ -67,7 +67,8 @@ func (s *server) Construct(
 		return nil, fmt.Errorf("unable to read the arguments of %s %q: %w", c.output.Name(), request.GetName(), err)
 	}
 
-	if inputs, err = checkInputs(inputs, c.arguments); err != nil {
+	inputs, texts, err := checkInputs(inputs, c.arguments)
+	if err != nil {
 		return nil, fmt.Errorf("%s %q: %w", c.output.Name(), request.GetName(), err)
 	}
 
@@ -78,7 +79,7 @@ func (s *server) Construct(
 	return host.Construct(ctx, request, s.client.EngineConn(), func(
 		ctx *pulumi.Context, _, name string, inputs host.ConstructInputs, opts pulumi.ResourceOption,
 	) (*host.ConstructResult, error) {
-		created, err := c.newComponent(ctx, name, inputs, opts)
+		created, err := c.newComponent(ctx, name, inputs, texts, opts)
 		if err != nil {
 			return nil, err
 		}

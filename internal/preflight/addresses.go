@@ -52,8 +52,7 @@ func plannedAddresses(plan *spec.Plan, machines []machine) (list []plannedAddres
 		add(m.Address.Addr(), cmp.Or(m.OverridePaths["address"], m.Path+".firstAddress"), m.Network.Bridge, m.Network.VLAN)
 
 		for i, nic := range m.ExtraNICs {
-			prefix, _ := netip.ParsePrefix(nic.Address) // without one, it uses DHCP
-			add(prefix.Addr(), fmt.Sprintf("%s.extraNICs[%d].firstAddress", m.Path, i), nic.Bridge, nic.VLAN)
+			add(nic.Address.Addr(), fmt.Sprintf("%s.extraNICs[%d].firstAddress", m.Path, i), nic.Bridge, nic.VLAN)
 		}
 	}
 
@@ -71,15 +70,10 @@ func plannedAddresses(plan *spec.Plan, machines []machine) (list []plannedAddres
 		}
 
 		for j, r := range cluster.CNI.LoadBalancer {
-			first, firstErr := netip.ParseAddr(r.First)
-			last, lastErr := netip.ParseAddr(r.Last)
-
-			if firstErr == nil && lastErr == nil {
-				list = append(list, plannedAddress{
-					"the load balancer of " + cluster.Name, "", fmt.Sprintf("%scni.loadBalancer.addresses[%d]", at, j), first, last,
-					network.Bridge, network.VLAN,
-				})
-			}
+			list = append(list, plannedAddress{
+				"the load balancer of " + cluster.Name, "", fmt.Sprintf("%scni.loadBalancer.addresses[%d]", at, j), r.First, r.Last,
+				network.Bridge, network.VLAN,
+			})
 		}
 	}
 

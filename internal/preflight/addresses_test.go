@@ -25,12 +25,12 @@ func addressPlan() *spec.Plan {
 	vm := spec.VM{
 		Name: "one-cp-1", Path: "clusters[0].controlPlane", Host: "pve1", VMID: 2000,
 		Address:   netip.MustParsePrefix("10.0.0.40/24"),
-		ExtraNICs: []spec.NIC{{Bridge: "vmbr1", VLAN: 7, Address: "10.1.0.40/24"}},
+		ExtraNICs: []spec.NIC{{Bridge: "vmbr1", VLAN: 7, Address: netip.MustParsePrefix("10.1.0.40/24")}},
 	}
 
 	return &spec.Plan{Clusters: []spec.Cluster{{
 		Name: "one", Network: spec.Network{Bridge: "vmbr0"}, VIP: netip.MustParseAddr("10.0.0.20"),
-		CNI:           &spec.CNI{LoadBalancer: []spec.AddressRange{{First: "10.0.0.100", Last: "10.0.0.110"}}},
+		CNI:           &spec.CNI{LoadBalancer: []spec.AddressRange{{First: netip.MustParseAddr("10.0.0.100"), Last: netip.MustParseAddr("10.0.0.110")}}},
 		ControlPlanes: []spec.Node{{VM: vm}},
 	}}}
 }

@@ -1,5 +1,7 @@
 package request
 
+import "net/netip"
+
 // RegardlessVariable is the environment variable that lets a run proceed where it would stop for the safety of a
 // cluster or of machines; any text sets it.
 const RegardlessVariable = "TALOS_PROXMOX_REGARDLESS"
@@ -11,7 +13,7 @@ type Change struct {
 	Node   Node `json:"node"`
 	Worker bool `json:"worker,omitempty"`
 	// Former is the current address of a machine whose address changes. Empty = it does not.
-	Former string `json:"former,omitempty"`
+	Former netip.Addr `json:"former,omitzero"`
 	// Restart reports whether the change restarts the machine.
 	Restart bool `json:"restart,omitempty"`
 	// Off reports whether the machine is off in Proxmox at this moment.

@@ -3,6 +3,8 @@
 package request
 
 import (
+	"net/netip"
+
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
@@ -30,14 +32,14 @@ func (c *Common) CommonFields() *Common { return c }
 
 // Node is a machine with its own address.
 type Node struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
 }
 
 // NodesOf returns the nodes of a plan for a request.
 func NodesOf(nodes []spec.Node) (list []Node) {
 	for _, n := range nodes {
-		list = append(list, Node{Name: n.Name, Address: n.Address.Addr().String()})
+		list = append(list, Node{Name: n.Name, Address: n.Address.Addr()})
 	}
 
 	return list

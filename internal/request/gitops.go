@@ -1,13 +1,17 @@
 package request
 
-import "talos-proxmox/internal/spec"
+import (
+	"net/netip"
+
+	"talos-proxmox/internal/spec"
+)
 
 // GitOps is the request of `talosops gitops`: Flux and the source that it reconciles.
 type GitOps struct {
 	Kubeconfig string `json:"kubeconfig"` // secret
 	// Endpoints are the control planes' own addresses, tried in order: the virtual IP may not exist yet. Empty = the
 	// server of the kubeconfig.
-	Endpoints []string `json:"endpoints,omitempty"`
+	Endpoints []netip.Addr `json:"endpoints,omitempty"`
 	// Timeout limits the whole command. Empty = 15m.
 	Timeout string `json:"timeout,omitempty"`
 
@@ -48,7 +52,7 @@ type Reconciled struct {
 	Kubeconfig string `json:"kubeconfig"` // secret
 	// Endpoints are the control planes' own addresses, tried in order: the virtual IP may not exist yet. Empty = the
 	// server of the kubeconfig.
-	Endpoints []string `json:"endpoints,omitempty"`
+	Endpoints []netip.Addr `json:"endpoints,omitempty"`
 	// Timeout limits the waiting. Empty = 15m.
 	Timeout string `json:"timeout,omitempty"`
 	Kind    string `json:"kind"`  // git or oci

@@ -1,13 +1,16 @@
 package request
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"net/netip"
+)
 
 // Shell is the SSH connection to a Proxmox host.
 type Shell struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-	Port    int    `json:"port"` // 0 = 22
-	User    string `json:"user"` // empty = root
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Port    int        `json:"port"` // 0 = 22
+	User    string     `json:"user"` // empty = root
 	// HostKey is the host's public key in authorized_keys format; required unless AcceptAnyHostKey is set.
 	HostKey          string `json:"hostKey,omitempty"`
 	AcceptAnyHostKey bool   `json:"acceptAnyHostKey,omitempty"`

@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -84,9 +85,9 @@ type Member struct {
 
 // NodeStatus is the status of a node; unknown fields are empty.
 type NodeStatus struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-	Role    string `json:"role"`
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Role    string     `json:"role"`
 	talos.NodeVersions
 
 	// Ready is empty if no Kubernetes API answered.

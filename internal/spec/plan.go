@@ -211,18 +211,24 @@ func (c Cluster) ControlPlaneAddresses() []string {
 	return list
 }
 
-// Network is the network of the first cards of nodes or plain machines.
+// Network is the network of machines' first network device.
 type Network struct {
-	CIDR    netip.Prefix
-	Gateway netip.Addr // invalid without one
-	Bridge  string
-	VLAN    int // 0 = untagged
-	MTU     int // 0 = the bridge's
-	DNS     []netip.Addr
-	NTP     []string
-	// DHCP reports whether nodes request their addresses; the router has reservations of the planned addresses for the
-	// planned MACs.
-	DHCP bool
+	// The IPv4 network: 10.0.0.0/24. Required for clusters.
+	CIDR netip.Prefix `pulumi:"cidr,optional" provider:"type=go@1:netip:text"`
+	// The router's address. Default: none, machines can reach their own network only.
+	Gateway netip.Addr `pulumi:"gateway,optional" provider:"type=go@1:netip:text"`
+	// The Proxmox bridge. Default: vmbr0.
+	Bridge string `pulumi:"bridge,optional"`
+	// The VLAN tag that Proxmox sets. Default: 0, untagged.
+	VLAN int `pulumi:"vlan,optional"`
+	// The MTU in bytes. Default: 0, the bridge's.
+	MTU int `pulumi:"mtu,optional"`
+	// Name servers. Default: Talos' own.
+	DNS []netip.Addr `pulumi:"dns,optional" provider:"type=go@1:netip:text"`
+	// Time servers, by name or address. Default: Talos' own.
+	NTP []string `pulumi:"ntp,optional"`
+	// Use DHCP; the router must reserve the address for the machine's MAC. Default: false.
+	DHCP bool `pulumi:"dhcp,optional"`
 }
 
 // Role is the role of a node in its cluster.
@@ -385,15 +391,16 @@ func (m VM) KeyPath(key string) string {
 
 // Disk is an additional disk of a machine.
 type Disk struct {
-	// Interface is its interface on a new machine: virtio1, virtio2, …
-	Interface string
-	// InterfacePinned reports whether the interface is configured, or known from the running machine. Otherwise a machine
-	// with the disk keeps its interface.
-	InterfacePinned bool
-	// Added reports whether this run adds it to a running machine, which the stack file alone cannot tell.
-	Added     bool `json:"-"`
-	SizeGiB   int
-	Datastore string
+	// The interface on a new machine: virtio1, virtio2, …; an existing disk keeps its interface.
+	Interface string `pulumi:"interface"`
+	// Whether interface is certain to be that of the disk, also on running machines. Default: false.
+	InterfacePinned bool `pulumi:"pinned,optional"`
+	// Whether this run adds the disk to a running machine; this only affects warnings of the engine. Default: false.
+	Added bool `json:"-" pulumi:"added,optional"`
+	// Size in GiB; it can grow, but not shrink.
+	SizeGiB int `pulumi:"size"`
+	// The datastore. Default: the machine's.
+	Datastore string `pulumi:"pool,optional"`
 }
 
 // NIC is an additional network device of a machine.
@@ -407,12 +414,5 @@ type NIC struct { // digests in states contain the names of its fields
 	// The MAC address.
 	MAC string `pulumi:"mac"`
 	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
-	Address string `pulumi:"address,optional"`
-}
-
-// Prefix returns its address; invalid = DHCP.
-func (n NIC) Prefix() netip.Prefix {
-	prefix, _ := netip.ParsePrefix(n.Address)
-
-	return prefix
+	Address netip.Prefix `pulumi:"address,optional" provider:"type=go@1:netip:text"`
 }

@@ -151,7 +151,7 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 		case addressToNumber(last)-addressToNumber(first) >= maxServiceAddresses:
 			p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
 		case network.CIDR.IsValid() && p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
-			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first.String(), Last: last.String()})
+			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
 			p.services = append(p.services, serviceRange{first, claim{
 				owner: "the load balancer of " + cluster.Name, group: at, path: at,
 				count: int(addressToNumber(last)-addressToNumber(first)) + 1, net: network,

@@ -179,7 +179,7 @@ func (p *planner) planNICs(g *pool) {
 				MAC:    deriveMAC(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
 			}
 			if i < len(addresses) {
-				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits()).String()
+				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())
 				p.addresses.take(
 					addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n},
 				)

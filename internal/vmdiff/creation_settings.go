@@ -54,7 +54,7 @@ func sharedAddresses(cluster spec.Cluster) string {
 
 	if cluster.CNI != nil {
 		for _, r := range cluster.CNI.LoadBalancer {
-			list = append(list, r.First+"-"+r.Last)
+			list = append(list, r.First.String()+"-"+r.Last.String())
 		}
 	}
 

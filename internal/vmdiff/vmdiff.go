@@ -3,7 +3,6 @@
 package vmdiff
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -259,6 +258,11 @@ func (m *Machine) addCloudInit(planned spec.Machine) {
 	m.SearchDomain, m.Password = planned.SearchDomain, planned.Password != ""
 
 	for _, card := range planned.ExtraNICs {
-		m.ExtraAddresses = append(m.ExtraAddresses, cmp.Or(card.Address, "dhcp"))
+		address := "dhcp"
+		if card.Address.IsValid() {
+			address = card.Address.String()
+		}
+
+		m.ExtraAddresses = append(m.ExtraAddresses, address)
 	}
 }

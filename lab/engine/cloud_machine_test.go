@@ -49,7 +49,7 @@ func TestCloudMachines(t *testing.T) {
 			Memory: 1024,
 		},
 		Hardware: &components.Hardware{SecureBoot: true},
-		Network:  &components.Network{Gateway: "10.0.0.1", DNS: []string{"10.0.0.1"}}, Address: pulumi.String("10.0.0.60/24"),
+		Network:  &components.Network{Gateway: netip.MustParseAddr("10.0.0.1"), DNS: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}, Address: pulumi.String("10.0.0.60/24"),
 		User: "ops", SSHKeys: []string{keyOfOps, keyOfOps + "-2"},
 	}
 	second := first
@@ -119,8 +119,8 @@ func TestCloudMachines(t *testing.T) {
 
 	unchanged("a new template, user and password do not reach existing machines")
 
-	first.Machine.ExtraDisks = []components.Disk{{Interface: "virtio1", Size: 1, Added: true, Pinned: true}}
-	first.Network = &components.Network{Gateway: "10.0.0.1", DNS: []string{"10.0.0.2"}}
+	first.Machine.ExtraDisks = []components.Disk{{Interface: "virtio1", SizeGiB: 1, Added: true, InterfacePinned: true}}
+	first.Network = &components.Network{Gateway: netip.MustParseAddr("10.0.0.1"), DNS: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}
 
 	assert.Equal(t, "update", up(both())["VirtualMachine web-1-vm"])
 

@@ -139,7 +139,7 @@ func (t *Target) requireLoopback() error {
 			}
 
 			for _, nic := range node.ExtraNICs {
-				problems = append(problems, refuse("a card of node "+node.Name, nic.Prefix().Addr()))
+				problems = append(problems, refuse("a card of node "+node.Name, nic.Address.Addr()))
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func (t *Target) requireLoopback() error {
 			refuse("machine "+machine.Name, machine.Address.Addr()))
 
 		for _, nic := range machine.ExtraNICs {
-			problems = append(problems, refuse("a card of machine "+machine.Name, nic.Prefix().Addr()))
+			problems = append(problems, refuse("a card of machine "+machine.Name, nic.Address.Addr()))
 		}
 	}
 

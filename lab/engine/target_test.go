@@ -81,7 +81,7 @@ func TestNewTargetMapsEveryAddress(t *testing.T) {
 	)
 	assert.Equal(t, "[127.77.1.65 127.77.2.53] [127.77.3.7]", fmt.Sprint(one.Network.DNS, " ", one.Network.NTP))
 	assert.Equal(t, "127.77.1.99/26", one.ControlPlanes[0].Address.String())
-	assert.Equal(t, "127.77.3.10/24", one.ControlPlanes[0].ExtraNICs[0].Address)
+	assert.Equal(t, "127.77.3.10/24", one.ControlPlanes[0].ExtraNICs[0].Address.String())
 	assert.Contains(t, one.Patches[0], "'http://127.77.0.13:5000', 'http://127.0.0.1:5000'")
 	assert.Equal(t, "10.42.0.0/16", one.PodCIDR.String(), "the pods' network is the cluster's own")
 	assert.Equal(t, "127.77.2.0/24 127.77.2.1", fmt.Sprint(two.Network.CIDR, " ", two.Network.Gateway))

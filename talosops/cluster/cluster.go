@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -68,25 +69,25 @@ func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*C
 
 // FirstAnswer asks one node after the other until one answers. It returns that node's address as well.
 func FirstAnswer[T any](
-	nodes []request.Node, ask func(address string) (T, error),
-) (answer T, address string, err error) {
+	nodes []request.Node, ask func(address netip.Addr) (T, error),
+) (answer T, address netip.Addr, err error) {
 	for _, n := range nodes {
 		if answer, err = ask(n.Address); err == nil {
 			return answer, n.Address, nil
 		}
 	}
 
-	return answer, "", err
+	return answer, netip.Addr{}, err
 }
 
 // Unreachable reports that a node's Talos API does not answer.
 func Unreachable(n request.Node, check string, err error) checks.Report {
-	return checks.Problem(n.Name, check, "Talos does not answer on "+n.Address, talosapi.Cause(err))
+	return checks.Problem(n.Name, check, "Talos does not answer on "+n.Address.String(), talosapi.Cause(err))
 }
 
 // ListNodes asks the control planes for the nodes. It returns the address of the one that answered as well.
-func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address string, err error) {
-	nodes, address, err = FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Node, error) {
+func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address netip.Addr, err error) {
+	nodes, address, err = FirstAnswer(c.ControlPlanes, func(address netip.Addr) ([]kube.Node, error) {
 		return c.Kubernetes.Nodes(ctx, address)
 	})
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address str
 }
 
 // FindNode returns the Node object of a machine, or nil if it is not registered.
-func (c *Cluster) FindNode(ctx context.Context, n request.Node) (now *kube.Node, address string, err error) {
+func (c *Cluster) FindNode(ctx context.Context, n request.Node) (now *kube.Node, address netip.Addr, err error) {
 	nodes, address, err := c.ListNodes(ctx)
 	if found, registered := kube.Find(nodes, n.Name); registered {
 		now = &found
@@ -108,7 +109,7 @@ func (c *Cluster) FindNode(ctx context.Context, n request.Node) (now *kube.Node,
 
 // Machines are those that are part of a cluster: its registered nodes and members of etcd.
 type Machines struct {
-	Address string // of the control plane that listed the nodes; empty = none did
+	Address netip.Addr // of the control plane that listed the nodes; invalid = none did
 	Nodes   []kube.Node
 	Members []talosapi.Member
 }
@@ -123,7 +124,7 @@ func (m Machines) Has(n request.Node) bool {
 // ListMachines asks the control planes for the machines of the cluster.
 func (c *Cluster) ListMachines(ctx context.Context) (m Machines, err error) {
 	if m.Nodes, m.Address, err = c.ListNodes(ctx); err == nil {
-		m.Members, _, err = FirstAnswer(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+		m.Members, _, err = FirstAnswer(c.ControlPlanes, func(address netip.Addr) ([]talosapi.Member, error) {
 			return c.Talos.Members(ctx, address)
 		})
 	}
@@ -150,7 +151,7 @@ func NodesUnknown(node, check string, err error) checks.Report {
 func (c *Cluster) AwaitReboot(ctx context.Context, n request.Node, before string) error {
 	goal := checks.Goal{
 		Before: n.Name + " had booted again", Missed: n.Name + " has not booted again",
-		Remedy: "look at its console, or at talosctl --nodes " + n.Address + " dmesg; `talosctl --nodes " + n.Address +
+		Remedy: "look at its console, or at talosctl --nodes " + n.Address.String() + " dmesg; `talosctl --nodes " + n.Address.String() +
 			" reboot` ends a shutdown that hangs",
 	}
 

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,12 +25,12 @@ func TestOpenClusterOverRealConnections(t *testing.T) {
 
 	opening := &cluster.Cluster{Watch: &checks.Watch{Progress: &bytes.Buffer{}}, Talos: machines}
 	c, err := opening.Connect(t.Context(), []request.Node{
-		{Name: "cp-0", Address: "127.0.0.253"}, served.ControlPlanes[0],
+		{Name: "cp-0", Address: netip.MustParseAddr("127.0.0.253")}, served.ControlPlanes[0],
 	})
 	require.NoError(t, err)
 
 	nodes, address, err := c.ListNodes(t.Context())
-	require.Error(t, c.Kubernetes.Ready(t.Context(), "127.0.0.253"))
+	require.Error(t, c.Kubernetes.Ready(t.Context(), netip.MustParseAddr("127.0.0.253")))
 	require.NoError(t, err)
 	assert.Equal(t, served.Address, address)
 	assert.Equal(t, "cp-1", nodes[0].Name)
@@ -42,6 +43,6 @@ func TestOpenClusterOverRealConnections(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"NOSPACE of member 000000000000002a"}, alarms)
 
-	_, err = opening.Connect(t.Context(), []request.Node{{Name: "cp-0", Address: "127.0.0.253"}})
+	_, err = opening.Connect(t.Context(), []request.Node{{Name: "cp-0", Address: netip.MustParseAddr("127.0.0.253")}})
 	require.ErrorContains(t, err, "no control plane provides a kubeconfig:\ncp-0: dial tcp 127.0.0.253:50000: connect: connection refused")
 }

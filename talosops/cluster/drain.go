@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"talos-proxmox/internal/request"
@@ -162,7 +163,7 @@ func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
 
 // evictOnce evicts the pods of a node, and reports those that are still there.
 func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
-	pods, address, err := FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
+	pods, address, err := FirstAnswer(c.ControlPlanes, func(address netip.Addr) ([]kube.Pod, error) {
 		return c.Kubernetes.PodsOn(ctx, address, n.Name)
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ func GPUResource(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPURe
 
 // CheckGPUs checks the nodes that must offer GPUs. listed are the nodes that the control plane at address returned.
 func (c *Cluster) CheckGPUs(
-	ctx context.Context, gpus []request.GPUs, nodes []request.Node, listed []kube.Node, address string,
+	ctx context.Context, gpus []request.GPUs, nodes []request.Node, listed []kube.Node, address netip.Addr,
 ) checks.Report {
 	var r checks.Report
 
@@ -36,7 +37,7 @@ func (c *Cluster) CheckGPUs(
 }
 
 func (c *Cluster) checkGPU(
-	ctx context.Context, e request.GPUs, n request.Node, listed []kube.Node, address string,
+	ctx context.Context, e request.GPUs, n request.Node, listed []kube.Node, address netip.Addr,
 ) checks.Finding {
 	registered, ok := kube.Find(listed, n.Name)
 	if !ok {
@@ -70,7 +71,7 @@ func (c *Cluster) checkGPU(
 
 // missingGPULink names the first missing link between a card in a host and a resource of a node, and what to do about
 // it.
-func missingGPULink(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
+func missingGPULink(e request.GPUs, offered int, address netip.Addr, m talosapi.GPUMachine, c kube.GPUCluster) string {
 	if missing := cmp.Or(
 		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m),
 		missingClass(c), missingPlugin(c, e.Node),
@@ -83,13 +84,13 @@ func missingGPULink(e request.GPUs, offered int, address string, m talosapi.GPUM
 		"registered", offered, e.Count, GPUResource(e), c.Pods[0].Name, len(m.Devices))
 }
 
-func missingDevice(m talosapi.GPUMachine, address string) string {
+func missingDevice(m talosapi.GPUMachine, address netip.Addr) string {
 	if len(m.Devices) > 0 {
 		return ""
 	}
 
 	return "the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping (hostpci0) and was stopped and started since, that the mapping leads to the card " +
-		"on the VM's host, and that `lspci -nnk` there names vfio-pci as its driver; `talosctl -n " + address +
+		"on the VM's host, and that `lspci -nnk` there names vfio-pci as its driver; `talosctl -n " + address.String() +
 		" get pcidevices` shows what the machine has"
 }
 
@@ -116,7 +117,7 @@ func findExtension(m talosapi.GPUMachine, prefixes ...string) (name, driver stri
 	return "", ""
 }
 
-func missingExtension(m talosapi.GPUMachine, address string) string {
+func missingExtension(m talosapi.GPUMachine, address netip.Addr) string {
 	name, driver := findExtension(m, openModules, nonfreeModules)
 
 	toolkit, userland := findExtension(m, containerToolkit)
@@ -124,7 +125,7 @@ func missingExtension(m talosapi.GPUMachine, address string) string {
 	case name == "":
 		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" +
 			openModules + "<track> or siderolabs/" + nonfreeModules +
-			"<track>, and upgrade the machine to that image; `talosctl -n " + address + " get extensions` shows what it has"
+			"<track>, and upgrade the machine to that image; `talosctl -n " + address.String() + " get extensions` shows what it has"
 	case !slices.Contains(m.Modules, talosapi.DriverModule) && len(m.DriverErrors) > 0:
 		return fmt.Sprintf("the driver of the extension %s refuses the GPU (%s): take the flavour and track that drive its generation, see docs/compatibility.md",
 			name, strings.Join(m.DriverErrors, " "))
@@ -138,7 +139,7 @@ func missingExtension(m talosapi.GPUMachine, address string) string {
 }
 
 // missingModule checks the modules that pods need: nvidia drives the card, nvidia_uvm is CUDA's memory.
-func missingModule(m talosapi.GPUMachine, address string) string {
+func missingModule(m talosapi.GPUMachine, address netip.Addr) string {
 	for _, module := range []string{talosapi.DriverModule, "nvidia_uvm"} {
 		if !slices.Contains(m.Modules, module) {
 			return fmt.Sprintf("the kernel module %s is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset in machine.kernel.modules; `talosctl -n %s dmesg` says why "+

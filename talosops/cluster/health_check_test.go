@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,7 @@ func TestDrainAwaitsTheHealthCheck(t *testing.T) {
 
 	c, f, progress := clustertest.NewRunning()
 	c.Kubeconfig = "of the cluster"
-	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
+	w := request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}
 
 	seen := filepath.Join(t.TempDir(), "seen")
 	c.HealthCheck = `stat -c %a "$KUBECONFIG" > ` + seen + `; cat "$KUBECONFIG" >> ` + seen + `; echo "$KUBECONFIG" >> ` + seen

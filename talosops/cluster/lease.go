@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +50,7 @@ type leaseHolder struct {
 
 	mu          sync.Mutex // of the following, which a step sets while its lease is being renewed
 	run         string     // the identity of the run that this is a step of; empty = there was none
-	lastAddress string     // control plane that answered last
+	lastAddress netip.Addr // control plane that answered last
 }
 
 // WithLease calls do while this process holds the Lease kube-system/talos-proxmox, which serializes changes of a
@@ -278,14 +279,14 @@ func (h *leaseHolder) release(ctx context.Context) {
 }
 
 // write replaces the lease that was read with own.
-func (h *leaseHolder) write(ctx context.Context, address, version string) error {
+func (h *leaseHolder) write(ctx context.Context, address netip.Addr, version string) error {
 	h.own.Version, h.own.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
 
 	return h.Kubernetes.PutLease(ctx, address, h.own)
 }
 
 // readLease returns the lease, and the address of the control plane that returned it.
-func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
+func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address netip.Addr, err error) {
 	now, address, err = h.fetchLease(ctx, h.own.Name)
 	if err == nil || h.reconnect == nil {
 		return now, address, err
@@ -302,7 +303,7 @@ func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address st
 }
 
 // fetchLease asks the control planes, beginning with the one that answered last.
-func (h *leaseHolder) fetchLease(ctx context.Context, name string) (now kube.Lease, address string, err error) {
+func (h *leaseHolder) fetchLease(ctx context.Context, name string) (now kube.Lease, address netip.Addr, err error) {
 	h.mu.Lock()
 	last := h.lastAddress
 	h.mu.Unlock()
@@ -312,7 +313,7 @@ func (h *leaseHolder) fetchLease(ctx context.Context, name string) (now kube.Lea
 		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.ControlPlanes[i])
 	}
 
-	now, address, err = FirstAnswer(inOrder, func(address string) (kube.Lease, error) {
+	now, address, err = FirstAnswer(inOrder, func(address netip.Addr) (kube.Lease, error) {
 		return h.Kubernetes.Lease(ctx, address, name)
 	})
 	if err == nil {

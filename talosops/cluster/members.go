@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -96,7 +97,7 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 }
 
 // memberProblems returns what is wrong with a member of etcd, by its own status.
-func memberProblems(ctx context.Context, talos talosapi.API, address string) []string {
+func memberProblems(ctx context.Context, talos talosapi.API, address netip.Addr) []string {
 	status, err := talos.EtcdStatus(ctx, address)
 
 	switch {

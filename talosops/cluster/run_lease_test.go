@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -119,7 +120,7 @@ func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 			})
 			time.Sleep(10 * time.Minute)
 
-			run, err := f.Lease(t.Context(), "", "talos-proxmox-run")
+			run, err := f.Lease(t.Context(), netip.Addr{}, "talos-proxmox-run")
 			require.NoError(t, err)
 			assert.WithinRange(t, run.RenewTime.Time, time.Now().Add(-cluster.LeaseDuration), time.Now(),
 				"nobody else may take it over")

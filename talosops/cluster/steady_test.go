@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestSteadyToleratesHealthySurplus(t *testing.T) {
 	c, f, progress := clustertest.NewRunning()
 	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 	f.Statuses["127.0.9.9"] = talosapi.EtcdStatus{HasLeader: true}
-	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
+	w := request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}
 
 	before, err := c.ReadNodeState(t.Context(), w)
 	require.NoError(t, err)
@@ -70,7 +71,7 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 			change(f)
 
 			golden.Equal(t, name, c.AwaitSteady(t.Context(), cluster.NodeState{
-				Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true, Ready: true,
+				Node: request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}, Registered: true, Ready: true,
 			}))
 		})
 	}
@@ -83,7 +84,7 @@ func TestANodeThatWasNotReadyMayStaySo(t *testing.T) {
 	f.NodeList[3].Ready = false
 
 	require.NoError(t, c.AwaitSteady(t.Context(), cluster.NodeState{
-		Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true,
+		Node: request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}, Registered: true,
 	}))
 }
 
@@ -92,7 +93,7 @@ func TestDrain(t *testing.T) {
 
 	golden := goldentest.NewCases(t)
 
-	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
+	w := request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}
 	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
 	proxy := kube.Pod{Namespace: "kube-system", Name: "kube-proxy", UID: "2", IgnoredByDrain: true}
 	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Terminating: true}
@@ -134,7 +135,7 @@ func TestAnInterruptedDrainUncordons(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 
-		err := c.Drain(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
+		err := c.Drain(ctx, request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")})
 		require.ErrorContains(t, err, "interrupted before w-1 was drained")
 		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Actions)
 	})
@@ -146,8 +147,8 @@ func TestAwaitReboot(t *testing.T) {
 		c, f, progress := clustertest.NewRunning()
 		n := c.ControlPlanes[0]
 		c.Interval = 2 * time.Second
-		f.After(15*time.Second, func() { f.Down[n.Address] = errors.New("connection refused") })
-		f.After(29*time.Second, func() { f.Down[n.Address], f.Boots[n.Address] = nil, "second" })
+		f.After(15*time.Second, func() { f.Down[n.Address.String()] = errors.New("connection refused") })
+		f.After(29*time.Second, func() { f.Down[n.Address.String()], f.Boots[n.Address.String()] = nil, "second" })
 
 		require.NoError(t, c.AwaitReboot(t.Context(), n, "first"))
 		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
@@ -217,7 +218,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	nodes, _, err := c.ListNodes(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, kube.Node{
-		Name: "w-1", Address: "10.0.0.30", Ready: true, Version: "7", Annotations: map[string]string{"a": "b"},
+		Name: "w-1", Address: netip.MustParseAddr("10.0.0.30"), Ready: true, Version: "7", Annotations: map[string]string{"a": "b"},
 		Allocatable: map[string]string{},
 	}, nodes[0])
 }

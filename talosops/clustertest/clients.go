@@ -30,11 +30,11 @@ func NewRunning() (*cluster.Cluster, *Fake, *bytes.Buffer) {
 
 	for i, n := range slices.Concat(controlPlanes, workers) {
 		f.NodeList[i].Ready, f.NodeList[i].Address = true, n.Address
-		f.Boots[n.Address] = "first"
+		f.Boots[n.Address.String()] = "first"
 
 		if i < len(controlPlanes) {
-			f.Statuses[n.Address] = talosapi.EtcdStatus{HasLeader: true}
-			f.MemberList[i].PeerURLs = []string{"https://" + n.Address + ":2380"}
+			f.Statuses[n.Address.String()] = talosapi.EtcdStatus{HasLeader: true}
+			f.MemberList[i].PeerURLs = []string{"https://" + n.Address.String() + ":2380"}
 		}
 	}
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -67,11 +68,11 @@ type Fake struct {
 }
 
 // Lookup returns the value of an address, and the error in Down of a call with this prefix.
-func Lookup[T any](c *Fake, values map[string]T, address, prefix string) (T, error) {
+func Lookup[T any](c *Fake, values map[string]T, address netip.Addr, prefix string) (T, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return values[address], c.Down[prefix+address]
+	return values[address.String()], c.Down[prefix+address.String()]
 }
 
 // After changes the cluster after d.
@@ -88,7 +89,7 @@ func (c *Fake) After(d time.Duration, change func()) {
 func ControlPlanes() request.Common {
 	return request.Common{
 		ControlPlanes: []request.Node{
-			{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"},
+			{Name: "cp-1", Address: netip.MustParseAddr("127.0.9.1")}, {Name: "cp-2", Address: netip.MustParseAddr("127.0.9.2")}, {Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")},
 		},
 	}
 }
@@ -121,12 +122,12 @@ func NewFake(controlPlanes, workers []request.Node) *Fake {
 		}
 
 		for _, id := range required {
-			c.NodeServices[n.Address] = append(
-				c.NodeServices[n.Address], talosapi.Service{ID: id, State: "Running", Known: true, Healthy: true},
+			c.NodeServices[n.Address.String()] = append(
+				c.NodeServices[n.Address.String()], talosapi.Service{ID: id, State: "Running", Known: true, Healthy: true},
 			)
 		}
 
-		c.TalosVersions[n.Address], c.Images[n.Address] = "v1.12.6", "376567"
+		c.TalosVersions[n.Address.String()], c.Images[n.Address.String()] = "v1.12.6", "376567"
 		c.NodeList = append(c.NodeList, kube.Node{Name: n.Name, Kubelet: "v1.35.0"})
 	}
 
@@ -134,73 +135,73 @@ func NewFake(controlPlanes, workers []request.Node) *Fake {
 }
 
 // Services implements talosapi.API.
-func (c *Fake) Services(_ context.Context, address string) ([]talosapi.Service, error) {
+func (c *Fake) Services(_ context.Context, address netip.Addr) ([]talosapi.Service, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	if address == "127.0.9.1" {
+	if address.String() == "127.0.9.1" {
 		c.Rounds++
 		if c.OnRound != nil {
 			c.OnRound(c, c.Rounds)
 		}
 	}
 
-	return c.NodeServices[address], c.Down[address]
+	return c.NodeServices[address.String()], c.Down[address.String()]
 }
 
 // Members implements talosapi.API.
-func (c *Fake) Members(_ context.Context, address string) ([]talosapi.Member, error) {
+func (c *Fake) Members(_ context.Context, address netip.Addr) ([]talosapi.Member, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return c.MemberList, c.Down["etcd "+address]
+	return c.MemberList, c.Down["etcd "+address.String()]
 }
 
 // EtcdStatus implements talosapi.API.
-func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
+func (c *Fake) EtcdStatus(_ context.Context, address netip.Addr) (talosapi.EtcdStatus, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	status, ok := c.Statuses[address]
+	status, ok := c.Statuses[address.String()]
 	if !ok {
 		status.HasLeader = true
 	}
 
-	return status, c.Down["etcd "+address]
+	return status, c.Down["etcd "+address.String()]
 }
 
 // Version implements talosapi.API.
-func (c *Fake) Version(_ context.Context, address string) (string, error) {
+func (c *Fake) Version(_ context.Context, address netip.Addr) (string, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	if err := cmp.Or(c.Down["version "+address], c.Down[address]); err != nil {
+	if err := cmp.Or(c.Down["version "+address.String()], c.Down[address.String()]); err != nil {
 		return "", err
 	}
 
-	return c.TalosVersions[address], nil
+	return c.TalosVersions[address.String()], nil
 }
 
 // Schematic implements talosapi.API.
-func (c *Fake) Schematic(_ context.Context, address string) (string, error) {
+func (c *Fake) Schematic(_ context.Context, address netip.Addr) (string, error) {
 	return Lookup(c, c.Images, address, "schematic ")
 }
 
 // APIVersion implements kube.Interface.
-func (c *Fake) APIVersion(_ context.Context, address string) (string, error) {
+func (c *Fake) APIVersion(_ context.Context, address netip.Addr) (string, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return "v1.35.0", c.APIDown[address]
+	return "v1.35.0", c.APIDown[address.String()]
 }
 
 // GPUMachine implements talosapi.API.
-func (c *Fake) GPUMachine(_ context.Context, address string) (talosapi.GPUMachine, error) {
+func (c *Fake) GPUMachine(_ context.Context, address netip.Addr) (talosapi.GPUMachine, error) {
 	return Lookup(c, c.Machines, address, "gpu ")
 }
 
 // PodNetwork implements kube.Interface.
-func (c *Fake) PodNetwork(context.Context, string, string) (kube.PodNetwork, error) {
+func (c *Fake) PodNetwork(context.Context, netip.Addr, string) (kube.PodNetwork, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
@@ -208,7 +209,7 @@ func (c *Fake) PodNetwork(context.Context, string, string) (kube.PodNetwork, err
 }
 
 // GPUCluster implements kube.Interface.
-func (c *Fake) GPUCluster(context.Context, string, string) (kube.GPUCluster, error) {
+func (c *Fake) GPUCluster(context.Context, netip.Addr, string) (kube.GPUCluster, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
@@ -216,19 +217,19 @@ func (c *Fake) GPUCluster(context.Context, string, string) (kube.GPUCluster, err
 }
 
 // Ready implements kube.Interface.
-func (c *Fake) Ready(_ context.Context, address string) error {
+func (c *Fake) Ready(_ context.Context, address netip.Addr) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return c.APIDown[address]
+	return c.APIDown[address.String()]
 }
 
 // Nodes implements kube.Interface.
-func (c *Fake) Nodes(_ context.Context, address string) ([]kube.Node, error) {
+func (c *Fake) Nodes(_ context.Context, address netip.Addr) ([]kube.Node, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	if err := c.APIDown[address]; err != nil {
+	if err := c.APIDown[address.String()]; err != nil {
 		return nil, err
 	}
 
@@ -237,5 +238,5 @@ func (c *Fake) Nodes(_ context.Context, address string) ([]kube.Node, error) {
 
 // Workers returns the test cluster's workers.
 func Workers() []request.Node {
-	return []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
+	return []request.Node{{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}, {Name: "w-2", Address: netip.MustParseAddr("127.0.9.5")}}
 }

@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strconv"
 	"sync"
 
@@ -22,7 +23,7 @@ type Leases struct {
 }
 
 // Lease implements kube.Interface.
-func (f *Leases) Lease(_ context.Context, _, name string) (kube.Lease, error) {
+func (f *Leases) Lease(_ context.Context, _ netip.Addr, name string) (kube.Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -38,7 +39,7 @@ func (f *Leases) named(name string) *kube.Lease {
 }
 
 // PutLease implements kube.Interface.
-func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
+func (f *Leases) PutLease(_ context.Context, _ netip.Addr, l kube.Lease) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ import (
 )
 
 // EtcdAlarms implements talosapi.API.
-func (f *Fake) EtcdAlarms(context.Context, string) ([]string, error) {
+func (f *Fake) EtcdAlarms(context.Context, netip.Addr) ([]string, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -31,50 +32,50 @@ func (f *Fake) EtcdAlarms(context.Context, string) ([]string, error) {
 }
 
 // BootID implements talosapi.API.
-func (f *Fake) BootID(_ context.Context, address string) (string, error) {
+func (f *Fake) BootID(_ context.Context, address netip.Addr) (string, error) {
 	return Lookup(f, f.Boots, address, "")
 }
 
 // HasEtcdData implements talosapi.API.
-func (f *Fake) HasEtcdData(_ context.Context, address string) (bool, error) {
+func (f *Fake) HasEtcdData(_ context.Context, address netip.Addr) (bool, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return !f.NoEtcdData && !f.NoEtcdDataOn[address] && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
+	return !f.NoEtcdData && !f.NoEtcdDataOn[address.String()] && len(f.MemberList) > 0 && f.Down[address.String()] == nil, f.Down[address.String()]
 }
 
 // DryRun implements talosapi.API.
-func (f *Fake) DryRun(_ context.Context, address string, _ []byte) (talosapi.DryRunResult, error) {
+func (f *Fake) DryRun(_ context.Context, address netip.Addr, _ []byte) (talosapi.DryRunResult, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return talosapi.DryRunResult{Effect: f.Effects[address], Pending: f.PendingParts}, f.Down[address]
+	return talosapi.DryRunResult{Effect: f.Effects[address.String()], Pending: f.PendingParts}, f.Down[address.String()]
 }
 
 // Configuration implements talosapi.API.
-func (f *Fake) Configuration(_ context.Context, address string) (active, persistent string, err error) {
-	return f.Active[address], f.Persistent[address], f.Down["configuration "+address]
+func (f *Fake) Configuration(_ context.Context, address netip.Addr) (active, persistent string, err error) {
+	return f.Active[address.String()], f.Persistent[address.String()], f.Down["configuration "+address.String()]
 }
 
 // Origin implements talosapi.API.
-func (*Fake) Origin(context.Context, string, string) (backup.Origin, error) {
+func (*Fake) Origin(context.Context, netip.Addr, string) (backup.Origin, error) {
 	return Origin(), nil
 }
 
 // Snapshot implements talosapi.API.
-func (f *Fake) Snapshot(ctx context.Context, address string, to io.Writer) error {
-	f.Snapshots = append(f.Snapshots, address)
-	if give := f.SnapshotFuncs[address]; give != nil {
+func (f *Fake) Snapshot(ctx context.Context, address netip.Addr, to io.Writer) error {
+	f.Snapshots = append(f.Snapshots, address.String())
+	if give := f.SnapshotFuncs[address.String()]; give != nil {
 		return give(ctx, to)
 	}
 
-	_, err := to.Write(EtcdSnapshot("of " + address))
+	_, err := to.Write(EtcdSnapshot("of " + address.String()))
 
 	return err
 }
 
 // PatchNode implements kube.Interface.
-func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch) error {
+func (f *Fake) PatchNode(_ context.Context, _ netip.Addr, node string, patch kube.NodePatch) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -114,19 +115,19 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 }
 
 // Reboot implements talosapi.API: the boot id changes after ten seconds.
-func (f *Fake) Reboot(_ context.Context, address string, _ bool) error {
+func (f *Fake) Reboot(_ context.Context, address netip.Addr, _ bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Actions = append(f.Actions, address+" restarts")
+	f.Actions = append(f.Actions, address.String()+" restarts")
 
-	f.After(10*time.Second, func() { f.Boots[address] = "second" })
+	f.After(10*time.Second, func() { f.Boots[address.String()] = "second" })
 
 	return f.RebootErr
 }
 
 // PodsOn implements kube.Interface.
-func (f *Fake) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) {
+func (f *Fake) PodsOn(_ context.Context, _ netip.Addr, node string) ([]kube.Pod, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -134,7 +135,7 @@ func (f *Fake) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) {
 }
 
 // Evict implements kube.Interface: the pod is gone in the next list.
-func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
+func (f *Fake) Evict(_ context.Context, _ netip.Addr, p kube.Pod) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -167,13 +168,13 @@ func (f *Fake) Act(action string, execute func()) error {
 }
 
 // ForfeitLeadership implements talosapi.API.
-func (f *Fake) ForfeitLeadership(_ context.Context, address string) error {
-	return f.Act("forfeit "+address, func() {})
+func (f *Fake) ForfeitLeadership(_ context.Context, address netip.Addr) error {
+	return f.Act("forfeit "+address.String(), func() {})
 }
 
 // LeaveEtcd implements talosapi.API.
-func (f *Fake) LeaveEtcd(_ context.Context, address string) error {
-	return f.Act("leave "+address, func() {
+func (f *Fake) LeaveEtcd(_ context.Context, address netip.Addr) error {
+	return f.Act("leave "+address.String(), func() {
 		f.MemberList = slices.DeleteFunc(slices.Clone(f.MemberList), func(m talosapi.Member) bool {
 			return slices.Contains(m.Addresses(), address)
 		})
@@ -181,7 +182,7 @@ func (f *Fake) LeaveEtcd(_ context.Context, address string) error {
 }
 
 // RemoveMember implements talosapi.API.
-func (f *Fake) RemoveMember(_ context.Context, _ string, id uint64) error {
+func (f *Fake) RemoveMember(_ context.Context, _ netip.Addr, id uint64) error {
 	before := len(f.MemberList)
 
 	err := f.Act("remove", func() {
@@ -195,16 +196,16 @@ func (f *Fake) RemoveMember(_ context.Context, _ string, id uint64) error {
 }
 
 // Reset implements talosapi.API: the machine shuts down after five seconds.
-func (f *Fake) Reset(_ context.Context, address string) error {
-	return f.Act("reset "+address, func() {
+func (f *Fake) Reset(_ context.Context, address netip.Addr) error {
+	return f.Act("reset "+address.String(), func() {
 		if !f.RespondsAfterReset {
-			f.After(5*time.Second, func() { f.Down[address] = errors.New("no route to host") })
+			f.After(5*time.Second, func() { f.Down[address.String()] = errors.New("no route to host") })
 		}
 	})
 }
 
 // DeleteNode implements kube.Interface.
-func (f *Fake) DeleteNode(_ context.Context, _ string, n kube.Node) error {
+func (f *Fake) DeleteNode(_ context.Context, _ netip.Addr, n kube.Node) error {
 	return f.Act("delete "+n.Name+" "+n.UID, func() {
 		f.NodeList = slices.DeleteFunc(slices.Clone(f.NodeList), func(o kube.Node) bool { return o.UID == n.UID })
 	})
@@ -224,21 +225,21 @@ func Origin() backup.Origin {
 }
 
 // Apply implements talosapi.API.
-func (f *Fake) Apply(_ context.Context, address string, _ []byte) error {
+func (f *Fake) Apply(_ context.Context, address netip.Addr, _ []byte) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Actions = append(f.Actions, address+" is configured")
+	f.Actions = append(f.Actions, address.String()+" is configured")
 
-	return f.Down["apply "+address]
+	return f.Down["apply "+address.String()]
 }
 
 // Provision implements talosapi.API.
-func (f *Fake) Provision(_ context.Context, address string, _ *tls.Config, _ []byte) error {
+func (f *Fake) Provision(_ context.Context, address netip.Addr, _ *tls.Config, _ []byte) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Actions = append(f.Actions, address+" is configured in maintenance mode")
+	f.Actions = append(f.Actions, address.String()+" is configured in maintenance mode")
 
-	return f.Down["provision "+address]
+	return f.Down["provision "+address.String()]
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ const endpointName = "api.example.invalid"
 type Served struct {
 	request.Common
 
-	Address, Talosconfig, Kubeconfig string
+	Address                 netip.Addr
+	Talosconfig, Kubeconfig string
 }
 
 // Serve serves both APIs of the control plane cp-1.
@@ -33,8 +35,8 @@ func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 	n.Name = "cp-1"
 	talos, kubernetes := NewAuthority(t), NewAuthority(t)
 	address := ServeTalos(t, talos, n)
-	config := kubernetes.ServerTLS(t, address, endpointName)
-	listener, err := tls.Listen("tcp", net.JoinHostPort(address, kube.Port), config)
+	config := kubernetes.ServerTLS(t, address.String(), endpointName)
+	listener, err := tls.Listen("tcp", net.JoinHostPort(address.String(), kube.Port), config)
 	require.NoError(t, err)
 
 	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: api}
@@ -52,7 +54,7 @@ func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 }
 
 // ServeKubernetes serves the Kubernetes API of a control plane, and returns a client and its address.
-func ServeKubernetes(t *testing.T, api http.Handler) (client *kube.Client, address string) {
+func ServeKubernetes(t *testing.T, api http.Handler) (client *kube.Client, address netip.Addr) {
 	t.Helper()
 
 	served := Serve(t, &TalosNode{}, api)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 
@@ -143,7 +144,7 @@ func (n *TalosNode) isWaiting() bool {
 }
 
 // ServeTalos serves the Talos API of a node on its own loopback address.
-func ServeTalos(t *testing.T, talos *Authority, n *TalosNode) (address string) {
+func ServeTalos(t *testing.T, talos *Authority, n *TalosNode) (address netip.Addr) {
 	t.Helper()
 
 	// The Talos port is fixed, so the address must be free.
@@ -151,16 +152,16 @@ func ServeTalos(t *testing.T, talos *Authority, n *TalosNode) (address string) {
 
 	for range 100 {
 		//nolint:gosec // a free address of loopback, not a secret
-		address = fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(256), 1+rand.IntN(254))
+		address = netip.AddrFrom4([4]byte{127, byte(100 + rand.IntN(100)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
 
 		var err error
-		if ln, err = net.Listen("tcp", address+":50000"); err == nil {
+		if ln, err = net.Listen("tcp", net.JoinHostPort(address.String(), "50000")); err == nil {
 			break
 		}
 	}
 
 	require.NotNil(t, ln, "no loopback address is free on port 50000")
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(talos.ServerTLS(t, address))))
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(talos.ServerTLS(t, address.String()))))
 	machineapi.RegisterMachineServiceServer(server, n)
 	cosiapi.RegisterStateServer(server, cosi.NewState(n.resources(t)))
 

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"encoding/json"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -34,9 +35,10 @@ func TestRequestsAreValidated(t *testing.T) {
 				{"address":"127.0.0.1","port":70000},{"name":"pve2","address":"127.0.0.2","hostKey":"AAAA","script":"x"}]}`,
 		},
 		"run": {
-			"run", `{"privateKey":"hunter2","host":{"name":"pve1","address":"pve1","acceptAnyHostKey":true}}`,
+			"run", `{"privateKey":"hunter2","host":{"name":"pve1","acceptAnyHostKey":true}}`,
 		},
-		"settle": {"settle", `{"waitTimeout":"-1s","host":{"name":"pve1","address":"127.0.0.1"}}`},
+		"run at a name": {"run", `{"privateKey":"hunter2","host":{"name":"pve1","address":"pve1"}}`},
+		"settle":        {"settle", `{"waitTimeout":"-1s","host":{"name":"pve1","address":"127.0.0.1"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +60,7 @@ func TestUnusableLogins(t *testing.T) {
 		"hunter2":    "the private key cannot be read: provide it in PEM form",
 		encrypted(t): "the private key is encrypted: use one without a passphrase, or add it to the SSH agent",
 	} {
-		h := hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}
+		h := hostShell{request.Shell{Name: "pve1", Address: netip.MustParseAddr("127.0.0.1"), AcceptAnyHostKey: true}}
 		r := runRequest{PrivateKey: key, Host: h, Command: "true"}
 		require.Empty(t, r.Problems())
 		assert.Equal(t, hostLimits{dial: 15 * time.Second, step: 2 * time.Minute}, r.limits)

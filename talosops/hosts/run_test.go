@@ -83,7 +83,7 @@ func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	login, err := newHostLogin(private)
 	require.NoError(t, err)
 
-	address := net.JoinHostPort(h.Address, strconv.Itoa(h.Port))
+	address := net.JoinHostPort(h.Address.String(), strconv.Itoa(h.Port))
 	open, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = open.Close() })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -130,9 +129,8 @@ func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 		return nil, err
 	}
 
-	address, _ := netip.ParseAddr(s.Host.Address)
 	if problems := hostfacts.CheckIdentity(
-		facts, spec.Host{Name: s.Host.Name, Path: s.Host.Name, Address: address},
+		facts, spec.Host{Name: s.Host.Name, Path: s.Host.Name, Address: s.Host.Address},
 	); len(problems) > 0 {
 		return nil, problems
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,7 +61,7 @@ func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (strin
 
 	req := &settleRequest{Settle: request.Settle{
 		Host: request.Host{
-			Shell: request.Shell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "the-script\n",
+			Shell: request.Shell{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), AcceptAnyHostKey: true}, Script: "the-script\n",
 		},
 		Required: true, Prepared: true, Machines: [][]string{{"0000:01:00"}},
 	}}
@@ -262,7 +263,7 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 
 		req := &settleRequest{
 			Settle: request.Settle{
-				Host:   request.Host{Shell: request.Shell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "x"},
+				Host:   request.Host{Shell: request.Shell{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), AcceptAnyHostKey: true}, Script: "x"},
 				Reboot: true,
 			},
 		}

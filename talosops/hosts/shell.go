@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -38,8 +37,8 @@ func (h hostShell) problems(path string) (problems problem.List) {
 		problems.Add(path+".name", nil, "is missing: set the host's name in Proxmox")
 	}
 
-	if _, err := netip.ParseAddr(h.Address); err != nil {
-		problems.Add(path+".address", h.Address, "is not an IP address: set the host's")
+	if !h.Address.IsValid() {
+		problems.Add(path+".address", nil, "is missing: set the host's")
 	}
 
 	if h.Port < 0 || h.Port > 65535 {
@@ -158,7 +157,7 @@ func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duratio
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	address := net.JoinHostPort(h.Address, strconv.Itoa(h.Port))
+	address := net.JoinHostPort(h.Address.String(), strconv.Itoa(h.Port))
 
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

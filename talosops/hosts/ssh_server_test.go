@@ -67,7 +67,7 @@ func startHost(t *testing.T, name, authorized string, answer commandHandler) *ss
 	require.True(t, ok)
 
 	h := &sshHost{
-		hostShell: hostShell{request.Shell{Name: name, Address: address.IP.String(), Port: address.Port, HostKey: hostKey}},
+		hostShell: hostShell{request.Shell{Name: name, Address: address.AddrPort().Addr(), Port: address.Port, HostKey: hostKey}},
 		answer:    answer,
 	}
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ type Client struct {
 	config *rest.Config
 
 	mu      sync.Mutex
-	clients map[string]serverClient
+	clients map[netip.Addr]serverClient
 }
 
 // serverClient is the client of one control plane.
@@ -84,23 +85,23 @@ type serverClient struct {
 
 // Interface is the Kubernetes API of a control plane at its own address.
 type Interface interface {
-	Ready(ctx context.Context, address string) error
-	APIVersion(ctx context.Context, address string) (string, error)
-	Nodes(ctx context.Context, address string) ([]Node, error)
+	Ready(ctx context.Context, address netip.Addr) error
+	APIVersion(ctx context.Context, address netip.Addr) (string, error)
+	Nodes(ctx context.Context, address netip.Addr) ([]Node, error)
 	// PatchNode returns ErrChanged if the node was changed since it was read.
-	PatchNode(ctx context.Context, address, node string, patch NodePatch) error
-	DeleteNode(ctx context.Context, address string, n Node) error
-	PodsOn(ctx context.Context, address, node string) ([]Pod, error)
-	Evict(ctx context.Context, address string, pod Pod) error
-	Lease(ctx context.Context, address, name string) (Lease, error)
-	PutLease(ctx context.Context, address string, lease Lease) error
-	GPUCluster(ctx context.Context, address, node string) (GPUCluster, error)
-	PodNetwork(ctx context.Context, address, release string) (PodNetwork, error)
+	PatchNode(ctx context.Context, address netip.Addr, node string, patch NodePatch) error
+	DeleteNode(ctx context.Context, address netip.Addr, n Node) error
+	PodsOn(ctx context.Context, address netip.Addr, node string) ([]Pod, error)
+	Evict(ctx context.Context, address netip.Addr, pod Pod) error
+	Lease(ctx context.Context, address netip.Addr, name string) (Lease, error)
+	PutLease(ctx context.Context, address netip.Addr, lease Lease) error
+	GPUCluster(ctx context.Context, address netip.Addr, node string) (GPUCluster, error)
+	PodNetwork(ctx context.Context, address netip.Addr, release string) (PodNetwork, error)
 	// KubeProxy returns the image of Talos' own kube-proxy; empty = there is none.
-	KubeProxy(ctx context.Context, address string) (string, error)
-	ApplyObject(ctx context.Context, address string, o *unstructured.Unstructured) (changed bool, err error)
+	KubeProxy(ctx context.Context, address netip.Addr) (string, error)
+	ApplyObject(ctx context.Context, address netip.Addr, o *unstructured.Unstructured) (changed bool, err error)
 	// PruneObjects returns the names of the deleted objects.
-	PruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) ([]string, error)
+	PruneObjects(ctx context.Context, address netip.Addr, kind string, wanted []*unstructured.Unstructured) ([]string, error)
 
 	Close()
 }
@@ -112,10 +113,10 @@ func New(text string) (*Client, error) {
 		return nil, err
 	}
 
-	return &Client{config: config, clients: map[string]serverClient{}}, nil
+	return &Client{config: config, clients: map[netip.Addr]serverClient{}}, nil
 }
 
-func (k *Client) client(address string) (serverClient, error) {
+func (k *Client) client(address netip.Addr) (serverClient, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -124,7 +125,7 @@ func (k *Client) client(address string) (serverClient, error) {
 	}
 
 	config := rest.CopyConfig(k.config)
-	config.Host = "https://" + net.JoinHostPort(address, Port)
+	config.Host = "https://" + net.JoinHostPort(address.String(), Port)
 
 	c := serverClient{}
 
@@ -160,7 +161,7 @@ func (k *Client) Close() {
 
 // call makes a request to the API server at an address, within the timeout of a call.
 func call[T any](
-	ctx context.Context, k *Client, address string, do func(context.Context, serverClient) (T, error),
+	ctx context.Context, k *Client, address netip.Addr, do func(context.Context, serverClient) (T, error),
 ) (result T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
@@ -250,7 +251,7 @@ func failedChecks(body []byte) string {
 }
 
 // Ready returns nil if an API server is ready; the error names the checks that fail.
-func (k *Client) Ready(ctx context.Context, address string) error {
+func (k *Client) Ready(ctx context.Context, address netip.Addr) error {
 	body, err := k.getRaw(ctx, address, "/readyz")
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		return errors.New(statusText(err) + failedChecks(body))
@@ -260,14 +261,14 @@ func (k *Client) Ready(ctx context.Context, address string) error {
 }
 
 // getRaw reads a path that is no resource. It returns the body of an error response, too.
-func (k *Client) getRaw(ctx context.Context, address, path string) (body []byte, err error) {
+func (k *Client) getRaw(ctx context.Context, address netip.Addr, path string) (body []byte, err error) {
 	return call(ctx, k, address, func(ctx context.Context, c serverClient) ([]byte, error) {
 		return c.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 	})
 }
 
 // APIVersion returns the Kubernetes version of an API server.
-func (k *Client) APIVersion(ctx context.Context, address string) (string, error) {
+func (k *Client) APIVersion(ctx context.Context, address netip.Addr) (string, error) {
 	body, err := k.getRaw(ctx, address, "/version")
 	if err != nil {
 		return "", err

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ func hasDevicePlugin(spec corev1.PodSpec) bool {
 }
 
 // GPUCluster returns everything between a machine's driver and the resource of its node.
-func (k *Client) GPUCluster(ctx context.Context, address, node string) (GPUCluster, error) {
+func (k *Client) GPUCluster(ctx context.Context, address netip.Addr, node string) (GPUCluster, error) {
 	return call(ctx, k, address, func(ctx context.Context, client serverClient) (found GPUCluster, err error) {
 		classes, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // Nodes lists all nodes.
-func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
+func (k *Client) Nodes(ctx context.Context, address netip.Addr) ([]Node, error) {
 	list, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.NodeList, error) {
 		return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	})
@@ -40,7 +41,7 @@ func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 
 		for _, address := range item.Status.Addresses {
 			if address.Type == corev1.NodeInternalIP {
-				n.Address = address.Address
+				n.Address, _ = netip.ParseAddr(address.Address)
 
 				break
 			}
@@ -63,7 +64,7 @@ func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 var ErrChanged = errors.New("the node changed in the meantime")
 
 // PatchNode changes a node. It returns ErrChanged if the node was changed since it was read.
-func (k *Client) PatchNode(ctx context.Context, address, node string, patch NodePatch) error {
+func (k *Client) PatchNode(ctx context.Context, address netip.Addr, node string, patch NodePatch) error {
 	content, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("unable to encode the change of node %s: %w", node, err)
@@ -85,7 +86,7 @@ func (k *Client) PatchNode(ctx context.Context, address, node string, patch Node
 }
 
 // DeleteNode deletes a Node object, but not another one of the same name.
-func (k *Client) DeleteNode(ctx context.Context, address string, n Node) error {
+func (k *Client) DeleteNode(ctx context.Context, address netip.Addr, n Node) error {
 	_, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (struct{}, error) {
 		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(n.UID)}
 
@@ -99,7 +100,7 @@ func (k *Client) DeleteNode(ctx context.Context, address string, n Node) error {
 }
 
 // PodsOn lists the pods of a node that have not terminated.
-func (k *Client) PodsOn(ctx context.Context, address, node string) ([]Pod, error) {
+func (k *Client) PodsOn(ctx context.Context, address netip.Addr, node string) ([]Pod, error) {
 	list, err := k.podList(ctx, address, node)
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (k *Client) PodsOn(ctx context.Context, address, node string) ([]Pod, error
 	return pods, nil
 }
 
-func (k *Client) podList(ctx context.Context, address, node string) (*corev1.PodList, error) {
+func (k *Client) podList(ctx context.Context, address netip.Addr, node string) (*corev1.PodList, error) {
 	return call(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.PodList, error) {
 		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	})
@@ -134,7 +135,7 @@ func (k *Client) podList(ctx context.Context, address, node string) (*corev1.Pod
 
 // Evict evicts a pod; the error names the disruption budget that forbids it. The UID protects a new pod of the same
 // name.
-func (k *Client) Evict(ctx context.Context, address string, p Pod) error {
+func (k *Client) Evict(ctx context.Context, address netip.Addr, p Pod) error {
 	_, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (struct{}, error) {
 		return struct{}{}, c.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
@@ -172,7 +173,7 @@ func causeMessages(err error) []string {
 const LeaseNamespace = "kube-system"
 
 // Lease returns a lease; one that does not exist has no version.
-func (k *Client) Lease(ctx context.Context, address, name string) (Lease, error) {
+func (k *Client) Lease(ctx context.Context, address netip.Addr, name string) (Lease, error) {
 	o, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*coordinationv1.Lease, error) {
 		return c.CoordinationV1().Leases(LeaseNamespace).Get(ctx, name, metav1.GetOptions{})
 	})
@@ -188,7 +189,7 @@ func (k *Client) Lease(ctx context.Context, address, name string) (Lease, error)
 }
 
 // PutLease creates a lease without a version, and updates another one unless it was changed since it was read.
-func (k *Client) PutLease(ctx context.Context, address string, l Lease) error {
+func (k *Client) PutLease(ctx context.Context, address netip.Addr, l Lease) error {
 	o := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Namespace: LeaseNamespace, ResourceVersion: l.Version},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&l.LeaderElectionRecord),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 
@@ -95,7 +96,7 @@ func FluxOwner(o *unstructured.Unstructured) string {
 
 // objects returns a client for objects of a kind. An empty namespace stands for all of them, or for a kind without
 // namespaces.
-func (k *Client) objects(address, kind, namespace string) (dynamic.ResourceInterface, error) {
+func (k *Client) objects(address netip.Addr, kind, namespace string) (dynamic.ResourceInterface, error) {
 	c, err := k.client(address)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (k *Client) objects(address, kind, namespace string) (dynamic.ResourceInter
 }
 
 // ApplyObject applies an object with server-side apply, and reports whether that changed it.
-func (k *Client) ApplyObject(ctx context.Context, address string, o *unstructured.Unstructured) (bool, error) {
+func (k *Client) ApplyObject(ctx context.Context, address netip.Addr, o *unstructured.Unstructured) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
@@ -215,7 +216,7 @@ func deleteObject(ctx context.Context, objects dynamic.ResourceInterface, o *uns
 // PruneObjects deletes the objects of a kind that have the label of `talosops proxmox` and are not wanted, and returns
 // their names.
 func (k *Client) PruneObjects(
-	ctx context.Context, address, kind string, wanted []*unstructured.Unstructured,
+	ctx context.Context, address netip.Addr, kind string, wanted []*unstructured.Unstructured,
 ) (deleted []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -11,7 +12,7 @@ import (
 // Node is a Node object of the Kubernetes API.
 type Node struct {
 	Name         string
-	Address      string // its InternalIP
+	Address      netip.Addr // its InternalIP; invalid = none
 	Ready        bool
 	Unreachable  bool   // the condition Ready is Unknown: its kubelet stopped reporting
 	ReadyMessage string // message of the condition Ready

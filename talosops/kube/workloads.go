@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +17,7 @@ import (
 const CNINamespace = "kube-system"
 
 // PodNetwork returns the state of the CNI's release and agents and of CoreDNS.
-func (k *Client) PodNetwork(ctx context.Context, address, release string) (PodNetwork, error) {
+func (k *Client) PodNetwork(ctx context.Context, address netip.Addr, release string) (PodNetwork, error) {
 	released, err := call(ctx, k, address, func(
 		ctx context.Context, c serverClient,
 	) (*corev1.SecretList, error) {
@@ -37,7 +38,7 @@ func (k *Client) PodNetwork(ctx context.Context, address, release string) (PodNe
 }
 
 // rolloutProblem says why a workload in the CNI's namespace is not rolled out; empty = it is.
-func (k *Client) rolloutProblem(ctx context.Context, address, resource, name string) (string, error) {
+func (k *Client) rolloutProblem(ctx context.Context, address netip.Addr, resource, name string) (string, error) {
 	o, err := call(ctx, k, address, func(
 		ctx context.Context, c serverClient,
 	) (*unstructured.Unstructured, error) {
@@ -62,7 +63,7 @@ func (k *Client) rolloutProblem(ctx context.Context, address, resource, name str
 }
 
 // KubeProxy returns the image of Talos' own kube-proxy; empty = there is none.
-func (k *Client) KubeProxy(ctx context.Context, address string) (string, error) {
+func (k *Client) KubeProxy(ctx context.Context, address netip.Addr) (string, error) {
 	set, err := call(ctx, k, address, func(ctx context.Context, c serverClient) (*appsv1.DaemonSet, error) {
 		return c.AppsV1().DaemonSets("kube-system").Get(ctx, "kube-proxy", metav1.GetOptions{})
 	})

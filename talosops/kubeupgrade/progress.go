@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,7 +53,7 @@ var actionTexts = map[string]string{ //nolint:gochecknoglobals // a table
 func newProgress(out io.Writer, nodes []request.Node) *progress {
 	var pairs []string
 	for _, n := range nodes {
-		pairs = append(pairs, fmt.Sprintf("%q", n.Address), fmt.Sprintf("%q", n.Name))
+		pairs = append(pairs, strconv.Quote(n.Address.String()), fmt.Sprintf("%q", n.Name))
 	}
 
 	return &progress{

@@ -174,7 +174,7 @@ func options(req Request, path *upgrade.Path, out io.Writer) kubernetes.UpgradeO
 func removedText(removed upgrade.ComponentRemovedItemsError, req Request) string {
 	names := map[string]string{}
 	for _, n := range req.Nodes {
-		names[n.Address] = n.Name
+		names[n.Address.String()] = n.Name
 	}
 
 	var lines []string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ import (
 func testRequest() Request {
 	return Request{
 		Endpoints: []string{"10.0.0.10"}, From: "v1.36.1", To: "v1.37.2", Kubelets: true,
-		Nodes: []request.Node{{Name: "prod-cp-1", Address: "10.0.0.10"}, {Name: "prod-w-1", Address: "10.0.0.30"}},
+		Nodes: []request.Node{{Name: "prod-cp-1", Address: netip.MustParseAddr("10.0.0.10")}, {Name: "prod-w-1", Address: netip.MustParseAddr("10.0.0.30")}},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,7 +33,7 @@ type cluster struct {
 }
 
 // newCluster drops the parser's errors, which quote the kubeconfig.
-func newCluster(kubeconfig string, endpoints []string) (*cluster, error) {
+func newCluster(kubeconfig string, endpoints []netip.Addr) (*cluster, error) {
 	config, err := kube.ParseConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -69,14 +70,14 @@ func newCluster(kubeconfig string, endpoints []string) (*cluster, error) {
 
 // dialFirst returns a dialer that connects to the first of these control planes that responds. TLS still verifies the
 // name of the kubeconfig's server, which is in each control plane's certificate.
-func dialFirst(endpoints []string) func(context.Context, string, string) (net.Conn, error) {
+func dialFirst(endpoints []netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: callTimeout / 3}
 
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var problems []error
 
 		for _, endpoint := range endpoints {
-			conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(endpoint, kube.Port))
+			conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(endpoint.String(), kube.Port))
 			if err == nil {
 				return conn, nil
 			}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -142,7 +143,7 @@ func newCiliumCluster(t *testing.T, wanted string, revisions ...revision) *ciliu
 			Name: "cilium", Namespace: "kube-system", Chart: archive, Version: wanted,
 			Manifests: []request.Manifest{{Source: file, Digest: "sha256:" + hex.EncodeToString(sum[:])}},
 		},
-		Kubeconfig: served.Kubeconfig, Endpoints: []string{served.Address}, Sequential: true,
+		Kubeconfig: served.Kubeconfig, Endpoints: []netip.Addr{served.Address}, Sequential: true,
 	}
 
 	r, err := newReleaser(n.req, io.Discard)

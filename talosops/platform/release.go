@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ type Release struct {
 	Kubeconfig string // secret
 	// Endpoints are the control planes' own addresses, of which the first that responds is used. The shared address may
 	// not be up yet. Empty = the server of the kubeconfig.
-	Endpoints []string
+	Endpoints []netip.Addr
 	Timeout   time.Duration // of the whole installation
 	// Sequential says that minor versions cannot be skipped.
 	Sequential bool

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"sync"
 
@@ -27,42 +28,42 @@ var ErrTalosconfig = errors.New("it is not a Talos client configuration with a c
 
 // API is the Talos API of a machine at its own address.
 type API interface {
-	Version(ctx context.Context, address string) (string, error)
-	Schematic(ctx context.Context, address string) (string, error)
-	Services(ctx context.Context, address string) ([]Service, error)
-	BootID(ctx context.Context, address string) (string, error)
-	Reboot(ctx context.Context, address string, devices bool) error
-	GPUMachine(ctx context.Context, address string) (GPUMachine, error)
+	Version(ctx context.Context, address netip.Addr) (string, error)
+	Schematic(ctx context.Context, address netip.Addr) (string, error)
+	Services(ctx context.Context, address netip.Addr) ([]Service, error)
+	BootID(ctx context.Context, address netip.Addr) (string, error)
+	Reboot(ctx context.Context, address netip.Addr, devices bool) error
+	GPUMachine(ctx context.Context, address netip.Addr) (GPUMachine, error)
 
-	Configuration(ctx context.Context, address string) (active, persistent string, err error)
-	DryRun(ctx context.Context, address string, configuration []byte) (DryRunResult, error)
-	Apply(ctx context.Context, address string, configuration []byte) error
-	Provision(ctx context.Context, address string, config *tls.Config, configuration []byte) error
-	Reconfigure(ctx context.Context, address string, configuration []byte) error
+	Configuration(ctx context.Context, address netip.Addr) (active, persistent string, err error)
+	DryRun(ctx context.Context, address netip.Addr, configuration []byte) (DryRunResult, error)
+	Apply(ctx context.Context, address netip.Addr, configuration []byte) error
+	Provision(ctx context.Context, address netip.Addr, config *tls.Config, configuration []byte) error
+	Reconfigure(ctx context.Context, address netip.Addr, configuration []byte) error
 
-	Install(ctx context.Context, address, installer string) error
-	Upgrade(ctx context.Context, address, installer string, devices bool) error
-	Failures(ctx context.Context, address string) <-chan string
-	Reset(ctx context.Context, address string) error
+	Install(ctx context.Context, address netip.Addr, installer string) error
+	Upgrade(ctx context.Context, address netip.Addr, installer string, devices bool) error
+	Failures(ctx context.Context, address netip.Addr) <-chan string
+	Reset(ctx context.Context, address netip.Addr) error
 
-	Bootstrap(ctx context.Context, address string) error
-	HasEtcdData(ctx context.Context, address string) (bool, error)
-	Members(ctx context.Context, address string) ([]Member, error)
-	EtcdStatus(ctx context.Context, address string) (EtcdStatus, error)
-	EtcdAlarms(ctx context.Context, address string) ([]string, error)
-	ForfeitLeadership(ctx context.Context, address string) error
-	LeaveEtcd(ctx context.Context, address string) error
-	RemoveMember(ctx context.Context, address string, id uint64) error
-	Snapshot(ctx context.Context, address string, to io.Writer) error
-	Database(ctx context.Context, address string, to io.Writer) error
-	Origin(ctx context.Context, address, configuration string) (backup.Origin, error)
-	EtcdWipe(ctx context.Context, address string) (EtcdWipe, error)
-	WipeEtcd(ctx context.Context, address, partition string) error
-	Recover(ctx context.Context, address string, snapshot io.Reader) error
+	Bootstrap(ctx context.Context, address netip.Addr) error
+	HasEtcdData(ctx context.Context, address netip.Addr) (bool, error)
+	Members(ctx context.Context, address netip.Addr) ([]Member, error)
+	EtcdStatus(ctx context.Context, address netip.Addr) (EtcdStatus, error)
+	EtcdAlarms(ctx context.Context, address netip.Addr) ([]string, error)
+	ForfeitLeadership(ctx context.Context, address netip.Addr) error
+	LeaveEtcd(ctx context.Context, address netip.Addr) error
+	RemoveMember(ctx context.Context, address netip.Addr, id uint64) error
+	Snapshot(ctx context.Context, address netip.Addr, to io.Writer) error
+	Database(ctx context.Context, address netip.Addr, to io.Writer) error
+	Origin(ctx context.Context, address netip.Addr, configuration string) (backup.Origin, error)
+	EtcdWipe(ctx context.Context, address netip.Addr) (EtcdWipe, error)
+	WipeEtcd(ctx context.Context, address netip.Addr, partition string) error
+	Recover(ctx context.Context, address netip.Addr, snapshot io.Reader) error
 
-	Kubeconfig(ctx context.Context, address string) (string, error)
-	KubernetesImages(ctx context.Context, address string) (kubeupgrade.Images, error)
-	KubeletStart(ctx context.Context, address string) (string, error)
+	Kubeconfig(ctx context.Context, address netip.Addr) (string, error)
+	KubernetesImages(ctx context.Context, address netip.Addr) (kubeupgrade.Images, error)
+	KubeletStart(ctx context.Context, address netip.Addr) (string, error)
 
 	Close()
 }
@@ -73,7 +74,7 @@ type Client struct {
 	config *clientconfig.Config
 
 	mu      sync.Mutex
-	clients map[string]*client.Client
+	clients map[netip.Addr]*client.Client
 }
 
 // New returns a client with the credentials of a talosconfig. It drops the parser's errors, which quote the text.
@@ -92,7 +93,7 @@ func New(talosconfig string) (*Client, error) {
 		return nil, ErrTalosconfig
 	}
 
-	return &Client{config: config, clients: map[string]*client.Client{}}, nil
+	return &Client{config: config, clients: map[netip.Addr]*client.Client{}}, nil
 }
 
 // Close closes all connections; the next call opens a new one.
@@ -109,7 +110,7 @@ func (t *Client) Close() {
 
 var errEmptyAnswer = errors.New("the answer is empty")
 
-func (t *Client) dial(ctx context.Context, address string) (*client.Client, error) {
+func (t *Client) dial(ctx context.Context, address netip.Addr) (*client.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -118,7 +119,7 @@ func (t *Client) dial(ctx context.Context, address string) (*client.Client, erro
 	}
 	// No proxy: everything else in this program connects to nodes directly, too.
 	c, err := client.New(
-		ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+		ctx, client.WithConfig(t.config), client.WithEndpoints(address.String()), client.WithGRPCDialOptions(grpc.WithNoProxy()),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
@@ -129,7 +130,7 @@ func (t *Client) dial(ctx context.Context, address string) (*client.Client, erro
 	return c, nil
 }
 
-func (t *Client) drop(address string, c *client.Client) {
+func (t *Client) drop(address netip.Addr, c *client.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -154,7 +155,7 @@ func (r rpcError) Error() string {
 func (r rpcError) GRPCStatus() *status.Status { return r.status }
 
 // call makes one call, within the timeout of a call.
-func (t *Client) call(ctx context.Context, address string, do func(context.Context, *client.Client) error) error {
+func (t *Client) call(ctx context.Context, address netip.Addr, do func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
@@ -162,7 +163,7 @@ func (t *Client) call(ctx context.Context, address string, do func(context.Conte
 }
 
 // callLong is call without a timeout of its own.
-func (t *Client) callLong(ctx context.Context, address string, do func(context.Context, *client.Client) error) error {
+func (t *Client) callLong(ctx context.Context, address netip.Addr, do func(context.Context, *client.Client) error) error {
 	c, err := t.dial(ctx, address)
 	if err != nil {
 		return err

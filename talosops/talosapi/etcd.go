@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"path"
 	"strings"
 	"time"
@@ -24,14 +25,14 @@ import (
 )
 
 // Bootstrap bootstraps an empty etcd on a control plane.
-func (t *Client) Bootstrap(ctx context.Context, address string) error {
+func (t *Client) Bootstrap(ctx context.Context, address netip.Addr) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
 	})
 }
 
 // HasEtcdData reports whether etcd's data directory has files: Talos makes the same check before a bootstrap.
-func (t *Client) HasEtcdData(ctx context.Context, address string) (holds bool, err error) {
+func (t *Client) HasEtcdData(ctx context.Context, address netip.Addr) (holds bool, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
 		if err != nil {
@@ -61,7 +62,7 @@ func (t *Client) HasEtcdData(ctx context.Context, address string) (holds bool, e
 }
 
 // Members lists the members of etcd that a control plane knows.
-func (t *Client) Members(ctx context.Context, address string) (list []Member, err error) {
+func (t *Client) Members(ctx context.Context, address netip.Addr) (list []Member, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
 
@@ -80,7 +81,7 @@ func (t *Client) Members(ctx context.Context, address string) (list []Member, er
 }
 
 // EtcdStatus returns the status of a control plane's own member of etcd.
-func (t *Client) EtcdStatus(ctx context.Context, address string) (s EtcdStatus, err error) {
+func (t *Client) EtcdStatus(ctx context.Context, address netip.Addr) (s EtcdStatus, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.EtcdStatus(ctx)
 		if err == nil && len(resp.GetMessages()) == 0 {
@@ -102,7 +103,7 @@ func (t *Client) EtcdStatus(ctx context.Context, address string) (s EtcdStatus, 
 }
 
 // EtcdAlarms lists the alarms of all members of etcd.
-func (t *Client) EtcdAlarms(ctx context.Context, address string) (list []string, err error) {
+func (t *Client) EtcdAlarms(ctx context.Context, address netip.Addr) (list []string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.EtcdAlarmList(ctx)
 
@@ -121,7 +122,7 @@ func (t *Client) EtcdAlarms(ctx context.Context, address string) (list []string,
 }
 
 // ForfeitLeadership makes another member of etcd the leader, if this one is.
-func (t *Client) ForfeitLeadership(ctx context.Context, address string) error {
+func (t *Client) ForfeitLeadership(ctx context.Context, address netip.Addr) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{})
 
@@ -133,7 +134,7 @@ func (t *Client) ForfeitLeadership(ctx context.Context, address string) error {
 const leaveTimeout = 6 * time.Minute
 
 // LeaveEtcd makes a machine's member leave its cluster. Its etcd stops, and its data is deleted.
-func (t *Client) LeaveEtcd(ctx context.Context, address string) error {
+func (t *Client) LeaveEtcd(ctx context.Context, address netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 
@@ -143,14 +144,14 @@ func (t *Client) LeaveEtcd(ctx context.Context, address string) error {
 }
 
 // RemoveMember removes a member by its id through another machine.
-func (t *Client) RemoveMember(ctx context.Context, address string, id uint64) error {
+func (t *Client) RemoveMember(ctx context.Context, address netip.Addr, id uint64) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: id})
 	})
 }
 
 // Snapshot writes the database of a control plane's member of etcd, followed by its digest.
-func (t *Client) Snapshot(ctx context.Context, address string, to io.Writer) error {
+func (t *Client) Snapshot(ctx context.Context, address netip.Addr, to io.Writer) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})
 
@@ -159,7 +160,7 @@ func (t *Client) Snapshot(ctx context.Context, address string, to io.Writer) err
 }
 
 // Database writes the database file of a control plane's member of etcd, without a digest. The member need not run.
-func (t *Client) Database(ctx context.Context, address string, to io.Writer) error {
+func (t *Client) Database(ctx context.Context, address netip.Addr, to io.Writer) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.Read(ctx, constants.EtcdDataPath+"/member/snap/db")
 
@@ -183,7 +184,7 @@ func copyStream(to io.Writer, from io.ReadCloser, err error) error {
 // Origin returns the cluster that a control plane's etcd belongs to, sealed with the key that encrypts Secrets in etcd:
 // without that key a snapshot is useless. The key is in the machine configuration, which only administrators can read;
 // configuration may be that of another control plane of the cluster, and is read from this one if it is empty.
-func (t *Client) Origin(ctx context.Context, address, configuration string) (backup.Origin, error) {
+func (t *Client) Origin(ctx context.Context, address netip.Addr, configuration string) (backup.Origin, error) {
 	version, err := t.Version(ctx, address)
 	if err != nil {
 		return backup.Origin{}, fmt.Errorf("unable to ask for its version: %w", err)
@@ -226,7 +227,7 @@ type EtcdWipe struct {
 }
 
 // EtcdWipe returns what a wipe of a control plane's etcd data takes with it.
-func (t *Client) EtcdWipe(ctx context.Context, address string) (w EtcdWipe, err error) {
+func (t *Client) EtcdWipe(ctx context.Context, address netip.Addr) (w EtcdWipe, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		volumes, err := safe.StateListAll[*block.VolumeStatus](ctx, c.COSI)
 		if err != nil {
@@ -263,7 +264,7 @@ func (w *EtcdWipe) add(id string, s *block.VolumeStatusSpec) {
 }
 
 // WipeEtcd wipes the partition with a control plane's etcd data, with everything else on it, and reboots.
-func (t *Client) WipeEtcd(ctx context.Context, address, partition string) error {
+func (t *Client) WipeEtcd(ctx context.Context, address netip.Addr, partition string) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.ResetGeneric(ctx, &machineapi.ResetRequest{
 			Reboot:                 true,
@@ -273,7 +274,7 @@ func (t *Client) WipeEtcd(ctx context.Context, address, partition string) error 
 }
 
 // Recover uploads a snapshot to a control plane and bootstraps etcd from it.
-func (t *Client) Recover(ctx context.Context, address string, snapshot io.Reader) error {
+func (t *Client) Recover(ctx context.Context, address netip.Addr, snapshot io.Reader) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		if _, err := c.EtcdRecover(ctx, snapshot); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ const (
 )
 
 // GPUMachine returns what a machine has for its GPUs. It reads the kernel log only if the driver is not loaded.
-func (t *Client) GPUMachine(ctx context.Context, address string) (m GPUMachine, err error) {
+func (t *Client) GPUMachine(ctx context.Context, address netip.Addr) (m GPUMachine, err error) {
 	m.Extensions = map[string]string{}
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		devices, err := safe.StateListAll[*hardware.PCIDevice](ctx, c.COSI)

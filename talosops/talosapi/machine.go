@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -27,7 +28,7 @@ import (
 )
 
 // Version returns the version of Talos that a machine runs.
-func (t *Client) Version(ctx context.Context, address string) (version string, err error) {
+func (t *Client) Version(ctx context.Context, address netip.Addr) (version string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.Version(ctx)
 		if err == nil && len(resp.GetMessages()) == 0 {
@@ -50,7 +51,7 @@ const NoSchematic = "none"
 
 // Schematic returns the schematic id of a machine's image, which the Image Factory adds as the version of a pseudo
 // extension named schematic.
-func (t *Client) Schematic(ctx context.Context, address string) (id string, err error) {
+func (t *Client) Schematic(ctx context.Context, address netip.Addr) (id string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
 		if err != nil {
@@ -72,7 +73,7 @@ func (t *Client) Schematic(ctx context.Context, address string) (id string, err 
 }
 
 // Services lists the services of a machine with their health.
-func (t *Client) Services(ctx context.Context, address string) (list []Service, err error) {
+func (t *Client) Services(ctx context.Context, address netip.Addr) (list []Service, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.ServiceList(ctx)
 
@@ -93,7 +94,7 @@ func (t *Client) Services(ctx context.Context, address string) (list []Service, 
 }
 
 // BootID returns the kernel's boot id, which changes with each boot.
-func (t *Client) BootID(ctx context.Context, address string) (id string, err error) {
+func (t *Client) BootID(ctx context.Context, address netip.Addr) (id string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		var content strings.Builder
 
@@ -111,7 +112,7 @@ func (t *Client) BootID(ctx context.Context, address string) (id string, err err
 }
 
 // Reboot restarts a machine: by kexec, Talos' default, or with a reset of its devices.
-func (t *Client) Reboot(ctx context.Context, address string, devices bool) error {
+func (t *Client) Reboot(ctx context.Context, address netip.Addr, devices bool) error {
 	mode := machineapi.RebootRequest_DEFAULT
 	if devices {
 		mode = machineapi.RebootRequest_POWERCYCLE
@@ -123,7 +124,7 @@ func (t *Client) Reboot(ctx context.Context, address string, devices bool) error
 }
 
 // Configuration returns the active machine configuration, and the one on disk if it was written since the boot.
-func (t *Client) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
+func (t *Client) Configuration(ctx context.Context, address netip.Addr) (active, persistent string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
 			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, id)
@@ -154,7 +155,7 @@ const noChangesSuffix = "No changes."
 
 // DryRun makes a dry run of a configuration. Talos does not report which parts take effect only after a restart: the
 // diff with the active configuration shows them.
-func (t *Client) DryRun(ctx context.Context, address string, configuration []byte) (DryRunResult, error) {
+func (t *Client) DryRun(ctx context.Context, address netip.Addr, configuration []byte) (DryRunResult, error) {
 	var resp *machineapi.ApplyConfigurationResponse
 
 	err := t.call(ctx, address, func(ctx context.Context, c *client.Client) (err error) {
@@ -188,7 +189,7 @@ func (t *Client) DryRun(ctx context.Context, address string, configuration []byt
 }
 
 // Apply applies a configuration. Releases that restart machines for some changes restart them.
-func (t *Client) Apply(ctx context.Context, address string, configuration []byte) error {
+func (t *Client) Apply(ctx context.Context, address netip.Addr, configuration []byte) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO,
@@ -199,12 +200,12 @@ func (t *Client) Apply(ctx context.Context, address string, configuration []byte
 }
 
 // Provision applies a configuration to a machine in maintenance mode, over connections that config verifies.
-func (*Client) Provision(ctx context.Context, address string, config *tls.Config, configuration []byte) error {
+func (*Client) Provision(ctx context.Context, address netip.Addr, config *tls.Config, configuration []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
 	c, err := client.New(
-		ctx, client.WithTLSConfig(config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+		ctx, client.WithTLSConfig(config), client.WithEndpoints(address.String()), client.WithGRPCDialOptions(grpc.WithNoProxy()),
 	)
 	if err != nil {
 		return fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
@@ -222,7 +223,7 @@ func (*Client) Provision(ctx context.Context, address string, config *tls.Config
 }
 
 // Reconfigure applies a configuration without a restart.
-func (t *Client) Reconfigure(ctx context.Context, address string, configuration []byte) error {
+func (t *Client) Reconfigure(ctx context.Context, address netip.Addr, configuration []byte) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
@@ -234,7 +235,7 @@ func (t *Client) Reconfigure(ctx context.Context, address string, configuration 
 
 // KubeletStart returns the time at which Talos created the kubelet's service, or an error if it is not healthy. When
 // its settings change, Talos removes the service and creates it again.
-func (t *Client) KubeletStart(ctx context.Context, address string) (started string, err error) {
+func (t *Client) KubeletStart(ctx context.Context, address netip.Addr) (started string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
 
@@ -256,7 +257,7 @@ func (t *Client) KubeletStart(ctx context.Context, address string) (started stri
 }
 
 // Kubeconfig returns an administrator's kubeconfig, generated by a control plane.
-func (t *Client) Kubeconfig(ctx context.Context, address string) (text string, err error) {
+func (t *Client) Kubeconfig(ctx context.Context, address netip.Addr) (text string, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		content, err := c.Kubeconfig(ctx)
 		text = string(content)
@@ -268,7 +269,7 @@ func (t *Client) Kubeconfig(ctx context.Context, address string) (text string, e
 }
 
 // KubernetesImages returns the images of a control plane's static pods and kubelet.
-func (t *Client) KubernetesImages(ctx context.Context, address string) (images kubeupgrade.Images, err error) {
+func (t *Client) KubernetesImages(ctx context.Context, address netip.Addr) (images kubeupgrade.Images, err error) {
 	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		server, serverErr := getOrDefault[*k8s.APIServerConfig](ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID))
 		manager, managerErr := getOrDefault[*k8s.ControllerManagerConfig](
@@ -302,7 +303,7 @@ func getOrDefault[R resource.Resource](ctx context.Context, c *client.Client, fa
 }
 
 // Reset wipes a machine's configuration and data, and shuts it down.
-func (t *Client) Reset(ctx context.Context, address string) error {
+func (t *Client) Reset(ctx context.Context, address netip.Addr) error {
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.ResetGeneric(ctx, &machineapi.ResetRequest{
 			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{

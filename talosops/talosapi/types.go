@@ -1,6 +1,7 @@
 package talosapi
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -34,13 +35,13 @@ func (m Member) RunsOn(n request.Node) bool {
 	return slices.Contains(m.Addresses(), n.Address)
 }
 
-// Addresses returns the hosts of its peer URLs.
-func (m Member) Addresses() []string {
-	var list []string
-
+// Addresses returns the addresses in its peer URLs.
+func (m Member) Addresses() (list []netip.Addr) {
 	for _, peer := range m.PeerURLs {
 		if parsed, err := url.Parse(peer); err == nil {
-			list = append(list, parsed.Hostname())
+			if address, err := netip.ParseAddr(parsed.Hostname()); err == nil {
+				list = append(list, address)
+			}
 		}
 	}
 

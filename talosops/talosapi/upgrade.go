@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -15,7 +16,7 @@ import (
 
 // Install writes another image beside the running one, on a release of Talos with the lifecycle service. It returns
 // when the installer has exited; the machine keeps running, and boots the new image at its next restart.
-func (t *Client) Install(ctx context.Context, address, installer string) error {
+func (t *Client) Install(ctx context.Context, address netip.Addr, installer string) error {
 	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		name, err := pull(ctx, c, installer)
 		if err != nil {
@@ -92,7 +93,7 @@ func runInstaller(ctx context.Context, c *client.Client, name string) error {
 
 // Upgrade installs and boots another image, on a release of Talos without the lifecycle service. It returns when the
 // machine has pulled the image and has checked it and etcd. By default it is neither forced nor staged.
-func (t *Client) Upgrade(ctx context.Context, address, installer string, devices bool) error {
+func (t *Client) Upgrade(ctx context.Context, address netip.Addr, installer string, devices bool) error {
 	mode := machineapi.UpgradeRequest_DEFAULT
 	if devices {
 		mode = machineapi.UpgradeRequest_POWERCYCLE
@@ -106,7 +107,7 @@ func (t *Client) Upgrade(ctx context.Context, address, installer string, devices
 }
 
 // Failures watches a machine's events and returns the error of a failed sequence, until the context or the stream ends.
-func (t *Client) Failures(ctx context.Context, address string) <-chan string {
+func (t *Client) Failures(ctx context.Context, address netip.Addr) <-chan string {
 	failures := make(chan string, 1)
 
 	go func() {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -260,12 +259,13 @@ func NodeProblems(controlPlanes []request.Node, groups ...NodeGroup) (problems p
 				problems.Add(path+".name", nil, "is missing: set the node's host name")
 			}
 
-			if _, err := netip.ParseAddr(n.Address); err != nil {
-				problems.Add(path+".address", n.Address, "is not an IP address: set the node's own, without a prefix length")
-			}
-
 			names.Check(&problems, path, ".name", n.Name)
-			addresses.Check(&problems, path, ".address", n.Address)
+
+			if n.Address.IsValid() {
+				addresses.Check(&problems, path, ".address", n.Address.String())
+			} else {
+				problems.Add(path+".address", nil, "is missing: set the node's own")
+			}
 		}
 	}
 

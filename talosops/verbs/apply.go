@@ -53,7 +53,7 @@ type applyRequest struct {
 }
 
 func (r *applyRequest) node() request.Node {
-	return request.Node{Name: r.Machine.Name, Address: r.Machine.Address.String()}
+	return request.Node{Name: r.Machine.Name, Address: r.Machine.Address}
 }
 
 func (r *applyRequest) Problems() problem.List {

@@ -21,14 +21,14 @@ import (
 
 // newApply returns the apply of a configuration to w-1, whose machine gives these answers, the last one for ever.
 func newApply(c *cluster.Cluster, answers ...tlsprobe.Answer) *apply {
-	n := request.Node{Name: "w-1", Address: "127.0.9.4"}
+	n := request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}
 	a := &apply{
 		change: change{
 			Session: &verb.Session{Cluster: c},
 			req:     &changeRequest{Change: request.Change{Node: n, Worker: true}},
 		},
 		req: &applyRequest{Apply: request.Apply{
-			Machine: tlsprobe.Machine{Name: n.Name, Host: "pve1", VMID: 3000, Address: netip.MustParseAddr(n.Address), Bridge: "vmbr0"},
+			Machine: tlsprobe.Machine{Name: n.Name, Host: "pve1", VMID: 3000, Address: n.Address, Bridge: "vmbr0"},
 			Worker:  true, Configuration: "version: v1alpha1\n",
 		}, answersWithin: 20 * time.Second},
 	}

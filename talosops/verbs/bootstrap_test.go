@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,7 +56,7 @@ func (c *newCluster) etcd(address, state string) {
 	}
 }
 
-func (c *newCluster) Members(ctx context.Context, address string) ([]talosapi.Member, error) {
+func (c *newCluster) Members(ctx context.Context, address netip.Addr) ([]talosapi.Member, error) {
 	if c.hangs {
 		<-ctx.Done()
 
@@ -65,25 +66,25 @@ func (c *newCluster) Members(ctx context.Context, address string) ([]talosapi.Me
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	if len(c.members[address]) == 0 {
+	if len(c.members[address.String()]) == 0 {
 		return nil, errors.New("etcdserver: no leader")
 	}
 
-	return c.members[address], nil
+	return c.members[address.String()], nil
 }
 
-func (c *newCluster) HasEtcdData(_ context.Context, address string) (bool, error) {
+func (c *newCluster) HasEtcdData(_ context.Context, address netip.Addr) (bool, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return c.data[address], c.dataErrors[address]
+	return c.data[address.String()], c.dataErrors[address.String()]
 }
 
-func (c *newCluster) Bootstrap(_ context.Context, address string) error {
+func (c *newCluster) Bootstrap(_ context.Context, address netip.Addr) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	c.requested = append(c.requested, address)
+	c.requested = append(c.requested, address.String())
 	if len(c.refusals) > 0 {
 		err := c.refusals[0]
 		c.refusals = c.refusals[1:]
@@ -91,8 +92,8 @@ func (c *newCluster) Bootstrap(_ context.Context, address string) error {
 		return err
 	}
 
-	c.data[address] = !c.startsSlowly
-	c.etcd(address, "Running")
+	c.data[address.String()] = !c.startsSlowly
+	c.etcd(address.String(), "Running")
 
 	return nil
 }

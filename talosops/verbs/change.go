@@ -65,7 +65,7 @@ func (r *changeRequest) Problems() problem.List {
 // currentNode returns the node with the address that its machine has before the change.
 func (r *changeRequest) currentNode() request.Node {
 	n := r.Node
-	if r.Former != "" {
+	if r.Former.IsValid() {
 		n.Address = r.Former
 	}
 
@@ -170,9 +170,9 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 		return c.reasonToSkipUnreachable(ctx)
 	}
 
-	if req.Former != "" && !req.Worker {
+	if req.Former.IsValid() && !req.Worker {
 		if req.Regardless { // do not ask the others either: their addresses may have changed as well
-			return "gets the address " + req.Node.Address + " in place of " + req.Former, nil
+			return "gets the address " + req.Node.Address.String() + " in place of " + req.Former.String(), nil
 		}
 
 		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
@@ -206,7 +206,7 @@ func (c *change) reasonOfCluster(ctx context.Context) (reason string, err error)
 func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, err error) {
 	req := c.req
 	n := req.currentNode()
-	reason = "does not answer on " + n.Address + ", so it is changed as it is"
+	reason = "does not answer on " + n.Address.String() + ", so it is changed as it is"
 
 	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
 		return reason, err
@@ -235,7 +235,7 @@ func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
 	n := c.req.currentNode()
 	goal := checks.Goal{
 		Before: "it was known whether " + n.Name + " runs",
-		Missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
+		Missed: n.Name + " is not changed: Talos does not answer on " + n.Address.String() + ", and nothing says that it is dead",
 		Remedy: "to change it anyway: " + forceCommand + "; else repair the network between here and it (a VPN, a " +
 			"firewall, port 50000)",
 	}

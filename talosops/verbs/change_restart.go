@@ -17,7 +17,7 @@ func (c *change) restart(ctx context.Context) error {
 	n := c.req.Node
 	goal := checks.Goal{
 		Before: n.Name + " had restarted", Missed: n.Name + " cannot be restarted",
-		Remedy: "see talosctl --nodes " + n.Address + " dmesg; restart it by talosctl --nodes " + n.Address + " reboot",
+		Remedy: "see talosctl --nodes " + n.Address.String() + " dmesg; restart it by talosctl --nodes " + n.Address.String() + " reboot",
 	}
 
 	var before string

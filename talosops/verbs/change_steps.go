@@ -125,7 +125,7 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 
 	goal := checks.Goal{
 		Before: n.Name + " was back", Missed: n.Name + " is not back",
-		Remedy: "repair what is named, with talosctl --nodes " + n.Address + " dmesg; the node takes no pods until then",
+		Remedy: "repair what is named, with talosctl --nodes " + n.Address.String() + " dmesg; the node takes no pods until then",
 	}
 
 	var nodes []cluster.NodeState

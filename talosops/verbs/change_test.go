@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func sessionWithOutcome(c *cluster.Cluster, outcome string) (*verb.Session, *byt
 }
 
 func newChange(c *cluster.Cluster, name string, worker, restart bool) *change {
-	address := map[string]string{"cp-1": "127.0.9.1", "w-1": "127.0.9.4"}[name]
+	address := netip.MustParseAddr(map[string]string{"cp-1": "127.0.9.1", "w-1": "127.0.9.4"}[name])
 	req := &changeRequest{Change: request.Change{
 		Node: request.Node{Name: name, Address: address}, Worker: worker, Restart: restart,
 	}}
@@ -108,7 +109,7 @@ func TestChange(t *testing.T) {
 		"a control plane that this run makes is not waited for": {
 			node: "w-1", outcome: `{"changed":true}`,
 			change: func(c *cluster.Cluster, f *clustertest.Fake) {
-				c.ControlPlanes = append(c.ControlPlanes, request.Node{Name: "cp-4", Address: "127.0.9.9"})
+				c.ControlPlanes = append(c.ControlPlanes, request.Node{Name: "cp-4", Address: netip.MustParseAddr("127.0.9.9")})
 				f.Down["127.0.9.9"] = errors.New("connection refused")
 			},
 		},
@@ -209,14 +210,14 @@ func TestReasonToSkip(t *testing.T) {
 
 	for name, prepare := range map[string]func(*change, *clustertest.Fake){
 		"a control plane that would get another address": func(c *change, f *clustertest.Fake) {
-			c.req.Former, c.req.Node.Address = c.req.Node.Address, "127.0.9.99"
+			c.req.Former, c.req.Node.Address = c.req.Node.Address, netip.MustParseAddr("127.0.9.99")
 			f.Down["127.0.9.99"] = errors.New("connection refused")
 		},
 		"a control plane that gets another address regardless": func(c *change, _ *clustertest.Fake) {
-			c.req.Former, c.req.Node.Address, c.req.Regardless = c.req.Node.Address, "127.0.9.99", true
+			c.req.Former, c.req.Node.Address, c.req.Regardless = c.req.Node.Address, netip.MustParseAddr("127.0.9.99"), true
 		},
 		"a worker that gets another address": func(c *change, f *clustertest.Fake) {
-			c.req.Node, c.req.Former, c.req.Worker = request.Node{Name: "w-1", Address: "127.0.9.99"}, "127.0.9.4", true
+			c.req.Node, c.req.Former, c.req.Worker = request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.99")}, netip.MustParseAddr("127.0.9.4"), true
 			f.Down["127.0.9.99"] = errors.New("connection refused")
 		},
 		"a machine of a cluster that runs": func(*change, *clustertest.Fake) {},

@@ -133,7 +133,7 @@ func (u *kubernetesUpgrader) surveyCluster(
 	known, err := c.ListMachines(ctx)
 
 	switch {
-	case known.Address == "":
+	case !known.Address.IsValid():
 		return nil, cluster.NodesUnknown(holders[0].Name, kubernetesCheck, err)
 	case err != nil:
 		return unknown("does not list the members of etcd", err)
@@ -298,7 +298,7 @@ func (s *kubernetesSurvey) libraryRequest(req *kubernetesRequest) kubeupgrade.Re
 		},
 	}
 	for _, n := range s.cluster.ControlPlanes {
-		upgrade.Endpoints = append(upgrade.Endpoints, n.Address)
+		upgrade.Endpoints = append(upgrade.Endpoints, n.Address.String())
 	}
 
 	for _, n := range s.nodes {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -61,7 +62,7 @@ func newKubernetesCluster(change func(*kubernetesCluster, *kubernetesRequest)) (
 	}
 
 	for _, n := range c.ControlPlanes {
-		f.images[n.Address] = imagesOf(oldKubernetes)
+		f.images[n.Address.String()] = imagesOf(oldKubernetes)
 	}
 
 	req := &kubernetesRequest{Kubernetes: request.Kubernetes{
@@ -82,11 +83,11 @@ func newKubernetesCluster(change func(*kubernetesCluster, *kubernetesRequest)) (
 	return u, f
 }
 
-func (f *kubernetesCluster) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
+func (f *kubernetesCluster) KubernetesImages(_ context.Context, address netip.Addr) (kubeupgrade.Images, error) {
 	return clustertest.Lookup(f.Fake, f.images, address, "")
 }
 
-func (f *kubernetesCluster) KubeProxy(context.Context, string) (string, error) {
+func (f *kubernetesCluster) KubeProxy(context.Context, netip.Addr) (string, error) {
 	return f.proxy, f.proxyErr
 }
 
@@ -131,11 +132,11 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 		assert.Equal(t, []kubeupgrade.Request{{
 			Talosconfig: "secret", Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			Nodes: []request.Node{
-				{Name: "cp-1", Address: "127.0.9.1"},
-				{Name: "cp-2", Address: "127.0.9.2"},
-				{Name: "cp-3", Address: "127.0.9.3"},
-				{Name: "w-1", Address: "127.0.9.4"},
-				{Name: "w-2", Address: "127.0.9.5"},
+				{Name: "cp-1", Address: netip.MustParseAddr("127.0.9.1")},
+				{Name: "cp-2", Address: netip.MustParseAddr("127.0.9.2")},
+				{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")},
+				{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")},
+				{Name: "w-2", Address: netip.MustParseAddr("127.0.9.5")},
 			},
 			From: oldKubernetes, To: newKubernetesVersion, Kubelets: true,
 			Images: kubeupgrade.Images{
@@ -314,7 +315,7 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 		"it waits to join":   func(f *kubernetesCluster) { f.NoEtcdDataOn["127.0.9.3"] = true },
 		"its node is registered": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
-			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: "127.0.9.3", Kubelet: oldKubernetes})
+			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3"), Kubelet: oldKubernetes})
 		},
 		"it is a member": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")

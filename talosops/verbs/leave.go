@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -33,8 +32,8 @@ func (r *leaveRequest) Problems() problem.List {
 		problems.Add("node.name", nil, "is missing: set the node that leaves")
 	}
 
-	if _, err := netip.ParseAddr(r.Node.Address); err != nil {
-		problems.Add("node.address", r.Node.Address, "is not an IP address: set the node's own")
+	if !r.Node.Address.IsValid() {
+		problems.Add("node.address", nil, "is missing: set the node's own")
 	}
 
 	return append(problems, backupProblems("backup.", r.Backup)...)
@@ -48,7 +47,7 @@ func (r *leaveRequest) openTalos(now time.Time) (problems problem.List) {
 
 	client, err := r.Authority.TemporaryAdministrator(now)
 	if err == nil {
-		r.Talosconfig, err = client.Talosconfig(r.Node.Name, []string{r.Node.Address})
+		r.Talosconfig, err = client.Talosconfig(r.Node.Name, []string{r.Node.Address.String()})
 	}
 
 	if err != nil {

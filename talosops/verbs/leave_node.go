@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -151,8 +152,8 @@ func (l *leaver) findMember(ctx context.Context, found *leavingNode) checks.Repo
 }
 
 // listMembers returns etcd's members, and the address of the control plane that listed them.
-func (l *leaver) listMembers(ctx context.Context) (members []talosapi.Member, address string, err error) {
-	return cluster.FirstAnswer(l.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+func (l *leaver) listMembers(ctx context.Context) (members []talosapi.Member, address netip.Addr, err error) {
+	return cluster.FirstAnswer(l.ControlPlanes, func(address netip.Addr) ([]talosapi.Member, error) {
 		members, err := l.Talos.Members(ctx, address)
 		if err == nil && len(members) == 0 {
 			err = errors.New("there are none")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -40,7 +41,7 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leavingNode) error {
 
 	goal := checks.Goal{
 		Before: l.req.Node.Name + " had left etcd", Missed: l.req.Node.Name + " is still a member of etcd",
-		Remedy: "see talosctl --nodes " + l.req.Node.Address + " service etcd",
+		Remedy: "see talosctl --nodes " + l.req.Node.Address.String() + " service etcd",
 	}
 
 	err := l.Until(ctx, goal, func(ctx context.Context) checks.Report {
@@ -73,7 +74,7 @@ func (l *leaver) uncordonOnError(ctx context.Context, found leavingNode, err err
 	return l.UncordonOnError(ctx, l.req.Node, err)
 }
 
-func (l *leaver) removeMember(ctx context.Context, found leavingNode, through string) error {
+func (l *leaver) removeMember(ctx context.Context, found leavingNode, through netip.Addr) error {
 	if found.bootID == "" {
 		err := l.Talos.RemoveMember(ctx, through, found.member.ID)
 		if status.Code(err) == codes.NotFound {

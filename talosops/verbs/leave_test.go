@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -52,11 +53,11 @@ func TestLeave(t *testing.T) {
 
 	golden := goldentest.NewCases(t)
 
-	worker := request.Node{Name: "w-1", Address: "127.0.9.4"}
-	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
+	worker := request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}
+	third := request.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")}
 	dead := errors.New("no route to host")
 	kill := func(f *clustertest.Fake, n request.Node) {
-		f.Down[n.Address], f.Down["etcd "+n.Address], f.APIDown[n.Address] = dead, dead, dead
+		f.Down[n.Address.String()], f.Down["etcd "+n.Address.String()], f.APIDown[n.Address.String()] = dead, dead, dead
 	}
 	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
 
@@ -87,13 +88,13 @@ func TestLeave(t *testing.T) {
 		},
 		"a worker whose Talos API nobody reaches": {
 			node: worker, change: func(f *clustertest.Fake) {
-				makeUnreachable(f, worker.Address)
+				makeUnreachable(f, worker.Address.String())
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
 		},
 		"a worker whose Talos API nobody reaches, and a budget": {
 			node: worker, change: func(f *clustertest.Fake) {
-				makeUnreachable(f, worker.Address)
+				makeUnreachable(f, worker.Address.String())
 				f.Pods["w-1"], f.EvictionErrors["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
 			},
 		},
@@ -133,7 +134,7 @@ func TestLeave(t *testing.T) {
 			says: "cp-3: node: is deleted\n",
 		},
 		"the others are not healthy": {
-			node: third, change: func(f *clustertest.Fake) { kill(f, request.Node{Address: "127.0.9.2"}) },
+			node: third, change: func(f *clustertest.Fake) { kill(f, request.Node{Address: netip.MustParseAddr("127.0.9.2")}) },
 		},
 		"it is the only member": {
 			node: third, change: func(f *clustertest.Fake) { f.MemberList = f.MemberList[2:] },
@@ -165,14 +166,14 @@ func TestLeave(t *testing.T) {
 func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 	t.Parallel()
 
-	for _, n := range []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "cp-3", Address: "127.0.9.3"}} {
+	for _, n := range []request.Node{{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}, {Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")}} {
 		verbtest.InBubble(t, n.Name, func(t *testing.T) {
 			l, f, _ := newLeaver(n, func(f *clustertest.Fake) {
 				f.Pods[n.Name] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1", Terminating: true}}
 			})
 
 			f.After(10*time.Second, func() {
-				f.Pods[n.Name], f.Boots[n.Address] = nil, "another"
+				f.Pods[n.Name], f.Boots[n.Address.String()] = nil, "another"
 			})
 
 			err := l.leave(t.Context())
@@ -187,7 +188,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 	golden := goldentest.NewCases(t)
 
-	third, worker := request.Node{Name: "cp-3", Address: "127.0.9.3"}, request.Node{Name: "w-1", Address: "127.0.9.4"}
+	third, worker := request.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")}, request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}
 	lose := func(f *clustertest.Fake, addresses ...string) { // their machines were recreated
 		for _, address := range addresses {
 			f.NoEtcdDataOn[address], f.Down["etcd "+address] = true, errors.New("etcdserver: no leader")
@@ -272,7 +273,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, f, _ := newLeaver(request.Node{Name: "cp-3", Address: "127.0.9.3"}, func(f *clustertest.Fake) {
+		l, f, _ := newLeaver(request.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")}, func(f *clustertest.Fake) {
 			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
 				f.SnapshotFuncs[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
@@ -67,7 +68,7 @@ func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report 
 	return reports
 }
 
-func (m *marker) markNode(ctx context.Context, address string, want marks, nodes []kube.Node) checks.Finding {
+func (m *marker) markNode(ctx context.Context, address netip.Addr, want marks, nodes []kube.Node) checks.Finding {
 	n, registered := kube.Find(nodes, want.Node)
 	if !registered {
 		return checks.Finding{Problem: "its node is not registered"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -192,7 +193,7 @@ func (h *objectApplier) apply(ctx context.Context) error {
 	return err
 }
 
-func (h *objectApplier) applyAt(ctx context.Context, address string) error {
+func (h *objectApplier) applyAt(ctx context.Context, address netip.Addr) error {
 	for _, o := range h.objects {
 		changed, err := h.Kubernetes.ApplyObject(ctx, address, o)
 		if err != nil {

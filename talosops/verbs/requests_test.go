@@ -39,7 +39,7 @@ func TestRequestsAreValidated(t *testing.T) {
 
 	for verb, request := range map[string]string{
 		"wait": `{"timeout":"soon","interval":"2","talosconfig":"contexts: hunter2","kubeconfig":"clusters: hunter2",
-				"workers":[{"name":"w-1","address":"127.0.9.4/24"},{"address":"127.0.9.5"},{"name":"w-1","address":"127.0.9.5"}],
+				"workers":[{"name":"w-1","address":""},{"address":"127.0.9.5"},{"name":"w-1","address":"127.0.9.5"}],
 				"versions":[{"node":"w-2"}],
 				"gpus":[{"node":"w-1","count":1},{"node":"w-9"},{"node":"w-1","count":2},{"node":"w-1","count":2,"resource":"a/b"}]}`,
 		"wait --timeout 0s --interval -1s": `{` + node + `}`,
@@ -50,7 +50,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"kubernetes": `{"kubernetesVersion":"1.35","backup":{"name":"","directory":"","recipients":[],"keep":-1}}`,
 		"snapshot":   `{` + node + `,"name":"a/b","recipients":["AGE-SECRET-KEY-1QQQQ"],"keep":1}`,
 		"restore":    `{` + node + `,"cluster":"prod","confirm":"yes","identities":"AGE-SECRET-KEY-1QQ"}`,
-		"leave":      `{"node":{"address":"x"}}`,
+		"leave":      `{"node":{}}`,
 		"rotate":     `{` + node + `,"next":"hunter2"}`,
 		"upgrade": `{` + node + `,"workers":[{"name":"w-1","address":"127.0.9.4"}],"parallelWorkers":-1,
 				"gpus":[{"node":"w-8","count":1}],"images":[
@@ -81,11 +81,12 @@ func TestInvalidRequests(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ verb, request string }{
-		"nothing":          {"wait", ""},
-		"no JSON":          {"wait", "talosconfig:"},
-		"an unknown field": {"wait", `{"nodes": []}`},
-		"two requests":     {"wait", `{} {}`},
-		"an argument":      {"wait now", `{}`},
+		"nothing":                 {"wait", ""},
+		"no JSON":                 {"wait", "talosconfig:"},
+		"an unknown field":        {"wait", `{"nodes": []}`},
+		"two requests":            {"wait", `{} {}`},
+		"an argument":             {"wait now", `{}`},
+		"a prefix for an address": {"wait", `{"workers":[{"name":"w-1","address":"127.0.9.4/24"}]}`},
 		"a talosconfig without the context it names": {"wait", `{"talosconfig":"context: a\ncontexts: {}\n"}`},
 		"a talosconfig without a certificate": {
 			"wait", `{"talosconfig":"context: a\ncontexts: {a: {ca: hunter2, crt: hunter2, key: hunter2}}"}`,

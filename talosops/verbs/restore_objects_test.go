@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -137,7 +138,7 @@ func TestObjectsOfASnapshot(t *testing.T) {
 func TestVolumesThatAreLost(t *testing.T) {
 	t.Parallel()
 
-	node := request.Node{Name: "cp-1", Address: "127.0.9.1"}
+	node := request.Node{Name: "cp-1", Address: netip.MustParseAddr("127.0.9.1")}
 	ephemeral := talosapi.EtcdWipe{
 		Partition: "EPHEMERAL", Directories: []string{"local"}, Apart: []string{"/var/mnt/data", "/var/lib/disk"},
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -57,33 +58,33 @@ func newLostCluster() *lostCluster {
 		unresponsive: map[string]bool{}, saveErrors: map[string]error{},
 	}
 	for _, n := range clustertest.ControlPlanes().ControlPlanes {
-		c.data[n.Address] = true
+		c.data[n.Address.String()] = true
 	}
 
 	return c
 }
 
-func (c *lostCluster) Services(_ context.Context, address string) ([]talosapi.Service, error) {
+func (c *lostCluster) Services(_ context.Context, address netip.Addr) ([]talosapi.Service, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if time.Now().Before(c.booting[address]) {
+	if time.Now().Before(c.booting[address.String()]) {
 		return nil, errors.New("connection refused")
 	}
 
 	if c.restored != "" && c.leader {
-		c.data[address] = true // it joins
+		c.data[address.String()] = true // it joins
 	}
 
 	state := "Preparing"
-	if c.data[address] {
+	if c.data[address.String()] {
 		state = "Running"
 	}
 
-	return []talosapi.Service{{ID: "etcd", State: state}}, c.down[address]
+	return []talosapi.Service{{ID: "etcd", State: state}}, c.down[address.String()]
 }
 
-func (c *lostCluster) Members(context.Context, string) ([]talosapi.Member, error) {
+func (c *lostCluster) Members(context.Context, netip.Addr) ([]talosapi.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -97,7 +98,7 @@ func (c *lostCluster) Members(context.Context, string) ([]talosapi.Member, error
 // members returns the control planes that have data; c is locked.
 func (c *lostCluster) members() (list []talosapi.Member) {
 	for _, n := range clustertest.ControlPlanes().ControlPlanes {
-		if c.data[n.Address] {
+		if c.data[n.Address.String()] {
 			list = append(list, talosapi.Member{Hostname: n.Name})
 		}
 	}
@@ -115,50 +116,50 @@ func (c *lostCluster) later(after time.Duration, change func()) {
 	})
 }
 
-func (c *lostCluster) HasEtcdData(_ context.Context, address string) (bool, error) {
+func (c *lostCluster) HasEtcdData(_ context.Context, address netip.Addr) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	return c.data[address], nil
+	return c.data[address.String()], nil
 }
 
-func (c *lostCluster) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
+func (c *lostCluster) EtcdStatus(_ context.Context, address netip.Addr) (talosapi.EtcdStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.unresponsive[address] {
+	if c.unresponsive[address.String()] {
 		return talosapi.EtcdStatus{}, errors.New("context deadline exceeded")
 	}
 
 	return talosapi.EtcdStatus{HasLeader: c.leader}, nil
 }
 
-func (c *lostCluster) Origin(context.Context, string, string) (backup.Origin, error) {
+func (c *lostCluster) Origin(context.Context, netip.Addr, string) (backup.Origin, error) {
 	return clustertest.Origin(), c.originErr
 }
 
-func (c *lostCluster) Snapshot(_ context.Context, address string, to io.Writer) error {
+func (c *lostCluster) Snapshot(_ context.Context, address netip.Addr, to io.Writer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.unresponsive[address] {
+	if c.unresponsive[address.String()] {
 		panic("a member that does not answer is asked for a snapshot")
 	}
 
-	_, err := to.Write(clustertest.EtcdSnapshot("left on " + address))
+	_, err := to.Write(clustertest.EtcdSnapshot("left on " + address.String()))
 
-	return errors.Join(err, c.saveErrors[address])
+	return errors.Join(err, c.saveErrors[address.String()])
 }
 
-func (c *lostCluster) Database(_ context.Context, address string, to io.Writer) error {
-	whole := clustertest.EtcdSnapshot("left on " + address)
+func (c *lostCluster) Database(_ context.Context, address netip.Addr, to io.Writer) error {
+	whole := clustertest.EtcdSnapshot("left on " + address.String())
 	_, err := to.Write(whole[:len(whole)-sha256.Size])
 
-	return errors.Join(err, c.saveErrors[address])
+	return errors.Join(err, c.saveErrors[address.String()])
 }
 
-func (c *lostCluster) EtcdWipe(_ context.Context, address string) (talosapi.EtcdWipe, error) {
-	wipe, ok := c.wipes[address]
+func (c *lostCluster) EtcdWipe(_ context.Context, address netip.Addr) (talosapi.EtcdWipe, error) {
+	wipe, ok := c.wipes[address.String()]
 	if !ok {
 		wipe.Partition = constants.EphemeralPartitionLabel
 	}
@@ -166,7 +167,7 @@ func (c *lostCluster) EtcdWipe(_ context.Context, address string) (talosapi.Etcd
 	return wipe, c.wipeAskErr
 }
 
-func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) error {
+func (c *lostCluster) WipeEtcd(_ context.Context, address netip.Addr, partition string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -174,17 +175,17 @@ func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) err
 		panic("another partition is wiped: " + partition)
 	}
 
-	if err := c.wipeErrors[address]; err != nil {
-		delete(c.wipeErrors, address)
+	if err := c.wipeErrors[address.String()]; err != nil {
+		delete(c.wipeErrors, address.String())
 
 		return err
 	}
 
-	c.actions = append(c.actions, "wipe "+address)
-	c.data[address], c.unresponsive[address] = false, false
+	c.actions = append(c.actions, "wipe "+address.String())
+	c.data[address.String()], c.unresponsive[address.String()] = false, false
 
 	if !c.instantly {
-		c.booting[address] = time.Now().Add(time.Minute)
+		c.booting[address.String()] = time.Now().Add(time.Minute)
 	}
 
 	if len(c.members()) < 2 {
@@ -194,7 +195,7 @@ func (c *lostCluster) WipeEtcd(_ context.Context, address, partition string) err
 	return nil
 }
 
-func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Reader) error {
+func (c *lostCluster) Recover(_ context.Context, address netip.Addr, snapshot io.Reader) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -205,7 +206,7 @@ func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Rea
 		return err
 	}
 
-	c.actions = append(c.actions, "recover "+address)
+	c.actions = append(c.actions, "recover "+address.String())
 
 	content, err := io.ReadAll(snapshot)
 	if err != nil {
@@ -214,7 +215,7 @@ func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Rea
 
 	if c.lostRestores > 0 {
 		c.lostRestores--
-		c.booting[address] = time.Now().Add(time.Minute)
+		c.booting[address.String()] = time.Now().Add(time.Minute)
 
 		return nil
 	}
@@ -223,7 +224,7 @@ func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Rea
 		c.onRecover(string(content))
 	}
 
-	c.restored, c.leader, c.data[address] = string(content), true, true
+	c.restored, c.leader, c.data[address.String()] = string(content), true, true
 
 	return nil
 }

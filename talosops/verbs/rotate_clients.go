@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -131,7 +132,7 @@ func (d kubernetesProbe) accepts(ctx context.Context, n request.Node) error {
 		endpoints = []request.Node{n}
 	}
 
-	nodes, _, err := cluster.FirstAnswer(endpoints, func(address string) ([]kube.Node, error) {
+	nodes, _, err := cluster.FirstAnswer(endpoints, func(address netip.Addr) ([]kube.Node, error) {
 		return d.Nodes(ctx, address)
 	})
 	if err != nil {

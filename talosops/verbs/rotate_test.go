@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ type fleet struct {
 }
 
 // trust returns the authority that a machine issues certificates with, and all that it accepts.
-func (f *fleet) trust(address string) (issuing string, accepted []string, key bool) {
-	loaded, err := configloader.NewFromBytes([]byte(f.machines[address]))
+func (f *fleet) trust(address netip.Addr) (issuing string, accepted []string, key bool) {
+	loaded, err := configloader.NewFromBytes([]byte(f.machines[address.String()]))
 	require.NoError(f.t, err)
 
 	ca, others := loaded.Machine().Security().IssuingCA(), loaded.Machine().Security().AcceptedCAs()
@@ -94,13 +95,13 @@ type fleetClient struct {
 	trusts    []string
 }
 
-func (c fleetClient) Version(ctx context.Context, address string) (string, error) {
+func (c fleetClient) Version(ctx context.Context, address netip.Addr) (string, error) {
 	issuing, accepted, _ := c.trust(address)
 
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case c.down[address]:
+	case c.down[address.String()]:
 		return "", errors.New("connection refused")
 	case !slices.Contains(accepted, c.authority) || !slices.Contains(c.trusts, issuing):
 		return "", errors.New("tls: unknown certificate authority")
@@ -109,9 +110,9 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 	return "v1.14.4", nil
 }
 
-func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Node, err error) {
+func (c fleetClient) Nodes(ctx context.Context, address netip.Addr) (list []kube.Node, err error) {
 	for _, n := range c.nodes {
-		ready := !c.down[n.Address] && !c.kubeletRefused(n)
+		ready := !c.down[n.Address.String()] && !c.kubeletRefused(n)
 		list = append(list, kube.Node{Name: n.Name, Ready: ready, ReadyMessage: "Kubelet stopped posting"})
 	}
 
@@ -120,22 +121,22 @@ func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Nod
 	return list, err
 }
 
-func (c fleetClient) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
+func (c fleetClient) Configuration(ctx context.Context, address netip.Addr) (active, persistent string, err error) {
 	if c.kind == talos.TalosAuthority {
 		_, err = c.Version(ctx, address)
 	}
 
-	return c.machines[address], "", err
+	return c.machines[address.String()], "", err
 }
 
-func (c fleetClient) Reconfigure(ctx context.Context, address string, configuration []byte) error {
+func (c fleetClient) Reconfigure(ctx context.Context, address netip.Addr, configuration []byte) error {
 	if _, _, err := c.Configuration(ctx, address); err != nil {
 		return err
 	}
 
-	c.machines[address] = string(configuration)
-	c.changed = append(c.changed, address)
-	c.started[address]++
+	c.machines[address.String()] = string(configuration)
+	c.changed = append(c.changed, address.String())
+	c.started[address.String()]++
 	c.requireConnected()
 
 	if c.changesLeft--; c.changesLeft == 0 {
@@ -145,8 +146,8 @@ func (c fleetClient) Reconfigure(ctx context.Context, address string, configurat
 	return nil
 }
 
-func (c fleetClient) KubeletStart(_ context.Context, address string) (string, error) {
-	return fmt.Sprint(c.started[address]), nil
+func (c fleetClient) KubeletStart(_ context.Context, address netip.Addr) (string, error) {
+	return fmt.Sprint(c.started[address.String()]), nil
 }
 
 // newFleet returns machines whose configurations have the authority of Kubernetes in a document of its own, as
@@ -157,7 +158,7 @@ func newFleet(t *testing.T, kind talos.AuthorityKind, inDocument bool, old, othe
 	f := &fleet{
 		t: t, kind: kind, machines: map[string]string{}, down: map[string]bool{}, started: map[string]int{},
 		old:   string(old.Certificate),
-		nodes: append(clustertest.ControlPlanes().ControlPlanes, request.Node{Name: "general-1", Address: "127.0.9.9"}),
+		nodes: append(clustertest.ControlPlanes().ControlPlanes, request.Node{Name: "general-1", Address: netip.MustParseAddr("127.0.9.9")}),
 	}
 
 	for i, n := range f.nodes {
@@ -195,7 +196,7 @@ func newFleet(t *testing.T, kind talos.AuthorityKind, inDocument bool, old, othe
 		text, err := loaded.Bytes()
 		require.NoError(t, err)
 
-		f.machines[n.Address] = string(text)
+		f.machines[n.Address.String()] = string(text)
 	}
 
 	return f

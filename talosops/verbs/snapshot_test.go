@@ -41,7 +41,7 @@ func newSnapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	c.Timeout = 10 * time.Minute
 
 	for i, n := range c.ControlPlanes {
-		f.Statuses[n.Address] = talosapi.EtcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
+		f.Statuses[n.Address.String()] = talosapi.EtcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
 	}
 
 	return c, f
@@ -187,7 +187,7 @@ func TestASnapshotThatAllRefuseIsNotRetried(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			of, c := newSnapshotCluster()
 			for _, n := range clustertest.ControlPlanes().ControlPlanes {
-				c.SnapshotFuncs[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
+				c.SnapshotFuncs[n.Address.String()] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
 			}
 
 			_, _, err := takeTestSnapshot(t, of, func(s *snapshotter) { s.Timeout = 2 * s.Interval })

@@ -145,8 +145,8 @@ func kubeconfigPEM(text string) (client, authority []byte, err error) {
 // servedCertificates returns the certificates that a node shows. A service that does not answer has none.
 func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStatus) []namedCertificate {
 	remedies := map[string]string{
-		servesTalos:   "Talos renews it: look at talosctl --nodes " + n.Address + " dmesg",
-		servesKubelet: "talosctl --nodes " + n.Address + " service kubelet restart renews it",
+		servesTalos:   "Talos renews it: look at talosctl --nodes " + n.Address.String() + " dmesg",
+		servesKubelet: "talosctl --nodes " + n.Address.String() + " service kubelet restart renews it",
 	}
 	what := []string{servesTalos, servesKubelet}
 
@@ -158,7 +158,7 @@ func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStat
 	var list []namedCertificate
 
 	for _, service := range what {
-		endpoint := net.JoinHostPort(n.Address, servicePorts[service])
+		endpoint := net.JoinHostPort(n.Address.String(), servicePorts[service])
 
 		certificate, err := q.fetchCertificate(ctx, endpoint, q.authorities[service])
 		if err == nil {

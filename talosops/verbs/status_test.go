@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,13 +46,13 @@ func healthyCluster(t *testing.T) (*statusQuery, *clustertest.Fake) {
 
 	req := &statusRequest{}
 	req.Cluster, req.Configurations = "prod", map[string]string{}
-	req.ControlPlanes, req.Workers = c.ControlPlanes, []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
+	req.ControlPlanes, req.Workers = c.ControlPlanes, []request.Node{{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}, {Name: "w-2", Address: netip.MustParseAddr("127.0.9.5")}}
 	req.KubernetesVersion = "v1.35.0"
 
 	for i, n := range req.waitRequest().nodes() {
 		req.Versions = append(req.Versions, request.Versions{Node: n.Name, Talos: "v1.13.9", Schematic: "376567"})
-		req.Configurations[n.Name], f.Active[n.Address] = appliedConfiguration, appliedConfiguration
-		f.TalosVersions[n.Address] = "v1.13.9"
+		req.Configurations[n.Name], f.Active[n.Address.String()] = appliedConfiguration, appliedConfiguration
+		f.TalosVersions[n.Address.String()] = "v1.13.9"
 		f.NodeList[i].Ready, f.NodeList[i].ReadyMessage = false, "reason:NetworkPluginNotReady message: cni plugin not initialized"
 	}
 
@@ -129,7 +130,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			}
 
 			for i, n := range q.req.waitRequest().nodes() {
-				f.TalosVersions[n.Address], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
+				f.TalosVersions[n.Address.String()], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
 			}
 
 			q.req.KubernetesVersion = "" // it is the same for all, and not compared here
@@ -240,7 +241,7 @@ func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 	f.Statuses["127.0.9.1"] = talosapi.EtcdStatus{}
 
 	for _, n := range q.req.ControlPlanes {
-		f.APIDown[n.Address] = errors.New("connection refused")
+		f.APIDown[n.Address.String()] = errors.New("connection refused")
 	}
 
 	s := q.query(t.Context())
@@ -261,7 +262,7 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 
 	q, f := healthyCluster(t)
 	for _, n := range q.req.waitRequest().nodes() {
-		f.Down[n.Address], f.APIDown[n.Address] = errors.New("no route to host"), errors.New("no route to host")
+		f.Down[n.Address.String()], f.APIDown[n.Address.String()] = errors.New("no route to host"), errors.New("no route to host")
 	}
 
 	s := q.query(t.Context())

@@ -170,7 +170,7 @@ func (t *nodeUpgrade) forfeitLeadership(ctx context.Context) {
 func (t *nodeUpgrade) awaitImage(ctx context.Context) error {
 	goal := checks.Goal{
 		Before: t.Name + " ran Talos " + t.wanted.Talos, Missed: t.Name + " does not run Talos " + t.wanted.Talos,
-		Remedy: "look at its console, or at talosctl --nodes " + t.Address + " dmesg; `talosctl --nodes " + t.Address +
+		Remedy: "look at its console, or at talosctl --nodes " + t.Address.String() + " dmesg; `talosctl --nodes " + t.Address.String() +
 			" reboot` ends an installation that hangs, and boots what ran before",
 	}
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,7 @@ type upgradeCluster struct {
 }
 
 // Upgrade returns when the installer is pulled; the machine boots later.
-func (f *upgradeCluster) Upgrade(ctx context.Context, address, installer string, devices bool) error {
+func (f *upgradeCluster) Upgrade(ctx context.Context, address netip.Addr, installer string, devices bool) error {
 	if err := f.pullInstaller(ctx, address); err != nil {
 		return err
 	}
@@ -60,25 +61,25 @@ func (f *upgradeCluster) Upgrade(ctx context.Context, address, installer string,
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.upgrades[address]++
-	f.Actions = append(f.Actions, "upgrade "+address+" to "+installer+resetNote(devices))
+	f.upgrades[address.String()]++
+	f.Actions = append(f.Actions, "upgrade "+address.String()+" to "+installer+resetNote(devices))
 	f.boot(address, installer, installDuration)
 
 	return nil
 }
 
 // pullInstaller takes pullDuration, and may fail.
-func (f *upgradeCluster) pullInstaller(ctx context.Context, address string) error {
+func (f *upgradeCluster) pullInstaller(ctx context.Context, address netip.Addr) error {
 	select {
 	case <-time.After(f.pullDuration):
-		return f.upgradeErrors[address]
+		return f.upgradeErrors[address.String()]
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 // Install returns when the installer has ended; the machine keeps running.
-func (f *upgradeCluster) Install(ctx context.Context, address, installer string) error {
+func (f *upgradeCluster) Install(ctx context.Context, address netip.Addr, installer string) error {
 	if err := f.pullInstaller(ctx, address); err != nil {
 		return err
 	}
@@ -86,8 +87,8 @@ func (f *upgradeCluster) Install(ctx context.Context, address, installer string)
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Actions = append(f.Actions, "install "+address+" "+installer)
-	f.installed[address] = installer
+	f.Actions = append(f.Actions, "install "+address.String()+" "+installer)
+	f.installed[address.String()] = installer
 
 	return nil
 }
@@ -100,41 +101,41 @@ func resetNote(devices bool) string {
 	return ""
 }
 
-func (f *upgradeCluster) Reboot(_ context.Context, address string, devices bool) error {
+func (f *upgradeCluster) Reboot(_ context.Context, address netip.Addr, devices bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Actions = append(f.Actions, "restart "+address+resetNote(devices))
-	f.boot(address, f.installed[address], 0)
+	f.Actions = append(f.Actions, "restart "+address.String()+resetNote(devices))
+	f.boot(address, f.installed[address.String()], 0)
 
 	return nil
 }
 
 // boot takes a machine down and up with another image; the caller holds the lock.
-func (f *upgradeCluster) boot(address, installer string, after time.Duration) {
+func (f *upgradeCluster) boot(address netip.Addr, installer string, after time.Duration) {
 	f.away++
 	f.maxAway = max(f.maxAway, f.away)
 
-	if !f.hangs[address] {
-		f.After(after, func() { f.Down[address] = errors.New("connection refused") })
+	if !f.hangs[address.String()] {
+		f.After(after, func() { f.Down[address.String()] = errors.New("connection refused") })
 		f.After(after+bootDuration-installDuration, func() {
-			f.Down[address] = nil
+			f.Down[address.String()] = nil
 			f.away--
-			f.Boots[address] = "boot of " + time.Now().String()
+			f.Boots[address.String()] = "boot of " + time.Now().String()
 
-			if !f.reverts[address] && f.installerFailures[address] == "" {
+			if !f.reverts[address.String()] && f.installerFailures[address.String()] == "" {
 				schematic, version, _ := strings.Cut(installer[strings.LastIndex(installer, "/")+1:], ":")
-				f.TalosVersions[address], f.Images[address] = version, schematic
+				f.TalosVersions[address.String()], f.Images[address.String()] = version, schematic
 			}
 		})
 	}
 }
 
 // Failures sends halfway to the shutdown.
-func (f *upgradeCluster) Failures(_ context.Context, address string) <-chan string {
+func (f *upgradeCluster) Failures(_ context.Context, address netip.Addr) <-chan string {
 	failures := make(chan string, 1)
 
-	if why := f.installerFailures[address]; why != "" {
+	if why := f.installerFailures[address.String()]; why != "" {
 		f.After(installDuration/2, func() { failures <- why })
 	}
 
@@ -167,7 +168,7 @@ func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer)
 	}
 
 	for _, n := range req.nodes() {
-		f.TalosVersions[n.Address], f.Images[n.Address] = oldTalos, oldSchematic
+		f.TalosVersions[n.Address.String()], f.Images[n.Address.String()] = oldTalos, oldSchematic
 		req.Images = append(req.Images, request.Image{
 			Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
 		})
@@ -180,13 +181,13 @@ func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer)
 }
 
 // upgradeActions returns the actions of a node's upgrade.
-func upgradeActions(address, name string) []string {
+func upgradeActions(address netip.Addr, name string) []string {
 	list := []string{name + " cordoned"}
 	if strings.HasPrefix(name, "cp-") {
-		list = append(list, "forfeit "+address)
+		list = append(list, "forfeit "+address.String())
 	}
 
-	return append(list, "upgrade "+address+" to "+installer(newSchematic, newTalos), name+" schedulable")
+	return append(list, "upgrade "+address.String()+" to "+installer(newSchematic, newTalos), name+" schedulable")
 }
 
 func TestUpgrade(t *testing.T) {
@@ -197,7 +198,7 @@ func TestUpgrade(t *testing.T) {
 	run := func(u *upgrader, f *upgradeCluster, names ...string) {
 		for _, n := range u.req.nodes() {
 			if slices.Contains(names, n.Name) {
-				f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
+				f.TalosVersions[n.Address.String()], f.Images[n.Address.String()] = newTalos, newSchematic
 			}
 		}
 	}
@@ -275,7 +276,7 @@ func TestUpgrade(t *testing.T) {
 		"a cluster that does not answer is none yet": {
 			change: func(u *upgrader, f *upgradeCluster) {
 				for _, n := range u.req.nodes() {
-					f.Down[n.Address] = errors.New("no route to host")
+					f.Down[n.Address.String()] = errors.New("no route to host")
 				}
 			},
 			says: []string{"no node answers: there is no cluster yet, and nothing is upgraded\n"},
@@ -420,7 +421,7 @@ func TestInstallAndRestart(t *testing.T) {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			u, f, _ := newUpgradeCluster(t)
 			for i, n := range u.req.nodes() {
-				f.TalosVersions[n.Address] = from
+				f.TalosVersions[n.Address.String()] = from
 				u.req.Images[i].Talos, u.req.Images[i].Installer = to, installer(newSchematic, to)
 			}
 
@@ -460,17 +461,17 @@ func TestWorkersInParallel(t *testing.T) {
 
 	workers := func(u *upgrader, f *upgradeCluster) {
 		for _, n := range u.req.ControlPlanes {
-			f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
+			f.TalosVersions[n.Address.String()], f.Images[n.Address.String()] = newTalos, newSchematic
 		}
 
 		for i := 3; i <= 6; i++ {
-			n := request.Node{Name: fmt.Sprintf("w-%d", i), Address: fmt.Sprintf("127.0.9.%d", 3+i)}
+			n := request.Node{Name: fmt.Sprintf("w-%d", i), Address: netip.AddrFrom4([4]byte{127, 0, 9, byte(3 + i)})}
 			u.req.Workers = append(u.req.Workers, n)
 			u.req.Images = append(u.req.Images, request.Image{
 				Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
 			})
-			f.TalosVersions[n.Address], f.Images[n.Address], f.Boots[n.Address] = oldTalos, oldSchematic, "first"
-			f.NodeServices[n.Address] = f.NodeServices["127.0.9.4"]
+			f.TalosVersions[n.Address.String()], f.Images[n.Address.String()], f.Boots[n.Address.String()] = oldTalos, oldSchematic, "first"
+			f.NodeServices[n.Address.String()] = f.NodeServices["127.0.9.4"]
 			f.NodeList = append(f.NodeList, kube.Node{Name: n.Name, Ready: true, Address: n.Address})
 		}
 
@@ -571,7 +572,7 @@ func TestGPUsComeBack(t *testing.T) {
 			u, f, _ := newUpgradeCluster(t)
 			for _, n := range u.req.nodes() {
 				if n.Name != "w-1" {
-					f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
+					f.TalosVersions[n.Address.String()], f.Images[n.Address.String()] = newTalos, newSchematic
 				}
 			}
 
@@ -589,7 +590,7 @@ func TestGPUsComeBack(t *testing.T) {
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
-				assert.Equal(t, !test.bare, slices.Contains(f.Actions, upgradeActions("127.0.9.4", "w-1")[1]+", with its devices"))
+				assert.Equal(t, !test.bare, slices.Contains(f.Actions, upgradeActions(netip.MustParseAddr("127.0.9.4"), "w-1")[1]+", with its devices"))
 
 				return
 			}

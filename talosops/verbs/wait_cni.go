@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"net/netip"
 
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
@@ -10,7 +11,7 @@ import (
 // checkCNI checks that pods have a network: the release is deployed, its agent runs on every node, and CoreDNS is
 // ready. CoreDNS proves that its kubelet reaches an address of the pods' network, and a pod the service of the
 // Kubernetes API.
-func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
+func (g *gate) checkCNI(ctx context.Context, address netip.Addr) checks.Report {
 	if g.req.CNI == "" {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"talos-proxmox/internal/request"
@@ -104,7 +105,7 @@ func (g *gate) checkRegistrations(ctx context.Context, reports []checks.Report) 
 		}
 	}
 
-	nodes, address, err := cluster.FirstAnswer(ready, func(address string) ([]kube.Node, error) {
+	nodes, address, err := cluster.FirstAnswer(ready, func(address netip.Addr) ([]kube.Node, error) {
 		return g.Kubernetes.Nodes(ctx, address)
 	})
 	if len(ready) == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,7 +100,7 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		},
 		"no API that is ready": func(r *waitRequest, c *clustertest.Fake) {
 			for _, n := range r.ControlPlanes {
-				c.APIDown[n.Address] = errors.New("connection refused")
+				c.APIDown[n.Address.String()] = errors.New("connection refused")
 			}
 		},
 		"an API that does not list nodes": func(_ *waitRequest, c *clustertest.Fake) {
@@ -178,10 +179,10 @@ func TestGateInterrupted(t *testing.T) {
 // hangingTalos never answers for one node, as if a firewall dropped the packets.
 type hangingTalos struct {
 	*clustertest.Fake
-	address string
+	address netip.Addr
 }
 
-func (h hangingTalos) Services(ctx context.Context, address string) ([]talosapi.Service, error) {
+func (h hangingTalos) Services(ctx context.Context, address netip.Addr) ([]talosapi.Service, error) {
 	if address == h.address {
 		<-ctx.Done()
 
@@ -196,7 +197,7 @@ func TestGateTimesOutWhenANodeHangs(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster, _ := newTestGate(nil)
-		g.Talos = hangingTalos{cluster, "127.0.9.5"}
+		g.Talos = hangingTalos{cluster, netip.MustParseAddr("127.0.9.5")}
 		g.Timeout = 30 * time.Millisecond
 
 		err := g.wait(t.Context())

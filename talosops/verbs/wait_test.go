@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"testing"
 
@@ -60,10 +61,12 @@ func TestWaitReportsErrorsOfRealConnections(t *testing.T) {
 	}{
 		"the API server's own words": {
 			func(*waitRequest) {},
-			"cp-1: Kubernetes API: is not ready on " + served.Address + ": 500 Internal Server Error: etcd failed: reason withheld",
+			"cp-1: Kubernetes API: is not ready on " + served.Address.String() + ": 500 Internal Server Error: etcd failed: reason withheld",
 		},
 		"no one at the address": {
-			func(r *waitRequest) { r.Workers = []request.Node{{Name: "w-1", Address: "127.0.0.253"}} },
+			func(r *waitRequest) {
+				r.Workers = []request.Node{{Name: "w-1", Address: netip.MustParseAddr("127.0.0.253")}}
+			},
 			"w-1: services: Talos does not answer on 127.0.0.253",
 		},
 		"another Talos authority": {
@@ -109,7 +112,7 @@ func TestVersionsLeavesOutUnreachableNodes(t *testing.T) {
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.NotFoundHandler())
 	stdout, stderr, err := run(t, "versions", request.Wait{
 		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
-		Workers: []request.Node{{Name: "w-1", Address: "127.0.0.253"}},
+		Workers: []request.Node{{Name: "w-1", Address: netip.MustParseAddr("127.0.0.253")}},
 	}, verbtest.NoInterrupt)
 	require.NoError(t, err)
 	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)

@@ -2,6 +2,9 @@
 package cluster
 
 import (
+	"errors"
+	"net/netip"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/config"
 
@@ -12,6 +15,16 @@ import (
 func OneNode(ctx *pulumi.Context) error {
 	settings := config.New(ctx, "")
 	node := settings.Require("node")
+
+	host, hostErr := netip.ParseAddr(settings.Require("host"))
+	network, networkErr := netip.ParsePrefix(settings.Require("network"))
+	gateway, gatewayErr := netip.ParseAddr(settings.Require("gateway"))
+	address, addressErr := netip.ParsePrefix(settings.Require("address"))
+
+	if err := errors.Join(hostErr, networkErr, gatewayErr, addressErr); err != nil {
+		return err
+	}
+
 	talos := components.Talos{Version: "v1.14.4", Extensions: []string{"qemu-guest-agent"}}
 
 	image, err := components.NewTalosImage(ctx, "talos", components.TalosImageArgs{
@@ -24,7 +37,7 @@ func OneNode(ctx *pulumi.Context) error {
 	template, err := components.NewGoldenTemplate(ctx, "talos-template", components.GoldenTemplateArgs{
 		Node: node, VMID: 901, Talos: &talos, Image: image.VolumeID(node, "local"),
 		Shell: &components.HostShell{
-			Address: settings.Require("host"), Port: settings.RequireInt("port"), HostKey: settings.Require("hostKey"),
+			Address: host, Port: settings.RequireInt("port"), HostKey: settings.Require("hostKey"),
 			PrivateKey: settings.RequireSecret("privateKey"),
 		},
 	})
@@ -33,10 +46,10 @@ func OneNode(ctx *pulumi.Context) error {
 	}
 
 	cluster, err := components.NewTalosCluster(ctx, "one", components.TalosClusterArgs{
-		Network:    components.Network{CIDR: settings.Require("network"), Gateway: settings.Require("gateway")},
+		Network:    components.Network{CIDR: network, Gateway: gateway},
 		Schematics: pulumi.StringArray{image.SchematicID},
 		Nodes: []components.ClusterNode{{
-			Name: "one-cp-1", Role: components.RoleControlPlane, Address: settings.Require("address"), Talos: talos,
+			Name: "one-cp-1", Role: components.RoleControlPlane, Address: address, Talos: talos,
 			Machine: components.Machine{Node: node, VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
 		}},
 	})
