@@ -63,9 +63,10 @@ down: tools ## start: Destroy stack `lab` and stop the lab
 	@if $(BIN)/lab status --quiet; then $(BIN)/lab destroy; fi
 	@$(BIN)/lab stop
 
+# The tests of components/scripts start thousands of shells.
 .PHONY: test-unit
-test-unit: ## develop: Run the tests of the root module, which do not need the lab
-	$(GO_TEST) ./...
+test-unit: ## develop: Run the tests that need neither the lab nor shells, in under a minute
+	$(GO_TEST) $$(go list ./... | grep -v /components/scripts)
 
 # What engine tests run besides the program itself; the last two are for the commands of docs/getting-started.md.
 ENGINE_TOOLS := tools $(SERVED) $(BIN)/gitopscheck $(BIN)/sops
@@ -132,9 +133,9 @@ $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
 test-slow: $(ENGINE_TOOLS) ## develop: Test secretsimport, compile the TypeScript SDK (npm downloads 130 MB), and look for data races
 	cd tools/secretsimport && $(GO_TEST) ./...
 	cd lab && $(GO_TEST) -count 1 -v -run TestTypeScript ./sdktest -args -npm
-	$(GO_TEST) -race ./...
+	$(GO_TEST) -race $$(go list ./... | grep -v /components/scripts)
 	cd talosops && $(GO_TEST) -race ./...
-	cd lab && $(GO_TEST) -race $$(go list ./... | grep -v -e /lab/engine -e /lab/shell)
+	cd lab && $(GO_TEST) -race $$(go list ./... | grep -v /lab/engine)
 	cd lab && $(GO_TEST) -race -timeout 30m -run 'TestControlPlanesLeave$$' ./engine
 
 .PHONY: platform

@@ -89,12 +89,6 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 
 		hc := interp.HandlerCtx(ctx)
 
-		if s.intercept != nil {
-			if handled, err := s.intercept(ctx, words, hc.Stdout); handled {
-				return reportError(err, hc.Stderr)
-			}
-		}
-
 		return reportError(answer(ctx, call{HandlerContext: hc, words: words, exec: run}), hc.Stderr)
 	}
 

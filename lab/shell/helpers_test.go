@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
-	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -58,10 +57,6 @@ type hostOptions struct {
 	noImage bool
 	// others are hosts in addition to pve1 and pve2, without shells.
 	others []string
-	// bash runs commands in this computer's bash.
-	bash bool
-	// intercept is called before each of the host's own commands.
-	intercept func(ctx context.Context, words []string, stdout io.Writer) (bool, error)
 }
 
 func start(t *testing.T, o hostOptions) *host {
@@ -93,8 +88,6 @@ func start(t *testing.T, o hostOptions) *host {
 	sh, err := shell.New(h.dc, "pve1", shell.Options{
 		HostKey:        signer(t),
 		AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
-		Bash:           o.bash,
-		Intercept:      o.intercept,
 	})
 	require.NoError(t, err)
 

@@ -96,24 +96,12 @@ func TestHostScript(t *testing.T) {
 			test.system.BootID, test.system.AvailableKiB = facts.System.BootID, 95<<20
 			assert.Equal(t, test.system, facts.System)
 			assert.Equal(t, test.pools, facts.ZFS.Pools)
-
-			iommu, cache := hostfacts.IOMMU{Firmware: []string{"DMAR"}}, int64(0)
-			if len(test.pools) > 0 {
-				iommu, cache = hostfacts.IOMMU{Firmware: []string{"IVRS"}, Groups: 2}, 10307502080
-			}
-
-			assert.Equal(t, iommu, facts.IOMMU)
-			assert.Equal(t, cache, facts.ZFS.ARCWanted)
 			assert.Equal(t, hostfacts.Device{
 				Address: "0000:01:00.0", Vendor: "10de", Device: "27b0", Class: "030000", SubsystemVendor: "10de",
 				SubsystemDevice: "16fa", Group: test.group, Driver: "nouveau",
 				Name: "VGA compatible controller [0300]: NVIDIA Corporation AD104GL [10de:27b0] (rev a1)",
 			}, facts.Devices[1])
-			assert.Len(t, facts.Functions("0000:01:00"), 2)
-			assert.Len(t, facts.Storages, 3)
 			assert.NotEmpty(t, facts.Prep.Changes)
-			assert.True(t, facts.RebootRequired())
-			assert.Equal(t, 1, facts.NextRevision())
 			assert.Contains(t, facts.Prep.Pending, "0000:01:00.0 is bound to nouveau")
 			assert.Empty(t, facts.Prep.Problems)
 

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,12 +26,6 @@ type Options struct {
 	HostKey gossh.Signer
 	// AuthorizedKeys are root's public keys, each a line of authorized_keys. There is no other login.
 	AuthorizedKeys [][]byte
-	// Bash makes the shell this computer's bash instead of the interpreter: for tests of signals, locks and real files.
-	// Then absolute paths are this computer's, scripts must use HOST_ROOT, and /proc and /sys stay as they were at New.
-	Bash bool
-	// Intercept is called before each of the host's own commands, with its words; nil calls nothing. A command that it
-	// handles is not run, and has its error. It is for tests.
-	Intercept func(ctx context.Context, words []string, stdout io.Writer) (handled bool, err error)
 }
 
 // Server is the SSH server of one host.
@@ -47,9 +39,6 @@ type Server struct {
 	// system is the operating system in the root, api is what pvesh calls.
 	system hostos.System
 	api    *proxmox.Local
-	// real is nil with the interpreter.
-	real      *realBash
-	intercept func(ctx context.Context, words []string, stdout io.Writer) (bool, error)
 }
 
 const rootUser = "root"
@@ -67,15 +56,8 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		keys = append(keys, key)
 	}
 
-	s := &Server{dc: dc, host: host, api: proxmox.NewLocal(dc, host), intercept: o.Intercept}
+	s := &Server{dc: dc, host: host, api: proxmox.NewLocal(dc, host)}
 	s.root = s.currentHost().Root
-
-	if o.Bash {
-		var err error
-		if s.real, err = startBash(s); err != nil {
-			return nil, fmt.Errorf("the shell of host %q: %w", host, err)
-		}
-	}
 
 	if err := s.install(); err != nil {
 		return nil, fmt.Errorf("the shell of host %q: %w", host, err)
@@ -108,10 +90,6 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // Close closes listeners and connections, which interrupts running commands.
 func (s *Server) Close() error {
-	if s.real != nil {
-		_ = s.real.listener.Close()
-	}
-
 	err := s.ssh.Close()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -132,10 +110,6 @@ func (s *Server) install() error {
 		if err := os.MkdirAll(filepath.Join(s.root, name), 0o700); err != nil {
 			return err
 		}
-	}
-
-	if s.real != nil {
-		return s.real.install(filepath.Join(s.root, "usr/sbin"), slices.Collect(maps.Keys(s.commands())))
 	}
 
 	for name := range s.commands() {

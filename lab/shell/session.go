@@ -82,7 +82,7 @@ func (o *output) Write(b []byte) (int, error) {
 
 // environment returns the variables that sshd sets at a login of root, and those that the client sent.
 func (s *Server) environment(fromClient []string) []string {
-	path := s.localPath("/", "/usr/local/sbin") + ":" + s.localPath("/", "/usr/sbin")
+	path := s.localPath("/", "/usr/sbin")
 	if localPATH := os.Getenv("PATH"); localPATH != "" {
 		path += ":" + localPATH
 	}
@@ -102,26 +102,14 @@ func (s *Server) environment(fromClient []string) []string {
 	return env
 }
 
-// run runs a command in root's home folder and returns its exit status.
+// run interprets a command like bash and returns its exit status.
 func (s *Server) run(ctx context.Context, command string, environ []string, in io.Reader, out, errOut io.Writer) int {
-	home := s.localPath("/", "/root")
-	if s.real != nil {
-		return s.real.run(ctx, command, environ, home, in, out, errOut)
-	}
-
 	// /proc depends on the VMs.
 	if err := s.dc.ShowHost(s.host); err != nil {
 		fmt.Fprintf(errOut, "lab: %s\n", err) //nolint:errcheck
 	}
 
-	return s.interpret(ctx, command, environ, home, in, out, errOut)
-}
-
-// interpret interprets a command like bash and returns its exit status.
-func (s *Server) interpret(
-	ctx context.Context, command string, environ []string, dir string, in io.Reader, out, errOut io.Writer,
-) int {
-	runner, err := s.runner(environ, dir, in, out, errOut)
+	runner, err := s.runner(environ, s.localPath("/", "/root"), in, out, errOut)
 	if err != nil {
 		fmt.Fprintf(errOut, "bash: %s\n", err) //nolint:errcheck
 

@@ -1,4 +1,4 @@
-package shell_test
+package scripts
 
 import (
 	"os"
@@ -57,7 +57,7 @@ func TestManualEdits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host, h := newScriptHost(t, hostSpec{zfs: true}), preparedHost()
+			host, h := newFakeHost(t, hostSpec{zfs: true}), preparedHost()
 			host.writeOrRemove(zfsFile, test.before)
 			host.apply(h)
 			host.writeOrRemove(zfsFile, test.edit)
@@ -81,9 +81,22 @@ func TestManualEdits(t *testing.T) {
 	}
 }
 
+// writeOrRemove writes a file; "-" removes it.
+func (host *fakeHost) writeOrRemove(name, content string) {
+	host.t.Helper()
+
+	if content == "-" {
+		require.NoError(host.t, os.RemoveAll(host.path(name)))
+
+		return
+	}
+
+	host.write(name, content)
+}
+
 func TestModeAndOwnerAreKept(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{zfs: true, gpu: true, files: map[string]string{zfsFile: "# mine\n"}})
+	host := newFakeHost(t, hostSpec{zfs: true, gpu: true, files: map[string]string{zfsFile: "# mine\n"}})
 	require.NoError(t, os.Chmod(host.path(zfsFile), 0o640))
 	require.NoError(t, os.Chmod(host.path(kernelFile), 0o600))
 
@@ -108,7 +121,7 @@ func TestModeAndOwnerAreKept(t *testing.T) {
 
 func TestManuallyChangedLiveSettingIsReset(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{zfs: true})
+	host := newFakeHost(t, hostSpec{zfs: true})
 	host.write(arcMax, "4294967296\n")
 	host.apply(preparedHost())
 	host.write(arcMax, "1\n")
@@ -193,7 +206,7 @@ type repositoriesCase struct {
 func (c repositoriesCase) check(t *testing.T) {
 	t.Helper()
 
-	host := newScriptHost(t, hostSpec{pve: c.pve, files: c.files})
+	host := newFakeHost(t, hostSpec{pve: c.pve, files: c.files})
 	for daemon := range strings.FieldsSeq(c.ceph) {
 		host.write("usr/bin/"+daemon, "")
 	}
@@ -296,7 +309,7 @@ func TestCephRepositories(t *testing.T) {
 
 func TestSwitchingRepositories(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{files: map[string]string{"usr/bin/ceph-mon": ""}})
+	host := newFakeHost(t, hostSpec{files: map[string]string{"usr/bin/ceph-mon": ""}})
 	before := host.snapshot(false)
 
 	with := func(r string) spec.Host {

@@ -1,22 +1,38 @@
-package shell_test
+package scripts
 
 import (
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/spec"
 )
+
+func TestHostScriptIsShellcheckClean(t *testing.T) {
+	t.Parallel()
+
+	if _, err := exec.LookPath("shellcheck"); err != nil {
+		t.Skip("shellcheck is not installed; make lint needs it, too")
+	}
+
+	parts, err := filepath.Glob("host/*.sh")
+	require.NoError(t, err)
+	output, err := exec.CommandContext(t.Context(), "shellcheck", parts...).CombinedOutput()
+	require.NoError(t, err, string(output))
+}
 
 // hostSpecs are the hosts on which every property is tested.
 func hostSpecs() map[string]hostSpec {
 	return map[string]hostSpec{
 		"AMD, systemd-boot on ZFS, a GPU": {gpu: true, zfs: true},
 		"AMD, GRUB on ext4":               {loader: "grub"},
-		"Intel, GRUB on ext4, a GPU":      {intel: true, loader: "grub", gpu: true},
+		"Intel, GRUB on ext4, a GPU":      {vendor: "intel", loader: "grub", gpu: true},
 		"Intel with a kernel before 6.8": {
-			intel: true, kernel: "6.5.13-6-pve", pve: "8.1.4", loader: "grub", gpu: true,
+			vendor: "intel", kernel: "6.5.13-6-pve", pve: "8.1.4", loader: "grub", gpu: true,
 		},
 		"Secure Boot on ZFS: GRUB by proxmox-boot-tool": {loader: "grub-by-tool", secure: true, zfs: true, gpu: true},
 		"a BIOS machine with PVE 8":                     {loader: "grub", bios: true, pve: "8.4.1"},
@@ -82,7 +98,7 @@ func TestHostScriptIsIdempotentAndReversible(t *testing.T) {
 
 			t.Run(name+": "+wish, func(t *testing.T) {
 				t.Parallel()
-				host, h := newScriptHost(t, m), m.specHost(change)
+				host, h := newFakeHost(t, m), m.specHost(change)
 				before := host.snapshot(true)
 
 				planned := host.facts(h)
@@ -120,7 +136,7 @@ func TestIntelKernels(t *testing.T) {
 	} {
 		t.Run(kernel, func(t *testing.T) {
 			t.Parallel()
-			host := newScriptHost(t, hostSpec{intel: true, kernel: kernel})
+			host := newFakeHost(t, hostSpec{vendor: "intel", kernel: kernel})
 			host.apply(preparedHost())
 			assert.Equal(t, zfsRoot+words+"\n", host.read(kernelFile))
 			assert.Equal(t, bootUpdateCalls, host.changingCalls())
@@ -242,7 +258,7 @@ func TestHostScriptApply(t *testing.T) {
 				test.wish = func(*spec.Host) {}
 			}
 
-			host := newScriptHost(t, test.machine)
+			host := newFakeHost(t, test.machine)
 			host.apply(test.machine.specHost(test.wish))
 
 			for file, content := range test.files {

@@ -1,4 +1,4 @@
-package shell_test
+package scripts
 
 import (
 	"fmt"
@@ -9,15 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/spec"
 )
 
 // runReboot runs the reboot action for a host of a stack with the clusters one and two.
-func (host *scriptHost) runReboot() outcome {
+func (host *fakeHost) runReboot() result {
 	host.t.Helper()
 
-	return host.run(scripts.ActionReboot, preparedHost(), scripts.Parameter{Name: "clusters", Value: "one two"})
+	return host.run(ActionReboot, preparedHost(), Parameter{"clusters", "one two"})
 }
 
 const rebootLock = "etc/pve/priv/lock/talos-proxmox-reboot"
@@ -66,7 +65,7 @@ type rebootCase struct {
 func (c rebootCase) check(t *testing.T) {
 	t.Helper()
 
-	host := newScriptHost(t, hostSpec{})
+	host := newFakeHost(t, hostSpec{})
 	for call, output := range c.outputs {
 		host.setOutput(call, output+"\n")
 	}
@@ -258,7 +257,7 @@ func TestRebootWaitsForCeph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			host := newScriptHost(t, hostSpec{})
+			host := newFakeHost(t, hostSpec{})
 			for _, file := range []string{"osd/ceph-3/keyring", "osd/ceph-4/keyring", "osd/ceph-5/fsid", "mon/ceph-pve1/keyring"} {
 				host.write("var/lib/ceph/"+file, "")
 			}
@@ -280,7 +279,7 @@ func TestRebootWaitsForCeph(t *testing.T) {
 // TestRebootFailsIfQuorumIsImpossible has a complete cluster that loses its quorum without any host.
 func TestRebootFailsIfQuorumIsImpossible(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{})
+	host := newFakeHost(t, hostSpec{})
 	host.setOutput("pvecm status", pvecmStatus(2, 2, 2))
 	r := host.runReboot()
 	require.Error(t, r.err)
@@ -291,7 +290,7 @@ func TestRebootFailsIfQuorumIsImpossible(t *testing.T) {
 // TestRebootWaitsForOtherHosts has another host of the cluster that is rebooting.
 func TestRebootWaitsForOtherHosts(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{})
+	host := newFakeHost(t, hostSpec{})
 	require.NoError(t, os.MkdirAll(host.path(rebootLock), 0o750))
 	r := host.runReboot()
 	require.NoError(t, r.err, r.stderr)
@@ -313,8 +312,8 @@ func TestRebootFailsIfAQueryFails(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			host := newScriptHost(t, hostSpec{})
-			host.setBroken(command, true)
+			host := newFakeHost(t, hostSpec{})
+			host.breakCommand(command)
 			r := host.runReboot()
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, says)
@@ -325,8 +324,8 @@ func TestRebootFailsIfAQueryFails(t *testing.T) {
 
 	t.Run("and a reboot that fails", func(t *testing.T) {
 		t.Parallel()
-		host := newScriptHost(t, hostSpec{})
-		host.setBroken("systemctl", true)
+		host := newFakeHost(t, hostSpec{})
+		host.breakCommand("systemctl")
 		r := host.runReboot()
 		require.Error(t, r.err)
 		assert.NoDirExists(t, host.path(rebootLock))
@@ -354,14 +353,14 @@ func TestHostScriptRefusesOtherHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := newScriptHost(t, hostSpec{gpu: true})
+			host := newFakeHost(t, hostSpec{gpu: true})
 			host.apply(everything)
 			prepared, calls := host.snapshot(true), host.changingCalls()
 			host.setName(test.own, test.node)
 			delete(prepared, "/etc/pve")
 			delete(prepared, "/etc/pve/local")
 
-			for _, action := range []string{scripts.ActionApply, scripts.ActionRestore, scripts.ActionReboot} {
+			for _, action := range []string{ActionApply, ActionRestore, ActionReboot} {
 				r := host.run(action, preparedHost())
 				require.Error(t, r.err, action)
 				assert.Contains(t, r.stderr, test.says, action)

@@ -1,4 +1,4 @@
-package shell_test
+package scripts
 
 import (
 	"fmt"
@@ -13,16 +13,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/crypto/ssh"
 
-	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/spec"
 )
 
 // refusedCase is something that the script refuses before it changes anything.
 type refusedCase struct {
 	machine   hostSpec
-	change    func(*scriptHost)
+	change    func(*fakeHost)
 	host      spec.Host
 	wantError string
 	foreign   bool // the host is another stack's, which only the program checks
@@ -31,13 +29,13 @@ type refusedCase struct {
 func (r refusedCase) check(t *testing.T) {
 	t.Helper()
 
-	host := newScriptHost(t, r.machine)
+	host := newFakeHost(t, r.machine)
 	if r.change != nil {
 		r.change(host)
 	}
 
 	before := host.snapshot(true)
-	done := host.run(scripts.ActionApply, r.host)
+	done := host.run(ActionApply, r.host)
 	require.Error(t, done.err)
 	assert.Contains(t, done.stderr, r.wantError)
 	assert.Empty(t, done.stdout)
@@ -62,13 +60,13 @@ func TestHostScriptRefuses(t *testing.T) {
 		},
 		"a symbolic link for a file": {
 			machine:   hostSpec{zfs: true},
-			change:    func(host *scriptHost) { host.writeSymlink(zfsFile) },
+			change:    func(host *fakeHost) { host.writeSymlink(zfsFile) },
 			host:      preparedHost(),
 			wantError: "/etc/modprobe.d/zfs.conf is a symbolic link",
 		},
 		"a folder for a file": {
 			machine:   hostSpec{zfs: true},
-			change:    func(host *scriptHost) { require.NoError(host.t, os.Mkdir(host.path(zfsFile), 0o700)) },
+			change:    func(host *fakeHost) { require.NoError(host.t, os.Mkdir(host.path(zfsFile), 0o700)) },
 			host:      preparedHost(),
 			wantError: "/etc/modprobe.d/zfs.conf cannot be read as a file",
 		},
@@ -88,7 +86,7 @@ func TestHostScriptRefuses(t *testing.T) {
 			wantError: `Proxmox VE "7.4-3" has repositories that are not known here`,
 		},
 		"the host of another stack": {
-			change:    func(host *scriptHost) { host.write("var/lib/talos-proxmox/owner", "talos-proxmox/prod\n") },
+			change:    func(host *fakeHost) { host.write("var/lib/talos-proxmox/owner", "talos-proxmox/prod\n") },
 			host:      preparedHost(),
 			wantError: "this host is prepared by stack talos-proxmox/prod",
 			foreign:   true,
@@ -139,27 +137,27 @@ func TestHostScriptRefusesCommandLines(t *testing.T) {
 			wantError: "/etc/kernel/cmdline has no kernel command line: write the one that /proc/cmdline shows",
 		},
 		"systemd-boot without the file": {
-			change:    func(host *scriptHost) { host.writeOrRemove(kernelFile, "-") },
+			change:    func(host *fakeHost) { host.writeOrRemove(kernelFile, "-") },
 			host:      preparedHost(),
 			wantError: "/etc/kernel/cmdline has no kernel command line",
 		},
 	})
 }
 
-func (host *scriptHost) writeSymlink(name string) {
+func (host *fakeHost) writeSymlink(name string) {
 	host.t.Helper()
 	host.write("etc/elsewhere.conf", "# mine\n")
 	require.NoError(host.t, os.Symlink(host.path("etc/elsewhere.conf"), host.path(name)))
 }
 
-// interceptProgram puts a program before the real one on PATH that stops at its nth call: it fails, or kills the script
+// interceptCommand puts a command before the real one on PATH that stops at its nth call: it fails, or kills the script
 // before or after its work.
-func (s *scriptHost) interceptProgram(name string, nth int, stop string) {
-	s.t.Helper()
+func (host *fakeHost) interceptCommand(command string, nth int, stop string) {
+	host.t.Helper()
 
-	actual, err := exec.LookPath(name)
-	require.NoError(s.t, err)
-	s.addProgram(name, fmt.Sprintf(`#!/bin/bash
+	actual, err := exec.LookPath(command)
+	require.NoError(host.t, err)
+	script := fmt.Sprintf(`#!/usr/bin/env bash
 n=$(cat %[1]q 2>/dev/null || echo 0); n=$((n + 1)); echo "$n" >%[1]q
 if [ "$n" -eq %[2]d ]; then
   case %[3]q in
@@ -169,16 +167,25 @@ if [ "$n" -eq %[2]d ]; then
   esac
 fi
 exec %[5]q "$@"
-`, s.path("tmp/calls of "+name), nth, stop, name, actual))
+`, filepath.Join(host.commands, "count "+command), nth, stop, command, actual)
+	host.addProgram(command, script)
 }
 
-// removeProgram returns how often the program was called.
-func (s *scriptHost) removeProgram(name string) (calls int) {
-	s.t.Helper()
-	_, _ = fmt.Sscan(s.read("tmp/calls of "+name), &calls)
-	require.NoError(s.t, os.Remove(s.path("usr/local/sbin/"+name)))
+func (host *fakeHost) restoreCommand(command string) (calls int) {
+	host.t.Helper()
+	_, _ = fmt.Sscan(host.commandFile("count "+command), &calls)
+	require.NoError(host.t, os.Remove(filepath.Join(host.commands, command)))
 
 	return calls
+}
+
+func (host *fakeHost) commandFile(name string) string {
+	content, err := os.ReadFile(filepath.Join(host.commands, name))
+	if err != nil {
+		return ""
+	}
+
+	return string(content)
 }
 
 // TestInterruptedRunsAreResumed stops an apply at calls of the commands that write, in three ways.
@@ -187,12 +194,12 @@ func TestInterruptedRunsAreResumed(t *testing.T) {
 
 	m := hostSpec{gpu: true, zfs: true, cmdline: zfsRoot, files: map[string]string{zfsFile: "# mine"}}
 	h := m.specHost(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" })
-	reference := newScriptHost(t, m)
+	reference := newFakeHost(t, m)
 	old := reference.snapshot(false)
-	reference.interceptProgram("mv", 1000, "fail")
-	reference.interceptProgram("sync", 1000, "fail")
+	reference.interceptCommand("mv", 1000, "fail")
+	reference.interceptCommand("sync", 1000, "fail")
 	reference.apply(h)
-	moves, syncs := reference.removeProgram("mv"), reference.removeProgram("sync")
+	moves, syncs := reference.restoreCommand("mv"), reference.restoreCommand("sync")
 	require.Greater(t, moves, 15, "calls are counted")
 
 	applied := reference.snapshot(false)
@@ -208,10 +215,10 @@ func TestInterruptedRunsAreResumed(t *testing.T) {
 				t.Parallel()
 				// Some calls for each way to stop, beginning at different ones.
 				for nth := 1 + 2*slices.Index(stops, stop); nth <= calls; nth += map[string]int{"mv": 10, "sync": 22}[command] {
-					host := newScriptHost(t, m)
-					host.interceptProgram(command, nth, stop)
-					r := host.run(scripts.ActionApply, h)
-					host.removeProgram(command)
+					host := newFakeHost(t, m)
+					host.interceptCommand(command, nth, stop)
+					r := host.run(ActionApply, h)
+					host.restoreCommand(command)
 
 					where := fmt.Sprintf("at call %d", nth)
 					if r.err == nil {
@@ -240,7 +247,7 @@ func TestInterruptedRunsAreResumed(t *testing.T) {
 }
 
 // requireWholeFiles expects every managed file as it was or completely applied.
-func requireWholeFiles(t *testing.T, host *scriptHost, old, applied map[string]string, where string) {
+func requireWholeFiles(t *testing.T, host *fakeHost, old, applied map[string]string, where string) {
 	t.Helper()
 
 	now := host.snapshot(false)
@@ -259,15 +266,15 @@ func TestFailedBootUpdatesAreRepeated(t *testing.T) {
 	for _, command := range []string{"proxmox-boot-tool", "update-initramfs"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			host, h := newScriptHost(t, hostSpec{gpu: true}), preparedHost(withGPU)
-			host.setBroken(command, true)
+			host, h := newFakeHost(t, hostSpec{gpu: true}), preparedHost(withGPU)
+			repair := host.breakCommand(command)
 
-			r := host.run(scripts.ActionApply, h)
+			r := host.run(ActionApply, h)
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, "fails as asked")
 			assert.Contains(t, r.stderr, "failed, see above; the files are in place and the next run repeats it")
 
-			host.setBroken(command, false)
+			repair()
 			assert.NotEmpty(t, host.facts(h).Changes)
 			host.apply(h)
 			calls := host.changingCalls()
@@ -281,7 +288,7 @@ func TestFailedBootUpdatesAreRepeated(t *testing.T) {
 // TestFullDisk writes to a file system of one page.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	host, h := newScriptHost(t, hostSpec{gpu: true, zfs: true}), preparedHost(withGPU)
+	host, h := newFakeHost(t, hostSpec{gpu: true, zfs: true}), preparedHost(withGPU)
 
 	small := host.path("etc/modprobe.d")
 	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4k"); err != nil {
@@ -293,7 +300,7 @@ func TestFullDisk(t *testing.T) {
 
 	before := host.snapshot(false)
 
-	r := host.run(scripts.ActionApply, h)
+	r := host.run(ActionApply, h)
 	require.Error(t, r.err)
 	assert.Contains(t, r.stderr, "is the file system read-only or full? Nothing of /etc/modprobe.d/")
 
@@ -311,7 +318,7 @@ func TestFullDisk(t *testing.T) {
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 
-	host, h := newScriptHost(t, hostSpec{gpu: true, zfs: true}), preparedHost(withGPU)
+	host, h := newFakeHost(t, hostSpec{gpu: true, zfs: true}), preparedHost(withGPU)
 	if err := syscall.Mount(host.root, host.root, "", syscall.MS_BIND, ""); err != nil {
 		t.Skipf("this user may not mount: %v; a failing sync at every write stands in for it", err)
 	}
@@ -320,7 +327,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	require.NoError(t, syscall.Mount("", host.root, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	before := host.snapshot(true)
 
-	r := host.run(scripts.ActionApply, h)
+	r := host.run(ActionApply, h)
 	require.Error(t, r.err)
 	assert.Contains(t, r.stderr, "error: unable to")
 	assert.Contains(t, r.stderr, "is the file system read-only")
@@ -343,19 +350,25 @@ func errorsOf(stderr string) string {
 
 func TestRunsOnAHostAreSerialized(t *testing.T) {
 	t.Parallel()
-	host, h := newScriptHost(t, hostSpec{gpu: true}), preparedHost(withGPU)
-	held := host.holdCommand("update-initramfs")
-	first := host.begin(scripts.ActionApply, h)
-	<-held.begun
+	host, h := newFakeHost(t, hostSpec{gpu: true}), preparedHost(withGPU)
+	held, release := host.holdCommand("update-initramfs", "-u")
+	first := host.newCommand(ActionApply, h)
+	require.NoError(t, first.Start())
+	held()
 
-	second := host.begin(scripts.ActionFacts, h)
+	second := host.newCommand(ActionFacts, h)
+
+	var stdout, stderr strings.Builder
+
+	second.Stdout, second.Stderr = &stdout, &stderr
+	require.NoError(t, second.Start())
 	require.Eventually(
-		t, func() bool { return isLockAwaited(t, filepath.Join(host.locks, "talos-proxmox-host.lock")) }, 5*time.Minute,
+		t, func() bool { return isLockAwaited(t, filepath.Join(host.commands, "talos-proxmox-host.lock")) }, 5*time.Minute,
 		5*time.Millisecond,
 	)
-	close(held.resume)
-	require.NoError(t, second.Wait(), second.stderr.String())
-	assert.Empty(t, parsePrep(t, second.stdout.String()).Changes, "the second run waits, then finds no changes")
+	release()
+	require.NoError(t, second.Wait(), stderr.String())
+	assert.Empty(t, parsePrep(t, result{stdout: stdout.String()}).Changes, "the second run waits, then finds no changes")
 	require.NoError(t, first.Wait())
 }
 
@@ -382,15 +395,37 @@ func isLockAwaited(t *testing.T, file string) bool {
 	return false
 }
 
+// holdCommand makes a command with this first argument wait; held returns once it waits, and release lets it end.
+func (host *fakeHost) holdCommand(command, argument string) (held, release func()) {
+	host.t.Helper()
+
+	begun, released := filepath.Join(host.commands, "begun"), filepath.Join(host.commands, "released")
+	host.addProgram(command, fmt.Sprintf(
+		"#!/usr/bin/env bash\nif [ \"$1\" = %s ]; then : >%q; until [ -e %q ]; do sleep 0.05; done; fi\n", argument, begun, released,
+	))
+
+	isHeld := func() bool {
+		_, err := os.Stat(begun)
+
+		return err == nil
+	}
+
+	return func() { require.Eventually(host.t, isHeld, 5*time.Minute, 5*time.Millisecond) },
+		func() { require.NoError(host.t, os.WriteFile(released, nil, 0o600)) }
+}
+
 func TestHangupDoesNotInterruptAStep(t *testing.T) {
 	t.Parallel()
-	host, h := newScriptHost(t, hostSpec{gpu: true}), preparedHost(withGPU)
-	held := host.holdCommand("proxmox-boot-tool refresh")
-	r := host.begin(scripts.ActionApply, h)
-	<-held.begun
-	require.NoError(t, r.Signal(ssh.SIGHUP))
-	require.Error(t, r.Wait())
+	host, h := newFakeHost(t, hostSpec{gpu: true}), preparedHost(withGPU)
+	held, release := host.holdCommand("proxmox-boot-tool", "refresh")
+	cmd := host.newCommand(ActionApply, h)
+	require.NoError(t, cmd.Start())
+	held()
+	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP))
+	release()
+	require.Error(t, cmd.Wait())
 
+	host.addCommand("proxmox-boot-tool")
 	assert.Contains(t, host.facts(h).Changes, "boot loader, initramfs")
 	host.apply(h)
 	assert.Empty(t, host.facts(h).Changes)

@@ -1,4 +1,4 @@
-package shell_test
+package scripts
 
 import (
 	"os"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/spec"
 )
 
@@ -82,7 +81,7 @@ func TestKernelCommandLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := newScriptHost(t, test.machine)
+			host := newFakeHost(t, test.machine)
 			before, file := host.snapshot(false), kernelFile
 
 			expected := test.line
@@ -126,7 +125,7 @@ func TestRestoreKeepsOtherArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			host, file := newScriptHost(t, test.machine), kernelFile
+			host, file := newFakeHost(t, test.machine), kernelFile
 			if test.machine.loader == "grub" {
 				file = grubFile
 			}
@@ -141,7 +140,7 @@ func TestRestoreKeepsOtherArguments(t *testing.T) {
 
 func TestRestoreKeepsUserArguments(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{intel: true, kernel: "6.5.13-6-pve", cmdline: zfsRoot + " iommu=pt\n"})
+	host := newFakeHost(t, hostSpec{vendor: "intel", kernel: "6.5.13-6-pve", cmdline: zfsRoot + " iommu=pt\n"})
 	host.apply(preparedHost())
 	assert.Equal(t, zfsRoot+" iommu=pt intel_iommu=on\n", host.read(kernelFile))
 	host.write(kernelFile, zfsRoot+" iommu=pt intel_iommu=on nosmt\n")
@@ -156,14 +155,14 @@ func TestBootLoaderDetection(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		loader string
-		change func(*scriptHost)
+		change func(*fakeHost)
 		want   string
 	}{
-		"the firmware's entry": {"systemd-boot", func(*scriptHost) {}, "systemd-boot"},
-		"the firmware's entry before what is configured": {"systemd-boot", func(host *scriptHost) {
+		"the firmware's entry": {"systemd-boot", func(*fakeHost) {}, "systemd-boot"},
+		"the firmware's entry before what is configured": {"systemd-boot", func(host *fakeHost) {
 			host.setOutput("efibootmgr -v", "BootCurrent: 0004\nBoot0001* Linux Boot Manager\tHD()/File(\\EFI\\SYSTEMD\\SYSTEMD-BOOTX64.EFI)\nBoot0004* proxmox\tHD()/\\EFI\\PROXMOX\\GRUBX64.EFI\n")
 		}, "grub"},
-		"the running command line where the firmware's entry says nothing": {"systemd-boot", func(host *scriptHost) {
+		"the running command line where the firmware's entry says nothing": {"systemd-boot", func(host *fakeHost) {
 			host.setOutput("efibootmgr -v", "BootCurrent: 0007\nBoot0007* UEFI OS\tHD()/File(\\EFI\\BOOT\\BOOTX64.EFI)\n")
 			host.setOutput(
 				"proxmox-boot-tool status",
@@ -171,21 +170,21 @@ func TestBootLoaderDetection(t *testing.T) {
 			)
 		}, "systemd-boot"},
 		"GRUB by the running command line": {
-			"grub", func(host *scriptHost) {
+			"grub", func(host *fakeHost) {
 				host.setOutput("efibootmgr -v", "EFI variables are not supported on this system.\n")
 			}, "grub",
 		},
-		"what proxmox-boot-tool is configured with, last": {"systemd-boot", func(host *scriptHost) {
+		"what proxmox-boot-tool is configured with, last": {"systemd-boot", func(host *fakeHost) {
 			host.setOutput("efibootmgr -v", "")
 			host.write("proc/cmdline", zfsRoot+"\n")
 		}, "systemd-boot"},
-		"BIOS": {"grub-by-tool", func(host *scriptHost) { require.NoError(host.t, os.RemoveAll(host.path("sys/firmware/efi"))) }, "grub"},
-		"none": {"systemd-boot", func(host *scriptHost) {
+		"BIOS": {"grub-by-tool", func(host *fakeHost) { require.NoError(host.t, os.RemoveAll(host.path("sys/firmware/efi"))) }, "grub"},
+		"none": {"systemd-boot", func(host *fakeHost) {
 			host.setOutput("efibootmgr -v", "")
 			host.setOutput("proxmox-boot-tool status", "")
 			host.write("proc/cmdline", zfsRoot+"\n")
 		}, ""},
-		"an entry without a star": {"systemd-boot", func(host *scriptHost) {
+		"an entry without a star": {"systemd-boot", func(host *fakeHost) {
 			host.setOutput(
 				"efibootmgr -v",
 				"BootCurrent: 0001\nBoot0001  Linux Boot Manager\tHD()/File(\\EFI\\SYSTEMD\\SYSTEMD-BOOTX64.EFI)\n",
@@ -195,13 +194,13 @@ func TestBootLoaderDetection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host := newScriptHost(t, hostSpec{loader: test.loader})
+			host := newFakeHost(t, hostSpec{loader: test.loader})
 			test.change(host)
-			r := host.mustRun(scripts.ActionFacts, preparedHost())
+			r := host.mustRun(ActionFacts, preparedHost())
 			assert.Contains(t, r.stdout, `"bootLoader":"`+test.want+`"`)
 
 			if test.want == "" {
-				assert.Contains(t, parsePrep(t, r.stdout).Problems[0], "the boot loader could not be found out")
+				assert.Contains(t, parsePrep(t, r).Problems[0], "the boot loader could not be found out")
 			}
 		})
 	}
@@ -209,7 +208,7 @@ func TestBootLoaderDetection(t *testing.T) {
 
 func TestBootLoaderChangeRestoresTheOtherFile(t *testing.T) {
 	t.Parallel()
-	host := newScriptHost(t, hostSpec{loader: "grub-by-tool"})
+	host := newFakeHost(t, hostSpec{loader: "grub-by-tool"})
 	host.apply(preparedHost())
 	require.Contains(t, host.read(grubFile), "iommu=pt")
 	host.setOutput(
@@ -226,7 +225,7 @@ func TestApplyRemovesDisabledSettings(t *testing.T) {
 	t.Parallel()
 
 	m := hostSpec{gpu: true, zfs: true}
-	host := newScriptHost(t, m)
+	host := newFakeHost(t, m)
 	before := host.snapshot(false)
 	host.apply(m.specHost(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" }))
 
