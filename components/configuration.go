@@ -64,7 +64,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	for _, card := range n.Machine.ExtraNICs {
 		interfaces = append(interfaces, talos.Interface{
 			MAC:  card.MAC,
-			Link: talos.Link{DHCP: !card.Address.IsValid(), Address: card.Address, MTU: card.MTU},
+			Link: talos.Link{DHCP: !card.Address.IsValid() && !card.NoAddress, Address: card.Address, MTU: card.MTU},
 		})
 	}
 

@@ -200,6 +200,10 @@ func (m Machine) validate(path string, found *problem.List) {
 		at := fmt.Sprintf("%sextraNics[%d].", path, i)
 		required(found, at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
 		required(found, at+"mac", card.MAC, "one such as 02:00:00:00:00:02")
+
+		if card.NoAddress && card.Address.IsValid() {
+			found.Add(at+"noAddress", true, "is set with an address; remove one of the two")
+		}
 	}
 
 	for i, device := range m.PCIDevices {

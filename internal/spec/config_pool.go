@@ -143,8 +143,11 @@ type NICConfig struct {
 	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
 	// The MTU in bytes; 0 = the bridge's.
 	MTU int `json:"mtu,omitempty" jsonschema:"default=0,minimum=0,maximum=65520"`
-	// The IPv4 network of static addresses. Default: none, the device uses DHCP.
+	// The IPv4 network of static addresses. Default: none.
 	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.1.0.0/24"`
 	// The address of the first machine in `cidr`; the others follow. Default: as for the pool's `firstAddress`.
 	FirstAddress string `json:"firstAddress,omitempty"`
+	// Get the address by DHCP. `false` without `cidr` leaves the device without one, for a bond or bridge that a patch
+	// makes; only for Talos machines. Default: true without `cidr`.
+	DHCP *bool `json:"dhcp,omitempty"`
 }

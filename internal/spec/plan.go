@@ -415,4 +415,6 @@ type NIC struct { // digests in states contain the names of its fields
 	MAC string `pulumi:"mac"`
 	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
 	Address netip.Prefix `pulumi:"address,optional" provider:"type=go@1:netip:text"`
+	// Give a Talos machine's device no address at all, for a bond or bridge that a patch makes. Default: false.
+	NoAddress bool `json:",omitempty" pulumi:"noAddress,optional"`
 }

@@ -168,6 +168,14 @@ func (p *planner) planNICs(g *pool) {
 		p.checkFormat(at+".bridge", c.Bridge, bridgeFormat)
 		p.checkMTU(at+".mtu", c.MTU)
 
+		switch {
+		case c.DHCP == nil:
+		case *c.DHCP && c.CIDR != "":
+			p.problems.Add(at+".dhcp", true, "is set with cidr, which has static addresses; remove one of the two")
+		case !*c.DHCP && c.CIDR == "" && g.cluster == "":
+			p.problems.Add(at+".dhcp", false, "is for Talos machines, whose patches can use the device; remove it, or set cidr")
+		}
+
 		n, addresses := p.nicAddresses(at, g, c)
 		for i := range g.nodes {
 			node := &g.nodes[i]
@@ -177,6 +185,8 @@ func (p *planner) planNICs(g *pool) {
 				VLAN:   c.VLAN,
 				MTU:    c.MTU,
 				MAC:    deriveMAC(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
+
+				NoAddress: c.CIDR == "" && c.DHCP != nil && !*c.DHCP,
 			}
 			if i < len(addresses) {
 				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())

@@ -88,7 +88,7 @@ func checkMembers(n NodeConfig, name string, links []string, selectors []config.
 	}
 
 	return fmt.Errorf("it makes the first network card of the machine, whose addresses the program sets on the card itself, "+
-		"a member of %s: use cards of extraNICs for that", cmp.Or(name, "a bond or bridge"))
+		"a member of %s: use cards of extraNICs with dhcp: false for that", cmp.Or(name, "a bond or bridge"))
 }
 
 func secondVIP(c ClusterConfig) error {
