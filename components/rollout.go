@@ -251,7 +251,7 @@ func (r *rollout) startSession(
 
 	req.Common, req.Node, req.Worker, req.Restart = r.common, target.node, target.worker, target.isVM
 	req.Bootstrapped, req.Interval = r.bootstrapped, changeInterval
-	req.Regardless = os.Getenv(request.RegardlessVariable) != ""
+	req.Force = os.Getenv(request.ForceVariable) != ""
 	req.Talosconfig, _ = talosconfig.Value.(string)
 
 	progress := pulumi.LogArgs{Resource: row, Ephemeral: true}

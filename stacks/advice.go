@@ -26,7 +26,7 @@ func (d *deployment) registerErrorAdvice(ctx *pulumi.Context) error {
 		}
 
 		subject := adviceSubject(ctx.Stack(), args)
-		if errorhints.Taken(args.Errors[0]) {
+		if errorhints.IsTaken(args.Errors[0]) {
 			subject.Holder = d.lookup.vmidHolder(ctx, subject.VMID)
 		}
 

@@ -67,7 +67,7 @@ func TestRolledBackMachines(t *testing.T) {
 		"a control plane beside others": {
 			role: true, controlPlanes: 3, creation: "creation of 2000",
 			err: "and the cluster can lose data when it votes: replace it, so that it leaves and joins empty: " +
-				"`pulumi up --replace '**::one-cp-1-vm'`; to proceed with its old data: TALOS_PROXMOX_REGARDLESS=1 pulumi up",
+				"`pulumi up --replace '**::one-cp-1-vm'`; to proceed with its old data: TALOS_PROXMOX_FORCE=1 pulumi up",
 		},
 		"most control planes": {
 			role: true, controlPlanes: 3, others: 1, creation: "creation of 2000",

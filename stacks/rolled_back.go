@@ -38,9 +38,9 @@ func (m *machineLookup) checkRollback(vm vmlookup.VM, found proxmoxapi.Machine) 
 	case len(all) == 1:
 		return m.warn(name+" was rolled back to a snapshot, or restored from a backup: as the only control plane, it takes "+
 			"cluster "+planned.Cluster+" back to that time", nil)
-	case os.Getenv(request.RegardlessVariable) != "":
+	case os.Getenv(request.ForceVariable) != "":
 		return m.warn(name+" was rolled back to a snapshot, or restored from a backup, and joins etcd with the data of that "+
-			"time, because "+request.RegardlessVariable+" is set", nil)
+			"time, because "+request.ForceVariable+" is set", nil)
 	}
 
 	way := fmt.Sprintf("replace it, so that it leaves and joins empty: `pulumi up --replace '**::%s-vm'`", vm.Name)
@@ -51,7 +51,7 @@ func (m *machineLookup) checkRollback(vm vmlookup.VM, found proxmoxapi.Machine) 
 
 	return fmt.Errorf("%s was rolled back to a snapshot, or restored from a backup, and is a control plane of cluster %s: its "+
 		"etcd has forgotten what it acknowledged since then, and the cluster can lose data when it votes: %s; to proceed with "+
-		"its old data: %s=1 pulumi up", name, planned.Cluster, way, request.RegardlessVariable)
+		"its old data: %s=1 pulumi up", name, planned.Cluster, way, request.ForceVariable)
 }
 
 // controlPlanes returns the planned control planes of a cluster that the state has, and those that were rolled back.

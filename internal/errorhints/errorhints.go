@@ -106,8 +106,8 @@ func (s Subject) templateAdvice() string {
 // otherDatastoreAdvice names the cost: a pool has one datastore.
 const otherDatastoreAdvice = "choose another datastore, which moves the disks of all machines that the pool has"
 
-// Taken returns advice for a VMID that another machine has.
-func (s Subject) Taken() string {
+// TakenAdvice returns advice for a VMID that another machine has.
+func (s Subject) TakenAdvice() string {
 	alone := fmt.Sprintf("set a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
 
 	removed := fmt.Sprintf("`talos-proxmox recover %s --vmid %d` removes it", s.Stack, s.VMID)
@@ -158,8 +158,8 @@ func (r row) hint(s Subject, operation string, match []string) string {
 // takenPattern matches the errors for a VMID that another machine has; only that of a creation names the host.
 var takenPattern = regexp.MustCompile(`unable to create VM \d+(?:: config file| - VM \d+) already exists`)
 
-// Taken reports whether an error is about a VMID that another machine has.
-func Taken(message string) bool { return takenPattern.MatchString(message) }
+// IsTaken reports whether an error is about a VMID that another machine has.
+func IsTaken(message string) bool { return takenPattern.MatchString(message) }
 
 // accountAdvice is about a part of an account that exists already.
 const accountAdvice = ", and its comment under Datacenter, Permissions says whose it is. If an interrupted run of this " +
@@ -172,7 +172,7 @@ const mappingAdvice = "there is a mapping {1}, and its comment under Datacenter,
 
 // rows are tried in order. Their advice must not harm a running cluster.
 var rows = []row{
-	{pattern: takenPattern, advise: func(s Subject, _ string, _ []string) string { return s.Taken() }},
+	{pattern: takenPattern, advise: func(s Subject, _ string, _ []string) string { return s.TakenAdvice() }},
 	{pattern: regexp.MustCompile(`pci ID '([^']+)' already defined`), text: mappingAdvice},
 	{pattern: regexp.MustCompile(`usb ID '([^']+)' already defined`), text: mappingAdvice},
 	{pattern: regexp.MustCompile(`(role|user) '([^']+)' already exists`), text: "there is a {1} {2}" + accountAdvice},

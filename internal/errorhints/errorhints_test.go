@@ -228,14 +228,14 @@ func TestWhoHasAVMID(t *testing.T) {
 				"unable to create VM 3000: config file already exists",
 				"unable to create VM 3000 - VM 3000 already exists on node 'pve2'",
 			} {
-				assert.True(t, errorhints.Taken(message))
+				assert.True(t, errorhints.IsTaken(message))
 				hint, _ := errorhints.For(subject, "create", message)
 				assert.Contains(t, hint, tc.want)
 			}
 		})
 	}
 
-	assert.False(t, errorhints.Taken("start failed"))
+	assert.False(t, errorhints.IsTaken("start failed"))
 }
 
 // TestAdviceThatHarms a running cluster is not given.

@@ -57,7 +57,7 @@ func (c *checker) checkVMIDs() {
 					Name: conflict.vm.Name, Host: conflict.vm.Host, Owner: owner.String(), Ours: ours,
 					Lost: owner.IsLost(c.stack.owner(), c.stack.Empty),
 				},
-			}.Taken())
+			}.TakenAdvice())
 	}
 }
 

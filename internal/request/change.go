@@ -2,9 +2,9 @@ package request
 
 import "net/netip"
 
-// RegardlessVariable is the environment variable that lets a run proceed where it would stop for the safety of a
+// ForceVariable is the environment variable that lets a run proceed where it would stop for the safety of a
 // cluster or of machines; any text sets it.
-const RegardlessVariable = "TALOS_PROXMOX_REGARDLESS"
+const ForceVariable = "TALOS_PROXMOX_FORCE"
 
 // Change is the first request of `talosops change`: a change of a machine of a running cluster.
 type Change struct {
@@ -18,8 +18,8 @@ type Change struct {
 	Restart bool `json:"restart,omitempty"`
 	// Off reports whether the machine is off in Proxmox at this moment.
 	Off bool `json:"off,omitempty"`
-	// Regardless changes the machine although the cluster is unhealthy: to repair it.
-	Regardless  bool   `json:"regardless,omitempty"`
+	// Force changes the machine although the cluster is unhealthy: to repair it.
+	Force       bool   `json:"force,omitempty"`
 	Talosconfig string `json:"talosconfig"` // secret
 }
 

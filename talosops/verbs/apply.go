@@ -35,7 +35,7 @@ drains the node if the change restarts it, applies, restarts the machine where T
 and uncordons its node. An interrupted command can be repeated. Without controlPlanes, the machine is changed
 immediately.
 
-With the variable ` + request.RegardlessVariable + `, the machine is changed although its cluster is not steady. worker,
+With the variable ` + request.ForceVariable + `, the machine is changed although its cluster is not steady. worker,
 configured (an earlier run configured the machine; PULUMI_COMMAND_STDOUT says that as well), skipped (leave the machine
 as it is) and bootstrapped (the cluster was) can be omitted.`
 
@@ -98,7 +98,7 @@ func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, err
 	a := &apply{
 		change: change{Session: s, req: &changeRequest{Change: request.Change{
 			Common: req.Common, Node: req.node(), Worker: req.Worker,
-			Regardless: os.Getenv(request.RegardlessVariable) != "",
+			Force: os.Getenv(request.ForceVariable) != "",
 		}}},
 		req: req,
 		expected: tlsprobe.Expected{

@@ -22,7 +22,7 @@ it, prints {"ready":true}, and reads {"changed":true} or {"changed":false} once 
 the machine is back as it was, and uncordons its node. If the input ends without an outcome, it leaves the node as it
 is: the next change continues.
 
-restart, worker, former, bootstrapped (the cluster was), off (the machine is off in Proxmox) and regardless (change the
+restart, worker, former, bootstrapped (the cluster was), off (the machine is off in Proxmox) and force (change the
 machine although the cluster is not steady) can be omitted.`
 
 // answerTimeout is how long a machine may not answer before its cluster is asked about it. nodeLostTimeout is how long
@@ -34,7 +34,7 @@ const (
 )
 
 // forceCommand makes a change although talosops refuses it.
-const forceCommand = request.RegardlessVariable + "=1 pulumi up"
+const forceCommand = request.ForceVariable + "=1 pulumi up"
 
 const changeCheck = "change"
 
@@ -133,7 +133,7 @@ func (c *change) changeInCluster(ctx context.Context) error {
 		}
 	}
 
-	if c.req.Regardless { // there may be no API to read a lease from
+	if c.req.Force { // there may be no API to read a lease from
 		return c.coordinate(ctx)
 	}
 
@@ -171,7 +171,7 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 	}
 
 	if req.Former.IsValid() && !req.Worker {
-		if req.Regardless { // do not ask the others either: their addresses may have changed as well
+		if req.Force { // do not ask the others either: their addresses may have changed as well
 			return "gets the address " + req.Node.Address.String() + " in place of " + req.Former.String(), nil
 		}
 
@@ -192,7 +192,7 @@ func (c *change) reasonOfCluster(ctx context.Context) (reason string, err error)
 	switch {
 	case err != nil || bootstrapped:
 		return "", err
-	case req.Bootstrapped && req.Regardless:
+	case req.Bootstrapped && req.Force:
 		return "is changed although no control plane of its cluster has etcd data", nil
 	case req.Bootstrapped:
 		return "", fmt.Errorf("%s is not changed: %w; to change it anyway: "+forceCommand,
@@ -208,7 +208,7 @@ func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, er
 	n := req.currentNode()
 	reason = "does not answer on " + n.Address.String() + ", so it is changed as it is"
 
-	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
+	if err := ctx.Err(); err != nil || req.Off || req.Force {
 		return reason, err
 	}
 

@@ -52,12 +52,12 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 		return cluster.NodeState{}, err
 	}
 
-	if c.req.Regardless {
+	if c.req.Force {
 		c.HealthCheck = ""
 	}
 
 	others := c.Without(n)
-	if err := others.AwaitSteadyWithin(ctx, cluster.SteadyTimeout); err != nil && !c.req.Regardless {
+	if err := others.AwaitSteadyWithin(ctx, cluster.SteadyTimeout); err != nil && !c.req.Force {
 		return cluster.NodeState{}, fmt.Errorf("%s is not changed: %w\nto change it anyway, in order to repair the cluster: "+
 			forceCommand, n.Name, err)
 	}

@@ -213,8 +213,8 @@ func TestReasonToSkip(t *testing.T) {
 			c.req.Former, c.req.Node.Address = c.req.Node.Address, netip.MustParseAddr("127.0.9.99")
 			f.Down["127.0.9.99"] = errors.New("connection refused")
 		},
-		"a control plane that gets another address regardless": func(c *change, _ *clustertest.Fake) {
-			c.req.Former, c.req.Node.Address, c.req.Regardless = c.req.Node.Address, netip.MustParseAddr("127.0.9.99"), true
+		"a control plane that gets another address, forced": func(c *change, _ *clustertest.Fake) {
+			c.req.Former, c.req.Node.Address, c.req.Force = c.req.Node.Address, netip.MustParseAddr("127.0.9.99"), true
 		},
 		"a worker that gets another address": func(c *change, f *clustertest.Fake) {
 			c.req.Node, c.req.Former, c.req.Worker = request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.99")}, netip.MustParseAddr("127.0.9.4"), true
@@ -229,8 +229,8 @@ func TestReasonToSkip(t *testing.T) {
 
 			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
-		"a machine that does not answer, regardless": func(c *change, f *clustertest.Fake) {
-			c.req.Regardless = true
+		"a machine that does not answer, forced": func(c *change, f *clustertest.Fake) {
+			c.req.Force = true
 
 			makeUnreachable(f, "127.0.9.1")
 		},
@@ -251,8 +251,8 @@ func TestReasonToSkip(t *testing.T) {
 		"a machine of a cluster that has lost its data of etcd": func(c *change, f *clustertest.Fake) {
 			c.req.Bootstrapped, f.NoEtcdData = true, true
 		},
-		"a machine of a cluster that has lost its data of etcd, regardless": func(c *change, f *clustertest.Fake) {
-			c.req.Bootstrapped, c.req.Regardless, f.NoEtcdData = true, true, true
+		"a machine of a cluster that has lost its data of etcd, forced": func(c *change, f *clustertest.Fake) {
+			c.req.Bootstrapped, c.req.Force, f.NoEtcdData = true, true, true
 		},
 		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) {
 			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")

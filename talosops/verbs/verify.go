@@ -22,7 +22,7 @@ and the provider know a machine by its VMID, which another machine may have take
 docs/troubleshooting.md#another-machine-has-the-vmid.
 
 A machine that no longer exists is fine. The verb fails if another machine has a VMID, or if Proxmox does not say; with
-TALOS_PROXMOX_REGARDLESS=1, the latter is ignored. It changes nothing.`
+TALOS_PROXMOX_FORCE=1, the latter is ignored. It changes nothing.`
 
 // verifyRequest has a secret: the credentials for Proxmox.
 type verifyRequest struct{ request.Verify }
@@ -63,7 +63,7 @@ func runVerify(cmd *cobra.Command, _ *json.Decoder, req *verifyRequest) (any, er
 			strings.Join(lines, "\n"))
 	}
 
-	if os.Getenv(request.RegardlessVariable) != "" {
+	if os.Getenv(request.ForceVariable) != "" {
 		return nil, nil //nolint:nilnil // there is no result
 	}
 
@@ -73,7 +73,7 @@ func runVerify(cmd *cobra.Command, _ *json.Decoder, req *verifyRequest) (any, er
 
 	if len(lines) > 0 {
 		return nil, errors.New("Proxmox does not say whether the stack's machines are the ones that it created, no machine " + //nolint:staticcheck // a name
-			"was deleted: repeat when it answers, or delete the machines without the comparison: " + request.RegardlessVariable +
+			"was deleted: repeat when it answers, or delete the machines without the comparison: " + request.ForceVariable +
 			"=1 pulumi destroy\n" + strings.Join(lines, "\n"))
 	}
 

@@ -63,12 +63,12 @@ func TestVerify(t *testing.T) {
 	for name, test := range map[string]struct {
 		configurations map[int]string
 		vmids          []int
-		regardless     string
+		force          string
 		err            []string
 	}{
 		"the stack's machines, one of them gone": {configurations: map[int]string{3000: ours}, vmids: []int{3000, 3009}},
 		"another machine and a container": {
-			configurations: map[int]string{3000: theirs}, vmids: []int{3000, 3002}, regardless: "1",
+			configurations: map[int]string{3000: theirs}, vmids: []int{3000, 3002}, force: "1",
 			err: []string{
 				"no machine was deleted:\n  w-1: its VMID 3000 now belongs to VM 3000 mail-server on host pve1, and no stack made it",
 				"w-1: its VMID 3002 now belongs to VM 3002 box on host pve1, and it is a container",
@@ -77,12 +77,12 @@ func TestVerify(t *testing.T) {
 		},
 		"a machine whose host does not answer": {
 			configurations: map[int]string{3000: ours}, vmids: []int{3000, 3001},
-			err: []string{"VM 3001: unable to read VM 3001 on host pve1", "TALOS_PROXMOX_REGARDLESS=1 pulumi destroy"},
+			err: []string{"VM 3001: unable to read VM 3001 on host pve1", "TALOS_PROXMOX_FORCE=1 pulumi destroy"},
 		},
-		"such a machine, regardless": {configurations: map[int]string{3000: ours}, vmids: []int{3000, 3001}, regardless: "1"},
+		"such a machine, forced": {configurations: map[int]string{3000: ours}, vmids: []int{3000, 3001}, force: "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(request.RegardlessVariable, test.regardless)
+			t.Setenv(request.ForceVariable, test.force)
 
 			req := request.Verify{Stack: "prod", Owner: "o/talos-proxmox/prod", ID: "9f86", Proxmox: map[string]string{
 				"endpoint": newProxmox(t, test.configurations).URL, "apiToken": "t@pve!t=secret", "insecure": "true",
