@@ -54,7 +54,7 @@ func machineIdentity(name string, m Machine, network Network) tlsprobe.Machine {
 	}
 
 	return tlsprobe.Machine{
-		Name: name, Host: m.Node, VMID: m.VMID, MAC: m.MAC, MACs: macs,
+		Name: name, Host: m.Host, VMID: m.VMID, MAC: m.MAC, MACs: macs,
 		DHCP: network.DHCP, Bridge: network.Bridge, VLAN: network.VLAN, Gateway: network.Gateway,
 	}
 }

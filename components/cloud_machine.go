@@ -57,7 +57,7 @@ type CloudMachine struct {
 	// The VM's name.
 	VMName pulumi.StringOutput `pulumi:"vmName"`
 	// The name of the Proxmox host.
-	Host pulumi.StringOutput `pulumi:"node"`
+	Host pulumi.StringOutput `pulumi:"host"`
 	// The machine's address; with DHCP the one that the guest agent reports, empty until then.
 	Address pulumi.StringOutput `pulumi:"address"`
 	// The MAC address of the first network device.
@@ -124,7 +124,7 @@ func (c *CloudMachine) registerVM(ctx *pulumi.Context, name string, args CloudMa
 // start, because the provider cannot.
 func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 	args := vm.VirtualMachineInitializationArgs{
-		DatastoreId: pulumi.String(a.Machine.DiskPool),
+		DatastoreId: pulumi.String(a.Machine.Datastore),
 		Interface:   pulumi.String(a.Hardware.CloudInitDrive),
 		IpConfigs: vm.VirtualMachineInitializationIpConfigArray{
 			vm.VirtualMachineInitializationIpConfigArgs{Ipv4: ipv4Config(*a.Network, a.Address)},

@@ -17,7 +17,7 @@ func TestCloudMachinePasswordIsSecret(t *testing.T) {
 
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		_, err := NewCloudMachine(ctx, "web-1", CloudMachineArgs{
-			Machine: Machine{Node: "pve1", VMID: 5000, MAC: "02:00:00:00:3c:00", Template: pulumi.Int(941)},
+			Machine: Machine{Host: "pve1", VMID: 5000, MAC: "02:00:00:00:3c:00", Template: pulumi.Int(941)},
 			User:    "ops", Password: pulumi.String("not to be seen"),
 		})
 
@@ -42,7 +42,7 @@ func TestCloudMachineReportsAllProblems(t *testing.T) {
 	require.Error(t, err)
 
 	for _, part := range []string{
-		"machine.node", "machine.vmid", "machine.mac", "machine.template", "address: is set, and network.dhcp too",
+		"machine.host", "machine.vmid", "machine.mac", "machine.template", "address: is set, and network.dhcp too",
 		"machine.extraDisks[0].interface", "user: is missing",
 	} {
 		assert.ErrorContains(t, err, part)

@@ -208,7 +208,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 
 		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		n.Secret = n.Secret || orZero(n.Encryption).Passphrase != ""
-		setDefault(&n.Zone, n.Machine.Node)
+		setDefault(&n.Zone, n.Machine.Host)
 	}
 
 	if a.Backup != nil {
@@ -334,7 +334,7 @@ func (n ClusterNode) validate(path string, found *problem.List) {
 			gpus[i].PCI = cmp.Or(gpus[i].PCI, gpus[i].Name)
 		}
 
-		validateGPUs(path, gpus, n.Driver, n.Machine.Node, found)
+		validateGPUs(path, gpus, n.Driver, n.Machine.Host, found)
 	}
 }
 

@@ -143,5 +143,5 @@ func (q cloneQueue) add(n ClusterNode, vm pulumi.Resource) {
 }
 
 func storeOf(n ClusterNode) ImageStore {
-	return ImageStore{Node: n.Machine.Node, Datastore: n.Machine.DiskPool}
+	return ImageStore{Host: n.Machine.Host, Datastore: n.Machine.Datastore}
 }

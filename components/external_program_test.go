@@ -18,14 +18,14 @@ func oneNode(ctx *pulumi.Context) error {
 	talos := components.Talos{Version: "v1.12.6", Extensions: []string{"qemu-guest-agent"}}
 
 	image, err := components.NewTalosImage(ctx, "talos", components.TalosImageArgs{
-		Talos: talos, Stores: []components.ImageStore{{Node: "pve1", Datastore: "local"}},
+		Talos: talos, Stores: []components.ImageStore{{Host: "pve1", Datastore: "local"}},
 	})
 	if err != nil {
 		return err
 	}
 
 	template, err := components.NewGoldenTemplate(ctx, "talos-pve1", components.GoldenTemplateArgs{
-		Node: "pve1", VMID: 901, Talos: &talos, Image: image.VolumeID("pve1", "local"),
+		Host: "pve1", VMID: 901, Talos: &talos, Image: image.VolumeID("pve1", "local"),
 		Shell: &components.HostShell{Address: netip.MustParseAddr("10.0.0.2")},
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func oneNode(ctx *pulumi.Context) error {
 		Network: components.Network{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1")},
 		Nodes: []components.ClusterNode{{
 			Name: "one-cp-1", Role: components.RoleControlPlane, Address: netip.MustParsePrefix("10.0.0.10/24"), Talos: talos,
-			Machine: components.Machine{Node: "pve1", VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
+			Machine: components.Machine{Host: "pve1", VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
 		}},
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestComponentsNeedTalosops(t *testing.T) {
 		"cluster": oneNode,
 		"host": func(ctx *pulumi.Context) error {
 			_, err := components.NewProxmoxHostPrep(ctx, "pve1", components.ProxmoxHostPrepArgs{
-				Node: "pve1", Shell: components.HostShell{Address: netip.MustParseAddr("10.0.0.2")},
+				Host: "pve1", Shell: components.HostShell{Address: netip.MustParseAddr("10.0.0.2")},
 			})
 
 			return err

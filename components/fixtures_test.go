@@ -47,7 +47,7 @@ func assertRefused[A, C any](
 // plannedTemplate returns the template of class talos on a host.
 func plannedTemplate(host string) GoldenTemplateArgs {
 	t := scriptTemplate()
-	t.Node, t.VMID = host, 900+int(host[len(host)-1]-'0')
+	t.Host, t.VMID = host, 900+int(host[len(host)-1]-'0')
 
 	return t
 }
@@ -66,8 +66,8 @@ func plannedNode(role string, index int, host string) ClusterNode {
 		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role, Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 1, 1, byte(last + index)}), 24),
 		Talos: *plannedTemplate(host).Talos,
 		Machine: Machine{
-			Node: host, VMID: vmid + index, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
-			Cores: 2, Memory: 4096, DiskSize: 40, DiskPool: "local-lvm", CPUType: "host", Tags: []string{"talos"},
+			Host: host, VMID: vmid + index, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
+			Cores: 2, Memory: 4096, DiskSize: 40, Datastore: "local-lvm", CPUType: "host", Tags: []string{"talos"},
 		},
 	}
 }
@@ -100,7 +100,7 @@ func (a TalosClusterArgs) worker(i int) *ClusterNode       { return &a.Nodes[a.c
 func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map[string]*GoldenTemplate, error) {
 	args := TalosImageArgs{Talos: *all[0].Talos, Source: all[0].Source}
 	for _, t := range all {
-		args.Stores = append(args.Stores, ImageStore{Node: t.Node, Datastore: t.ImageDatastore})
+		args.Stores = append(args.Stores, ImageStore{Host: t.Host, Datastore: t.ImageDatastore})
 	}
 
 	image, err := NewTalosImage(ctx, "image", args)
@@ -111,13 +111,13 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map
 	byHost := map[string]*GoldenTemplate{}
 
 	for _, t := range all {
-		t.Image = image.VolumeID(t.Node, t.ImageDatastore)
+		t.Image = image.VolumeID(t.Host, t.ImageDatastore)
 
 		if t.Shell == nil {
 			t.Shell = &HostShell{Address: netip.MustParseAddr("127.1.0.11"), HostKey: "ssh-ed25519 AAAA"}
 		}
 
-		if byHost[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
+		if byHost[t.Host], err = NewGoldenTemplate(ctx, "talos-"+t.Host, t); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map
 // withGPUs returns a node with mapped GPUs and their driver.
 func withGPUs(n ClusterNode, gpus ...GPU) ClusterNode {
 	for i := range gpus {
-		gpus[i].Node = n.Machine.Node
+		gpus[i].Host = n.Machine.Host
 	}
 
 	n.GPUs, n.Driver = gpus, "open production"
@@ -157,7 +157,7 @@ func runKnownCluster(
 
 		for i := range cluster.Nodes {
 			machine := &cluster.Nodes[i].Machine
-			machine.Template = byHost[machine.Node].VMID
+			machine.Template = byHost[machine.Host].VMID
 		}
 
 		cluster.Schematics = pulumi.StringArray{image.SchematicID}

@@ -30,7 +30,7 @@ const (
 // GoldenTemplateArgs describe the template of one class on one host.
 type GoldenTemplateArgs struct {
 	// The name of the Proxmox host: pve1.
-	Node string `pulumi:"node"`
+	Host string `pulumi:"host"`
 	// The template's VMID, from 100 on; none with the source iso, which has no VM.
 	VMID int `pulumi:"vmid,optional"`
 	// The VM's name. Default: the resource's name.
@@ -113,7 +113,7 @@ func (c *GoldenTemplate) registerTemplate(ctx *pulumi.Context, name string, args
 	}
 
 	c.Name = pulumi.String(args.Name).ToStringOutput()
-	c.Host = pulumi.String(args.Node).ToStringOutput()
+	c.Host = pulumi.String(args.Host).ToStringOutput()
 	c.SchematicID, c.Version = args.contents()
 
 	return nil
@@ -133,7 +133,7 @@ func (c *GoldenTemplate) registerBuild(
 ) (*remote.Command, error) {
 	r := newRecipe(args, stackPath(ctx))
 	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: vmlookup.FromContext(ctx).StackID})
-	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)
+	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Host) }).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
 		Create:                 pulumi.String(hostCommand(actionBuild, args.VMID, r.lockSeconds)),
@@ -251,7 +251,7 @@ func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
 
 func (a GoldenTemplateArgs) validate(name string) error {
 	found := &problem.List{}
-	required(found, "node", a.Node, "the Proxmox host, such as pve1")
+	required(found, "host", a.Host, "the Proxmox host, such as pve1")
 	checkSource(found, "source", a.Source)
 
 	if a.System == nil {
@@ -262,7 +262,7 @@ func (a GoldenTemplateArgs) validate(name string) error {
 
 	if a.Image == nil && (a.System == nil || a.System.Definition().Format != systems.Backup) {
 		found.Add("image", nil,
-			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
+			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Host)
 	}
 
 	if a.Source == SourceImage && a.VMID < minVMID {

@@ -58,7 +58,7 @@ func (h *scriptHost) setName(own, node string) {
 func scriptTemplate() GoldenTemplateArgs {
 	return GoldenTemplateArgs{
 		Name:      "talos-v1.12.6-talos",
-		Node:      "pve1",
+		Host:      "pve1",
 		VMID:      901,
 		Source:    SourceImage,
 		Talos:     &Talos{Version: "v1.12.6", Platform: "nocloud"},
@@ -88,7 +88,7 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 
 	r := newRecipe(t, owner)
 	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: h.stackID})
-	cmd.Stdin = strings.NewReader(r.script(own, t.Node))
+	cmd.Stdin = strings.NewReader(r.script(own, t.Host))
 
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
 

@@ -27,7 +27,7 @@ type GPU struct {
 	// The name of its kind; GPUs of the same kind share it.
 	Name string `pulumi:"name"`
 	// The Proxmox host that has it. Default: the machine's.
-	Node string `pulumi:"node,optional"`
+	Host string `pulumi:"host,optional"`
 	// Its PCI address: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
 	PCI string `pulumi:"pci"`
 	// Its architecture, such as ada; the health gate runs again when it changes. Default: none.
@@ -116,7 +116,7 @@ func (a GPUWorkerArgs) node() TalosNodeArgs {
 
 func (a GPUWorkerArgs) validate(name string) error {
 	found := &problem.List{}
-	validateGPUs("", a.GPUs, a.Driver, a.Node.Machine.Node, found)
+	validateGPUs("", a.GPUs, a.Driver, a.Node.Machine.Host, found)
 
 	return problemsOf("GPU worker", name, found)
 }
@@ -129,9 +129,9 @@ func validateGPUs(path string, gpus []GPU, driver, node string, found *problem.L
 	required(found, path+"driver", driver, "which of NVIDIA's drivers its image has, such as open production")
 
 	for i, gpu := range gpus {
-		if gpu.Node != "" && gpu.Node != node {
+		if gpu.Host != "" && gpu.Host != node {
 			found.Add(fmt.Sprintf("%sgpus[%d].node", path, i), nil,
-				"%s is on host %q, and the machine on %q; place it where its GPU is", gpu.Name, gpu.Node, node)
+				"%s is on host %q, and the machine on %q; place it where its GPU is", gpu.Name, gpu.Host, node)
 		}
 
 		if gpu.Mapping == nil {

@@ -60,8 +60,8 @@ func TestGPUWorkerRefusesWhatCannotWork(t *testing.T) {
 			"no GPU": {func(*GPUWorkerArgs) {}, "gpus: there are 0; use 1 to 16"},
 			"no driver, and a GPU elsewhere": {
 				func(a *GPUWorkerArgs) {
-					a.Driver, a.Node.Machine.Node = "", "pve2"
-					a.GPUs = []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}}
+					a.Driver, a.Node.Machine.Host = "", "pve2"
+					a.GPUs = []GPU{{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00"}}
 				},
 				"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
 					"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is",
@@ -74,7 +74,7 @@ func TestPCIMappingAcceptsIOMMUGroupZero(t *testing.T) {
 
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		_, err := NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{Devices: []MappedDevice{{
-			Node: "pve3", PCI: "0000:c1:00.0", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"),
+			Host: "pve3", PCI: "0000:c1:00.0", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"),
 			Group: pulumi.Int(0),
 		}}})
 
@@ -92,7 +92,7 @@ func TestPCIMappingRefusesIncompleteDevices(t *testing.T) {
 	for want, devices := range map[string][]MappedDevice{
 		"devices: is empty; add at least one": nil,
 		`devices[0]: 0000:01:00 of host "pve1" is not described in full; set node, pci, id, subsystem and group`: {
-			{Node: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")},
+			{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")},
 		},
 		`devices[0]: 0000:01:00 of host "" is not described in full`: {
 			{PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},

@@ -132,7 +132,7 @@ func nodeHardware(a TalosClusterArgs) []hardware {
 		for _, gpu := range n.GPUs {
 			machine.GPUs = append(machine.GPUs, hardwareGPU{
 				Name:       gpu.Name,
-				Host:       cmp.Or(gpu.Node, n.Machine.Node),
+				Host:       cmp.Or(gpu.Host, n.Machine.Host),
 				PCI:        gpu.PCI,
 				Generation: gpu.Generation,
 				Raw:        gpu.Mapping == nil,

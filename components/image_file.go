@@ -17,12 +17,12 @@ const downloadTimeout = 1800
 // ImageStore is a datastore of a host with the content type iso.
 type ImageStore struct {
 	// The name of the Proxmox host: pve1.
-	Node string `pulumi:"node"`
+	Host string `pulumi:"host"`
 	// The datastore: local.
 	Datastore string `pulumi:"datastore"`
 }
 
-func (s ImageStore) key() string { return s.Node + "/" + s.Datastore }
+func (s ImageStore) key() string { return s.Host + "/" + s.Datastore }
 
 // imageFile is a file that hosts download with the content type iso, which Proxmox enables by default. Templates import
 // it by its path.
@@ -43,7 +43,7 @@ func (f imageFile) registerDownloads(
 	for _, store := range stores {
 		file, err := f.registerDownload(ctx, parent, name, store, settled)
 		if err != nil {
-			return fileName, volumes, fmt.Errorf("to %s on host %s: %w", store.Datastore, store.Node, err)
+			return fileName, volumes, fmt.Errorf("to %s on host %s: %w", store.Datastore, store.Host, err)
 		}
 
 		if len(volumes) == 0 {
@@ -63,7 +63,7 @@ func (f imageFile) registerDownload(
 		ContentType:        pulumi.String("iso"),
 		DatastoreId:        pulumi.String(store.Datastore),
 		FileName:           pulumi.String(f.name),
-		NodeName:           pulumi.String(store.Node),
+		NodeName:           pulumi.String(store.Host),
 		Overwrite:          pulumi.Bool(false),
 		OverwriteUnmanaged: pulumi.Bool(true), // a file that a killed run downloaded; the name identifies its contents
 		UploadTimeout:      pulumi.Int(downloadTimeout),
@@ -79,7 +79,7 @@ func (f imageFile) registerDownload(
 		args.ChecksumAlgorithm = pulumi.String(f.algorithm)
 	}
 
-	return download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), args,
+	return download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), args,
 		pulumi.Parent(parent),
 		waitFor(settled),
 		// The name identifies the contents, wherever they came from. Files of earlier versions of the program, which stacks
@@ -92,7 +92,7 @@ func (f imageFile) registerDownload(
 func sortedStores(stores []ImageStore) []ImageStore {
 	sorted := slices.Clone(stores)
 	slices.SortFunc(sorted, func(x, y ImageStore) int {
-		return strings.Compare(x.Node+"\x00"+x.Datastore, y.Node+"\x00"+y.Datastore)
+		return strings.Compare(x.Host+"\x00"+x.Datastore, y.Host+"\x00"+y.Datastore)
 	})
 
 	return slices.Compact(sorted)
@@ -104,7 +104,7 @@ func checkStores(found *problem.List, stores []ImageStore) {
 	}
 
 	for i, store := range stores {
-		required(found, fmt.Sprintf("stores[%d].node", i), store.Node, "the Proxmox host, such as pve1")
+		required(found, fmt.Sprintf("stores[%d].node", i), store.Host, "the Proxmox host, such as pve1")
 		required(found,
 			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local",
 		)

@@ -25,10 +25,10 @@ const minVMID = 100
 // Machine is a VM on Proxmox, without its name and address.
 type Machine struct {
 	// The name of the Proxmox host: pve1.
-	Node string `pulumi:"node"`
+	Host string `pulumi:"host"`
 	// Move a running machine when node changes; otherwise it stays on its host. A machine with a device of its host is
 	// replaced instead. Default: false.
-	NodePinned bool `pulumi:"nodePinned,optional"`
+	HostPinned bool `pulumi:"hostPinned,optional"`
 	// The VMID, from 100 on.
 	VMID int `pulumi:"vmid"`
 	// The MAC address of the first network device: 02:00:00:00:00:01.
@@ -50,14 +50,14 @@ type Machine struct {
 	// The system disk in GiB; it can grow, but not shrink. Default: 40.
 	DiskSize int `pulumi:"diskSize,optional"`
 	// The datastore of the machine's disks. Default: local-lvm.
-	DiskPool string `pulumi:"diskPool,optional"`
+	Datastore string `pulumi:"datastore,optional"`
 	// The processor type in Proxmox; Talos needs x86-64-v2 or better. Default: host.
 	CPUType string `pulumi:"cpuType,optional"`
 	// The weight of the machine when the host's processors are busy, from 2 to 10000. Default: 100.
 	CPUUnits int `pulumi:"cpuUnits,optional"`
 	// Show the host's NUMA topology to the machine. Default: false.
 	NUMA bool `pulumi:"numa,optional"`
-	// Give the machine a TPM 2.0, whose state is on diskPool; it cannot be added or removed later. Default: false.
+	// Give the machine a TPM 2.0, whose state is on datastore; it cannot be added or removed later. Default: false.
 	TPM bool `pulumi:"tpm,optional"`
 	// Start the machine with its host. Default: true.
 	OnBoot *bool `pulumi:"onBoot,optional"`
@@ -66,7 +66,7 @@ type Machine struct {
 	// Proxmox tags, sorted. Default: none.
 	Tags []string `pulumi:"tags,optional"`
 	// The Proxmox resource pool, which must exist. Default: none.
-	Pool string `pulumi:"pool,optional"`
+	ResourcePool string `pulumi:"resourcePool,optional"`
 	// Additional disks. Default: none.
 	ExtraDisks []Disk `pulumi:"extraDisks,optional"`
 	// Additional network devices. Default: none.
@@ -114,7 +114,7 @@ func (m Machine) withDefaults() Machine {
 	setDefault(&m.Cores, 2)
 	setDefault(&m.Memory, 4096)
 	setDefault(&m.DiskSize, 40)
-	setDefault(&m.DiskPool, "local-lvm")
+	setDefault(&m.Datastore, "local-lvm")
 	setDefault(&m.CPUType, "host")
 	setDefault(&m.CPUUnits, defaultCPUUnits)
 
@@ -124,7 +124,7 @@ func (m Machine) withDefaults() Machine {
 
 	m.ExtraDisks = slices.Clone(m.ExtraDisks)
 	for i := range m.ExtraDisks {
-		setDefault(&m.ExtraDisks[i].Datastore, m.DiskPool)
+		setDefault(&m.ExtraDisks[i].Datastore, m.Datastore)
 	}
 
 	m.PCIDevices = slices.Clone(m.PCIDevices)
@@ -175,7 +175,7 @@ func (m Machine) dependsOn() pulumi.ResourceOption {
 
 // validate checks what is known without outputs of other resources.
 func (m Machine) validate(path string, found *problem.List) {
-	required(found, path+"node", m.Node, "the Proxmox host, such as pve1")
+	required(found, path+"host", m.Host, "the Proxmox host, such as pve1")
 
 	if m.VMID < minVMID {
 		found.Add(path+"vmid", m.VMID, "is not a VMID; use 100 or higher")

@@ -18,7 +18,7 @@ const PCIMappingType = "talos-proxmox:host:PCIMapping"
 // without group or subsystem incomplete.
 type MappedDevice struct {
 	// The name of the Proxmox host: pve1.
-	Node string `pulumi:"node"`
+	Host string `pulumi:"host"`
 	// The device's PCI address: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
 	PCI string `pulumi:"pci"`
 	// Vendor and device id in hexadecimal: 10de:27b0.
@@ -67,7 +67,7 @@ func (c *PCIMapping) registerMapping(ctx *pulumi.Context, name string, args PCIM
 	for _, device := range args.Devices {
 		maps = append(maps, mapping.PciMapTypeArgs{
 			Id:          device.ID,
-			Node:        pulumi.String(device.Node),
+			Node:        pulumi.String(device.Host),
 			Path:        pulumi.String(device.PCI),
 			IommuGroup:  device.Group.ToIntOutput().ToIntPtrOutput(),
 			SubsystemId: device.Subsystem.ToStringOutput().ToStringPtrOutput(),
@@ -96,9 +96,9 @@ func (a PCIMappingArgs) validate(name string) error {
 	}
 
 	for i, d := range a.Devices {
-		if d.Node == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
+		if d.Host == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
 			found.Add(fmt.Sprintf("devices[%d]", i), nil,
-				"%s of host %q is not described in full; set node, pci, id, subsystem and group", d.PCI, d.Node)
+				"%s of host %q is not described in full; set node, pci, id, subsystem and group", d.PCI, d.Host)
 		}
 	}
 

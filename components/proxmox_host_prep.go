@@ -99,15 +99,15 @@ func (c *ProxmoxHostPrep) queryFacts(ctx *pulumi.Context, args ProxmoxHostPrepAr
 			return pulumi.StringOutput{}, err
 		}
 
-		answer := answers[args.Node]
+		answer := answers[args.Host]
 		switch {
 		case answer.Facts != nil:
 			return pulumi.String(answer.Document).ToStringOutput(), nil
 		case ctx.DryRun():
 			return unknownString(), ctx.Log.Warn(fmt.Sprintf("%s cannot be queried, so that this preview does not "+
-				"know what will change on it: %s", args.Node, answer.Err), nil)
+				"know what will change on it: %s", args.Host, answer.Err), nil)
 		default:
-			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be queried: %w", args.Node, answer.Err)
+			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be queried: %w", args.Host, answer.Err)
 		}
 	}).(pulumi.StringOutput)
 
@@ -216,7 +216,7 @@ func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
 // setOutputs sets the outputs. A command's output is as old as its last run: if nothing had to be changed, the facts
 // that were queried in this run are newer.
 func (c *ProxmoxHostPrep) setOutputs(ctx *pulumi.Context, args ProxmoxHostPrepArgs) {
-	c.Settled, c.Ready = valueAfter(ctx, args.Node, c.settled()), valueAfter(ctx, args.Node, c.settled())
+	c.Settled, c.Ready = valueAfter(ctx, args.Host, c.settled()), valueAfter(ctx, args.Host, c.settled())
 
 	printed := c.apply.Stdout
 	if c.reboot != nil {
@@ -225,7 +225,7 @@ func (c *ProxmoxHostPrep) setOutputs(ctx *pulumi.Context, args ProxmoxHostPrepAr
 
 	if c.verify != nil {
 		printed = c.verify.Stdout
-		c.Ready = valueAfter(ctx, args.Node, c.verify)
+		c.Ready = valueAfter(ctx, args.Host, c.verify)
 	}
 
 	latest := args.Facts.ToStringOutput().ApplyT(func(document string) (pulumi.StringOutput, error) {

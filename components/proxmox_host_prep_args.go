@@ -23,7 +23,7 @@ const (
 // ProxmoxHostPrepArgs describe how one host is prepared.
 type ProxmoxHostPrepArgs struct {
 	// The name of the Proxmox host: pve1.
-	Node string `pulumi:"node"`
+	Host string `pulumi:"host"`
 	// The SSH connection to the host.
 	Shell HostShell `pulumi:"shell"`
 	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of GPUs to
@@ -72,22 +72,22 @@ type HostGPU struct {
 }
 
 func (a ProxmoxHostPrepArgs) request(owner string) request.Host {
-	return scripts.HostRequest(owner, a.Shell.request(a.Node), a.host(), a.needs())
+	return scripts.HostRequest(owner, a.Shell.request(a.Host), a.host(), a.needs())
 }
 
 // host returns the host as the specification describes it.
 func (a ProxmoxHostPrepArgs) host() spec.Host {
-	h := spec.Host{Name: a.Node, Path: a.Node, Address: a.Shell.Address, Prep: &spec.Prep{
+	h := spec.Host{Name: a.Host, Path: a.Host, Address: a.Shell.Address, Prep: &spec.Prep{
 		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot, ZFSArcMaxGiB: a.ZFSArcMaxGiB,
 	}}
 
 	for _, gpu := range a.GPUs {
-		h.GPUs = append(h.GPUs, spec.Device{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})
+		h.GPUs = append(h.GPUs, spec.Device{Name: gpu.Name, Host: a.Host, PCI: gpu.PCI})
 	}
 
 	for _, device := range a.Devices {
 		h.Devices = append(h.Devices, spec.Device{
-			Name: device.Name, Host: a.Node, PCI: device.PCI, Kind: spec.DeviceKind(a.kinds()[device.PCI]),
+			Name: device.Name, Host: a.Host, PCI: device.PCI, Kind: spec.DeviceKind(a.kinds()[device.PCI]),
 		})
 	}
 
@@ -108,7 +108,7 @@ func (a ProxmoxHostPrepArgs) kinds() map[string]string {
 func (a ProxmoxHostPrepArgs) needs() hostfacts.Needs {
 	needs := hostfacts.Needs{Clusters: a.Clusters}
 	for _, machine := range a.Machines {
-		needs.Nodes = append(needs.Nodes, hostfacts.NodeWithDevices(a.Node, machine, a.kinds()))
+		needs.Nodes = append(needs.Nodes, hostfacts.NodeWithDevices(a.Host, machine, a.kinds()))
 	}
 
 	return needs
@@ -128,7 +128,7 @@ func (a ProxmoxHostPrepArgs) withDefaults() ProxmoxHostPrepArgs {
 
 func (a ProxmoxHostPrepArgs) validate(name string) error {
 	found := &problem.List{}
-	required(found, "node", a.Node, "the Proxmox host, such as pve1")
+	required(found, "host", a.Host, "the Proxmox host, such as pve1")
 	requiredAddress(found, "shell.address", a.Shell.Address, "the host's, such as 10.0.0.2")
 
 	if !slices.Contains([]string{"keep", "no-subscription", "enterprise"}, a.Repositories) {

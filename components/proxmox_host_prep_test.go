@@ -18,7 +18,7 @@ import (
 // prepArgs returns the arguments of a host with a GPU that a machine uses.
 func prepArgs(facts *hostfacts.Facts) ProxmoxHostPrepArgs {
 	args := ProxmoxHostPrepArgs{
-		Node: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
+		Host: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
 		Shell: HostShell{
 			Address: netip.MustParseAddr("127.1.0.11"), Port: 2222, HostKey: "ssh-ed25519 AAAA", PrivateKey: pulumi.String("the-private-key"),
 		},
@@ -121,7 +121,7 @@ func TestProxmoxHostPrepRebootsOneHostAtATime(t *testing.T) {
 		for _, name := range []string{"pve1", "pve2", "pve3"} {
 			args := prepArgs(unpreparedFacts())
 
-			args.Node, args.RebootAfter, args.Machines, args.Clusters = name, rebooted, nil, []string{"one", "two"}
+			args.Host, args.RebootAfter, args.Machines, args.Clusters = name, rebooted, nil, []string{"one", "two"}
 			if name != "pve2" {
 				args.Reboot = RebootWhenIdle
 			}
@@ -202,7 +202,7 @@ func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 
 	args := func() ProxmoxHostPrepArgs { return prepArgs(unpreparedFacts()) }
 	assertRefused(t, args, NewProxmoxHostPrep, map[string]invalidCase[ProxmoxHostPrepArgs]{
-		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
+		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Host = "" }, "host: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = netip.Addr{} }, "shell.address: is missing; set the host's, such as 10.0.0.2"},
 		"a cache of less than nothing": {
 			func(a *ProxmoxHostPrepArgs) { a.ZFSArcMaxGiB = new(-1.0) }, "zfsArcMaxGiB: -1 is less than ZFS accepts (64 MiB)",

@@ -66,7 +66,7 @@ func NewSystemImage(
 // VolumeID returns the volume of the file in a store, for [GoldenTemplateArgs]; nil for a store that is not one of the
 // image's.
 func (c *SystemImage) VolumeID(node, datastore string) pulumi.StringInput {
-	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
+	return c.volumes[ImageStore{Host: node, Datastore: datastore}.key()]
 }
 
 func (a SystemImageArgs) withDefaults() SystemImageArgs {

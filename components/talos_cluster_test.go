@@ -41,7 +41,7 @@ func TestTalosClusterLimitsClonesPerDatastore(t *testing.T) {
 
 	cluster := plannedCluster(1, 10)
 	for i := range cluster.workers() {
-		cluster.worker(i).Machine.Node = "pve1"
+		cluster.worker(i).Machine.Host = "pve1"
 	}
 
 	r := runCluster(t, enginetest.Options{}, cluster)

@@ -66,7 +66,7 @@ func NewTalosImage(
 // VolumeID returns the volume of the file in a store, for [GoldenTemplateArgs]; nil for a store that is not one of the
 // image's.
 func (c *TalosImage) VolumeID(node, datastore string) pulumi.StringInput {
-	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
+	return c.volumes[ImageStore{Host: node, Datastore: datastore}.key()]
 }
 
 func (c *TalosImage) registerSchematic(ctx *pulumi.Context, name string, args TalosImageArgs) error {

@@ -137,7 +137,7 @@ type TalosNode struct {
 	// The VM's name.
 	VMName pulumi.StringOutput `pulumi:"vmName"`
 	// The name of the Proxmox host.
-	Host pulumi.StringOutput `pulumi:"node"`
+	Host pulumi.StringOutput `pulumi:"host"`
 	// The node's address.
 	Address pulumi.StringOutput `pulumi:"address"`
 	// The MAC address of the first network device.

@@ -26,7 +26,7 @@ func registerSingleNode(t *testing.T, o enginetest.Options, n ClusterNode, netwo
 	t.Helper()
 
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
-		template := plannedTemplate(n.Machine.Node)
+		template := plannedTemplate(n.Machine.Host)
 		if n.Machine.ISO != nil {
 			template.Source, template.VMID = SourceISO, 0
 		}
@@ -37,9 +37,9 @@ func registerSingleNode(t *testing.T, o enginetest.Options, n ClusterNode, netwo
 		}
 
 		if n.Machine.ISO != nil {
-			n.Machine.ISO = byHost[n.Machine.Node].VolumeID
+			n.Machine.ISO = byHost[n.Machine.Host].VolumeID
 		} else {
-			n.Machine.Template = byHost[n.Machine.Node].VMID
+			n.Machine.Template = byHost[n.Machine.Host].VMID
 		}
 
 		args, err := nodeArgs(ctx, n, network)
@@ -124,7 +124,7 @@ func TestTalosNodeVMInputs(t *testing.T) {
 		"defaults of what is not set": {
 			change: func(n *ClusterNode, network *Network) {
 				m := &n.Machine
-				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
+				m.Cores, m.Memory, m.DiskSize, m.Datastore, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
 			},
 			inputs: map[string]any{
 				"cpu.cores":                2,
@@ -137,7 +137,7 @@ func TestTalosNodeVMInputs(t *testing.T) {
 			},
 		},
 		"a TPM": {
-			change: func(n *ClusterNode, _ *Network) { n.Machine.TPM, n.Machine.DiskPool = true, "tank" },
+			change: func(n *ClusterNode, _ *Network) { n.Machine.TPM, n.Machine.Datastore = true, "tank" },
 			inputs: map[string]any{"tpmState.datastoreId": "tank", "tpmState.version": "v2.0", "efiDisk.preEnrolledKeys": false},
 		},
 		"two raw GPUs": {
@@ -254,7 +254,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 		}
 	}, NewTalosNode, map[string]invalidCase[TalosNodeArgs]{
 		"no host": {
-			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; set the Proxmox host",
+			func(a *TalosNodeArgs) { a.Machine.Host = "" }, "machine.host: is missing; set the Proxmox host",
 		},
 		"no VMID": {
 			func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is not a VMID; use 100 or higher",
@@ -277,8 +277,8 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			func(a *TalosNodeArgs) { a.Network.DNS = make([]netip.Addr, 1) }, "network.dns[0]: is missing; set a name server",
 		},
 		"several problems at once": {
-			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },
-			"machine.node: is missing; set the Proxmox host, such as pve1\nmachine.vmid: 0 is not a VMID",
+			func(a *TalosNodeArgs) { a.Machine.Host, a.Machine.VMID = "", 0 },
+			"machine.host: is missing; set the Proxmox host, such as pve1\nmachine.vmid: 0 is not a VMID",
 		},
 	})
 }

@@ -17,7 +17,7 @@ const USBMappingType = "talos-proxmox:host:USBMapping"
 // MappedUSBDevice is a USB device of a host.
 type MappedUSBDevice struct {
 	// The name of the Proxmox host: pve1.
-	Node string `pulumi:"node"`
+	Host string `pulumi:"host"`
 	// Vendor and product in hexadecimal, in lower case: 10c4:ea60.
 	ID string `pulumi:"id"`
 	// The bus and port that it is plugged into: 1-4.2. Default: any device of the host with the id.
@@ -58,7 +58,7 @@ func (c *USBMapping) registerMapping(ctx *pulumi.Context, name string, args USBM
 	maps := make(mapping.UsbMapTypeArray, 0, len(args.Devices))
 	for _, device := range args.Devices {
 		maps = append(maps, mapping.UsbMapTypeArgs{
-			Id: pulumi.String(device.ID), Node: pulumi.String(device.Node), Path: optionalString(device.Port),
+			Id: pulumi.String(device.ID), Node: pulumi.String(device.Host), Path: optionalString(device.Port),
 		})
 	}
 
@@ -88,14 +88,14 @@ func (a USBMappingArgs) validate(name string) error {
 		at := fmt.Sprintf("devices[%d]", i)
 
 		switch {
-		case d.Node == "" || d.ID == "":
+		case d.Host == "" || d.ID == "":
 			found.Add(at, nil, "is not described in full; set node, and id, such as 10c4:ea60")
-		case hosts[d.Node]:
-			found.Add(at+".node", d.Node, "has another device of this mapping, and Proxmox allows one of a host; give this one a "+
+		case hosts[d.Host]:
+			found.Add(at+".node", d.Host, "has another device of this mapping, and Proxmox allows one of a host; give this one a "+
 				"mapping of its own")
 		}
 
-		hosts[d.Node] = true
+		hosts[d.Host] = true
 	}
 
 	return problemsOf("USB mapping", name, found)

@@ -17,7 +17,7 @@ func TestUSBMapping(t *testing.T) {
 
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		_, err := NewUSBMapping(ctx, "zigbee", USBMappingArgs{Devices: []MappedUSBDevice{
-			{Node: "pve1", ID: "10c4:ea60"}, {Node: "pve2", ID: "10c4:ea60", Port: "1-4.2"},
+			{Host: "pve1", ID: "10c4:ea60"}, {Host: "pve2", ID: "10c4:ea60", Port: "1-4.2"},
 		}})
 
 		return err
@@ -39,9 +39,9 @@ func TestUSBMappingRefusesWhatProxmoxDoes(t *testing.T) {
 
 	for message, devices := range map[string][]MappedUSBDevice{
 		"devices: is empty":                    {},
-		"devices[0]: is not described in full": {{Node: "pve1"}},
+		"devices[0]: is not described in full": {{Host: "pve1"}},
 		`devices[1].node: "pve1" has another device of this mapping`: {
-			{Node: "pve1", ID: "0658:0200", Port: "1-7.1"}, {Node: "pve1", ID: "0658:0200", Port: "1-7.2"},
+			{Host: "pve1", ID: "0658:0200", Port: "1-7.1"}, {Host: "pve1", ID: "0658:0200", Port: "1-7.2"},
 		},
 	} {
 		_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {

@@ -50,11 +50,11 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 	args := &vm.VirtualMachineArgs{
 		Name:     pulumi.String(v.name),
 		VmId:     pulumi.Int(m.VMID),
-		NodeName: pulumi.String(m.Node),
+		NodeName: pulumi.String(m.Host),
 		// The provider sends name and description with the clone request, so even an incomplete VM has its owner's marker.
 		Description: pulumi.String(ownership.Node(stackOwner(ctx), v.description)),
 		Tags:        pulumi.ToStringArray(m.Tags),
-		PoolId:      optionalString(m.Pool),
+		PoolId:      optionalString(m.ResourcePool),
 
 		Started:  pulumi.Bool(true),
 		OnBoot:   pulumi.Bool(*m.OnBoot),
@@ -130,7 +130,7 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 func setFirmware(args *vm.VirtualMachineArgs, v vmSpec) {
 	if v.hardware.BIOS == biosOVMF {
 		args.EfiDisk = vm.VirtualMachineEfiDiskArgs{
-			DatastoreId:     pulumi.String(v.machine.DiskPool),
+			DatastoreId:     pulumi.String(v.machine.Datastore),
 			FileFormat:      pulumi.String("raw"),
 			PreEnrolledKeys: pulumi.Bool(v.hardware.SecureBoot),
 			Type:            pulumi.String("4m"),
@@ -139,7 +139,7 @@ func setFirmware(args *vm.VirtualMachineArgs, v vmSpec) {
 
 	if v.machine.TPM {
 		args.TpmState = vm.VirtualMachineTpmStateArgs{
-			DatastoreId: pulumi.String(v.machine.DiskPool), Version: pulumi.String("v2.0"),
+			DatastoreId: pulumi.String(v.machine.Datastore), Version: pulumi.String("v2.0"),
 		}
 	}
 }
@@ -153,12 +153,12 @@ func setOrigin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 	} else {
 		clone := vm.VirtualMachineCloneArgs{
 			VmId:     detachedInt(ctx, m.Template),
-			NodeName: pulumi.String(m.Node),
+			NodeName: pulumi.String(m.Host),
 			Full:     pulumi.Bool(!m.Linked),
 			Retries:  pulumi.Int(3),
 		}
 		if !m.Linked { // Proxmox refuses a datastore for a linked clone
-			clone.DatastoreId = pulumi.String(m.DiskPool)
+			clone.DatastoreId = pulumi.String(m.Datastore)
 		}
 
 		args.Clone = clone
@@ -172,7 +172,7 @@ func setOrigin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 }
 
 func disks(m Machine, system string) vm.VirtualMachineDiskArray {
-	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: system, SizeGiB: m.DiskSize, Datastore: m.DiskPool})}
+	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: system, SizeGiB: m.DiskSize, Datastore: m.Datastore})}
 	for _, extra := range m.ExtraDisks {
 		list = append(list, disk(extra))
 	}
@@ -268,7 +268,7 @@ func (a TalosNodeArgs) initialization() vm.VirtualMachineInitializationArgs {
 	address := ipv4Config(*a.Network, a.Address)
 
 	args := vm.VirtualMachineInitializationArgs{
-		DatastoreId: pulumi.String(a.Machine.DiskPool),
+		DatastoreId: pulumi.String(a.Machine.Datastore),
 		Interface:   pulumi.String(talosHardware.CloudInitDrive),
 		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{vm.VirtualMachineInitializationIpConfigArgs{Ipv4: address}},
 	}
@@ -307,7 +307,7 @@ func registerVM(
 	m := v.machine
 
 	ignored = append([]string{"clone"}, ignored...)
-	if !m.NodePinned && !m.hasDevices() {
+	if !m.HostPinned && !m.hasDevices() {
 		ignored = append(ignored, "nodeName")
 	}
 

@@ -32,7 +32,7 @@ func (d *deployment) systemImageArgs(i plannedImage, owner string) components.Sy
 
 func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.GoldenTemplateArgs {
 	args := components.GoldenTemplateArgs{
-		Node: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), ImageDatastore: t.ImageDatastore,
+		Host: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), ImageDatastore: t.ImageDatastore,
 		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
 		Shell: new(d.shell(h)),
 	}
@@ -53,7 +53,7 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 
 func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) components.ProxmoxHostPrepArgs {
 	args := components.ProxmoxHostPrepArgs{
-		Node: h.Name, Shell: d.shell(h.Host), IOMMU: &h.Prep.IOMMU, Repositories: h.Prep.Repositories, Reboot: h.Prep.Reboot,
+		Host: h.Name, Shell: d.shell(h.Host), IOMMU: &h.Prep.IOMMU, Repositories: h.Prep.Repositories, Reboot: h.Prep.Reboot,
 		Clusters: h.needs.Clusters, RebootAfter: rebootAfter, Facts: unknownString(),
 		ZFSArcMaxGiB: h.Prep.ZFSArcMaxGiB,
 	}
@@ -166,7 +166,7 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 
 	for _, gpu := range n.GPUs {
 		args.GPUs = append(
-			args.GPUs, components.GPU{Name: gpu.Name, Node: gpu.Host, PCI: gpu.PCI, Generation: gpu.Generation},
+			args.GPUs, components.GPU{Name: gpu.Name, Host: gpu.Host, PCI: gpu.PCI, Generation: gpu.Generation},
 		)
 	}
 
@@ -180,10 +180,10 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 // vmArgs returns a machine's VM without what comes from other resources.
 func vmArgs(n spec.VM) components.Machine {
 	return components.Machine{
-		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
-		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType,
+		Host: n.Host, HostPinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
+		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, Datastore: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA,
-		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: n.ExtraDisks,
+		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool, ExtraDisks: n.ExtraDisks,
 		ExtraNICs: n.ExtraNICs,
 	}
 }

@@ -32,7 +32,7 @@ func (d *deployment) registerMappings(ctx *pulumi.Context) error {
 
 				if planned.Kind == spec.USBDevice {
 					usb.Devices = append(usb.Devices, components.MappedUSBDevice{
-						Node: planned.Host, ID: planned.USB.ID, Port: planned.USB.Port,
+						Host: planned.Host, ID: planned.USB.ID, Port: planned.USB.Port,
 					})
 
 					continue
@@ -101,7 +101,7 @@ func (d *deployment) usedDevices() map[string]map[string]bool {
 func (d *deployment) mappedDevice(planned spec.Device) (components.MappedDevice, error) {
 	h := d.hosts[planned.Host]
 
-	device := components.MappedDevice{Node: planned.Host, PCI: planned.PCI}
+	device := components.MappedDevice{Host: planned.Host, PCI: planned.PCI}
 	if facts := h.answer.Facts; facts != nil && (h.prep == nil || !facts.RebootRequired()) {
 		identity, err := facts.Identity(planned.PCI)
 		if err == nil {

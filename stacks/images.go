@@ -65,7 +65,7 @@ func planImages(plan *spec.Plan) ([]plannedImage, problem.List) {
 			found.checksum = t.Checksum
 		}
 
-		found.stores = append(found.stores, components.ImageStore{Node: t.Host, Datastore: t.ImageDatastore})
+		found.stores = append(found.stores, components.ImageStore{Host: t.Host, Datastore: t.ImageDatastore})
 	}
 
 	images := make([]plannedImage, 0, len(byName))

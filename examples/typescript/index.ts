@@ -8,11 +8,11 @@ const talos = { version: "v1.14.4", extensions: ["qemu-guest-agent"] };
 
 const talosImage = new image.TalosImage("talos", {
     talos,
-    stores: [{ node, datastore: "local" }],
+    stores: [{ host: node, datastore: "local" }],
 });
 
 const talosTemplate = new template.GoldenTemplate("talos-template", {
-    node,
+    host: node,
     vmid: 901,
     talos,
     image: talosImage.volumeIds[`${node}/local`],
@@ -32,14 +32,14 @@ const two = new cluster.TalosCluster("two", {
             role: "controlplane",
             address: config.require("controlPlane"),
             talos,
-            machine: { node, vmid: 2000, mac: "02:00:00:00:0a:00", template: talosTemplate.vmid },
+            machine: { host: node, vmid: 2000, mac: "02:00:00:00:0a:00", template: talosTemplate.vmid },
         },
         {
             name: "two-worker-1",
             role: "worker",
             address: config.require("worker"),
             talos,
-            machine: { node, vmid: 3000, mac: "02:00:00:00:0b:00", template: talosTemplate.vmid },
+            machine: { host: node, vmid: 3000, mac: "02:00:00:00:0b:00", template: talosTemplate.vmid },
         },
     ],
 });

@@ -134,7 +134,7 @@ func TestTheExampleInYAML(t *testing.T) {
 		"an output":      {"template.vmid", "template.id", "there is no ${template.id}"},
 		"of all":         {"${two.kubeconfig}", "${two.config}", "there is no ${two.config}"},
 		"what it needs":  {"          role: worker\n          address: ${worker}\n", "", "two.nodes.address is required"},
-		"what they need": {"      node: pve1", "      diskSize: 10", "template.node is required"},
+		"what they need": {"      host: pve1", "      diskSize: 10", "template.host is required"},
 		"an address": {
 			`cidr: "${network}"`, "cidr: nowhere", `network.cidr: "nowhere" is not an address or network`,
 		},

@@ -18,7 +18,7 @@ func clusterInputs(node map[string]any) map[string]any {
 	all := map[string]any{
 		"name": "one-cp-1", "role": "controlplane", "address": "10.0.0.10/24",
 		"talos":   map[string]any{"version": "v1.12.6"},
-		"machine": map[string]any{"node": "pve1", "vmid": 2000, "mac": "02:00:00:00:0a:00"},
+		"machine": map[string]any{"host": "pve1", "vmid": 2000, "mac": "02:00:00:00:0a:00"},
 	}
 	for key, value := range node {
 		all[key] = value
@@ -44,7 +44,7 @@ func TestCheckInputs(t *testing.T) {
 	}{
 		"nothing": {},
 		"an output for an input": {
-			node: map[string]any{"machine": map[string]any{"node": "pve1", "template": output(901.0, false, false, urn)}},
+			node: map[string]any{"machine": map[string]any{"host": "pve1", "template": output(901.0, false, false, urn)}},
 		},
 		"a known output":                     {node: map[string]any{"name": output("one-cp-1", true, false)}},
 		"an unknown input":                   {map[string]any{"size": 1}, "nodes[0].size: there is no such input; choose one of name, role"},

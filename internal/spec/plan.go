@@ -400,7 +400,7 @@ type Disk struct {
 	// Size in GiB; it can grow, but not shrink.
 	SizeGiB int `pulumi:"size"`
 	// The datastore. Default: the machine's.
-	Datastore string `pulumi:"pool,optional"`
+	Datastore string `pulumi:"datastore,optional"`
 }
 
 // NIC is an additional network device of a machine.

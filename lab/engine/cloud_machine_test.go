@@ -45,7 +45,7 @@ func TestCloudMachines(t *testing.T) {
 
 	first := components.CloudMachineArgs{
 		Machine: components.Machine{
-			Node: "pve1", VMID: 5000, MAC: "02:00:00:00:3c:00", Template: pulumi.Int(941), Agent: true, DiskSize: 8, Cores: 1,
+			Host: "pve1", VMID: 5000, MAC: "02:00:00:00:3c:00", Template: pulumi.Int(941), Agent: true, DiskSize: 8, Cores: 1,
 			Memory: 1024,
 		},
 		Hardware: &components.Hardware{SecureBoot: true},
@@ -147,7 +147,7 @@ func TestCloudInitDriveThatNoKernelSees(t *testing.T) {
 	w.options.Program = func(ctx *pulumi.Context) error {
 		_, err := components.NewCloudMachine(ctx, "web-1", components.CloudMachineArgs{
 			Machine: components.Machine{
-				Node: "pve1", VMID: 5000, MAC: "02:00:00:00:3c:00", Template: pulumi.Int(941), Agent: true, DiskSize: 8,
+				Host: "pve1", VMID: 5000, MAC: "02:00:00:00:3c:00", Template: pulumi.Int(941), Agent: true, DiskSize: 8,
 			},
 			Hardware: &components.Hardware{SecureBoot: true, CloudInitDrive: "ide2"},
 			Address:  pulumi.String("10.0.0.60/24"), User: "ops",

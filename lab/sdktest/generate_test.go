@@ -159,7 +159,7 @@ func TestTypeScript(t *testing.T) {
 
 	machine := nodes[1].(map[string]any)["machine"].(map[string]any)
 	assert.Equal(t, map[string]any{
-		"node": "pve1", "vmid": 3000.0, "mac": "02:00:00:00:0b:00", "template": 901.0, // an output of the template
+		"host": "pve1", "vmid": 3000.0, "mac": "02:00:00:00:0b:00", "template": 901.0, // an output of the template
 	}, machine)
 }
 

@@ -28,14 +28,14 @@ func OneNode(ctx *pulumi.Context) error {
 	talos := components.Talos{Version: "v1.14.4", Extensions: []string{"qemu-guest-agent"}}
 
 	image, err := components.NewTalosImage(ctx, "talos", components.TalosImageArgs{
-		Talos: talos, Stores: []components.ImageStore{{Node: node, Datastore: "local"}},
+		Talos: talos, Stores: []components.ImageStore{{Host: node, Datastore: "local"}},
 	})
 	if err != nil {
 		return err
 	}
 
 	template, err := components.NewGoldenTemplate(ctx, "talos-template", components.GoldenTemplateArgs{
-		Node: node, VMID: 901, Talos: &talos, Image: image.VolumeID(node, "local"),
+		Host: node, VMID: 901, Talos: &talos, Image: image.VolumeID(node, "local"),
 		Shell: &components.HostShell{
 			Address: host, Port: settings.RequireInt("port"), HostKey: settings.Require("hostKey"),
 			PrivateKey: settings.RequireSecret("privateKey"),
@@ -50,7 +50,7 @@ func OneNode(ctx *pulumi.Context) error {
 		Schematics: pulumi.StringArray{image.SchematicID},
 		Nodes: []components.ClusterNode{{
 			Name: "one-cp-1", Role: components.RoleControlPlane, Address: address, Talos: talos,
-			Machine: components.Machine{Node: node, VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
+			Machine: components.Machine{Host: node, VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
 		}},
 	})
 	if err != nil {
