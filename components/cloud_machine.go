@@ -216,6 +216,12 @@ func (a CloudMachineArgs) validate(name string) error {
 		found.Add("address", nil, "is set, and network.dhcp too; set one of the two")
 	}
 
+	for i, card := range a.Machine.ExtraNICs {
+		if card.NoAddress {
+			found.Add(fmt.Sprintf("machine.extraNics[%d].noAddress", i), true, "is for machines with Talos; remove it, or set address")
+		}
+	}
+
 	for i, disk := range a.Machine.ExtraDisks {
 		if disk.Interface == a.Hardware.SystemDisk || disk.Interface == a.Hardware.CloudInitDrive {
 			found.Add(fmt.Sprintf("machine.extraDisks[%d].interface", i), disk.Interface,

@@ -130,7 +130,7 @@ func validateGPUs(path string, gpus []GPU, driver, node string, found *problem.L
 
 	for i, gpu := range gpus {
 		if gpu.Host != "" && gpu.Host != node {
-			found.Add(fmt.Sprintf("%sgpus[%d].node", path, i), nil,
+			found.Add(fmt.Sprintf("%sgpus[%d].host", path, i), nil,
 				"%s is on host %q, and the machine on %q; place it where its GPU is", gpu.Name, gpu.Host, node)
 		}
 

@@ -104,7 +104,7 @@ func checkStores(found *problem.List, stores []ImageStore) {
 	}
 
 	for i, store := range stores {
-		required(found, fmt.Sprintf("stores[%d].node", i), store.Host, "the Proxmox host, such as pve1")
+		required(found, fmt.Sprintf("stores[%d].host", i), store.Host, "the Proxmox host, such as pve1")
 		required(found,
 			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local",
 		)

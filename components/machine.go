@@ -26,7 +26,7 @@ const minVMID = 100
 type Machine struct {
 	// The name of the Proxmox host: pve1.
 	Host string `pulumi:"host"`
-	// Move a running machine when node changes; otherwise it stays on its host. A machine with a device of its host is
+	// Move a running machine when host changes; otherwise it stays on its host. A machine with a device of its host is
 	// replaced instead. Default: false.
 	HostPinned bool `pulumi:"hostPinned,optional"`
 	// The VMID, from 100 on.

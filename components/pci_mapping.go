@@ -98,7 +98,7 @@ func (a PCIMappingArgs) validate(name string) error {
 	for i, d := range a.Devices {
 		if d.Host == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
 			found.Add(fmt.Sprintf("devices[%d]", i), nil,
-				"%s of host %q is not described in full; set node, pci, id, subsystem and group", d.PCI, d.Host)
+				"%s of host %q is not described in full; set host, pci, id, subsystem and group", d.PCI, d.Host)
 		}
 	}
 

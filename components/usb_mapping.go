@@ -89,9 +89,9 @@ func (a USBMappingArgs) validate(name string) error {
 
 		switch {
 		case d.Host == "" || d.ID == "":
-			found.Add(at, nil, "is not described in full; set node, and id, such as 10c4:ea60")
+			found.Add(at, nil, "is not described in full; set host, and id, such as 10c4:ea60")
 		case hosts[d.Host]:
-			found.Add(at+".node", d.Host, "has another device of this mapping, and Proxmox allows one of a host; give this one a "+
+			found.Add(at+".host", d.Host, "has another device of this mapping, and Proxmox allows one of a host; give this one a "+
 				"mapping of its own")
 		}
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -131,9 +132,19 @@ func (d *deployment) checkConfiguration(context.Context) (found problem.List, er
 			return nil, err
 		}
 
+		older := ""
+		if d.blinded && len(ofArgs) > 0 { // the state would say which contract the cluster has
+			older = d.acceptingContract(cluster)
+		}
+
 		for _, p := range ofArgs {
+			if older != "" {
+				p.Severity = problem.Warning
+				p.Message += "; a cluster that was made with contract " + older + " accepts it"
+			}
+
 			p.Path = stackFilePath(fmt.Sprintf("clusters[%d]", i), cluster, p.Path)
-			if !slices.ContainsFunc(found, func(known problem.Problem) bool { return known.Path == p.Path }) { // of a pool: once
+			if !isReportedPatch(found, p.Path) {
 				found = append(found, p)
 			}
 		}
@@ -149,6 +160,26 @@ func (d *deployment) checkConfiguration(context.Context) (found problem.List, er
 	}
 
 	return found, nil
+}
+
+// acceptingContract returns the newest contract with which a cluster's patches are valid; empty = none.
+func (d *deployment) acceptingContract(cluster spec.Cluster) string {
+	args := d.clusterArgs(cluster)
+
+	for _, release := range slices.Backward(talos.Releases()) {
+		args.Contract = release.Contract
+		if _, err := args.Validated(cluster.Name); err == nil {
+			return release.Contract
+		}
+	}
+
+	return ""
+}
+
+// isReportedPatch reports whether a patch of a pool, which all its machines have, has a problem already.
+func isReportedPatch(found problem.List, path string) bool {
+	return strings.Contains(path, ".patches[") &&
+		slices.ContainsFunc(found, func(known problem.Problem) bool { return known.Path == path })
 }
 
 // checkSite compares the plan with what Proxmox and the Image Factory have.

@@ -60,12 +60,14 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return err
 			}
 
-			err = r.report(cmd, output, true)
-			if err != nil && r.Finished {
+			switch err = r.report(cmd, output, true); {
+			case err == nil:
+				return nil
+			case r.Finished:
 				return cli.WithStatus(operations.StatusAttention, err)
+			default:
+				return cli.WithStatus(operations.StatusUnknown, errors.Join(failure, err))
 			}
-
-			return errors.Join(failure, err)
 		},
 	}
 	output.Flag(cmd)

@@ -71,7 +71,12 @@ func (a *app) storePlan(
 		return nil, fmt.Errorf("unable to create the folder of plans: %w", err)
 	}
 
-	failure = preview(display, path)
+	events, err := filepath.Abs(path) // the engine runs in another folder
+	if err != nil {
+		return nil, fmt.Errorf("unable to find the folder of plans: %w", err)
+	}
+
+	failure = preview(display, events)
 	if failure == nil {
 		return nil, nil
 	}

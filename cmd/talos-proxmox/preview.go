@@ -41,7 +41,7 @@ interrupted is rejected as well, because the plan is then incomplete.
 The engine's events are stored in .plan/STACK.json: without secrets, for another job of a pipeline. There --stored
 judges the plans in .plan, of the named stacks or of all, without an engine. With --post they become a comment on a
 pull request, replacing that of an earlier run: the changes, the guard's findings, what is planned on each host, and the
-results of the policies. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea
+results of the policies. --output json prints a document for each stack. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea
 Actions set the first two. COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 		Example: "  talos-proxmox preview prod\n  talos-proxmox preview prod --approve prod-cp-3-vm\n" +
 			"  talos-proxmox preview dev prod --on-lab --store && talos-proxmox preview --stored --post 12",
@@ -129,7 +129,7 @@ func (a *app) previewOne(cmd *cobra.Command, stack string, p previewing) (sectio
 		}
 
 		if failure, err = a.writePlan(cmd, stack, p.planOptions, display); err != nil {
-			return failedSection(stack, err), err
+			return failedSection(stack, err), p.withoutPlan(cmd, stack, err)
 		}
 
 		if p.store {
@@ -143,19 +143,28 @@ func (a *app) previewOne(cmd *cobra.Command, stack string, p previewing) (sectio
 
 	r, err := readReview(a.planPath(stack), p.approved.list())
 	if err != nil {
-		return failedSection(stack, err), err
+		return failedSection(stack, err), p.withoutPlan(cmd, stack, err)
 	}
 
 	switch r.displayed = displays; {
 	case displays && failure != nil: // the engine has printed why
 		err = failure
 	case p.markdown:
-		err = errors.Join(failure, r.verdict(io.Discard, cmd.Name()))
+		err = errors.Join(failure, r.verdict(io.Discard, cmd))
 	default:
 		err = errors.Join(failure, r.report(cmd, p.output, false))
 	}
 
 	return r.section(), err
+}
+
+// withoutPlan returns the error of a stack that has no plan; with --output json it prints that as well.
+func (p previewing) withoutPlan(cmd *cobra.Command, stack string, err error) error {
+	if p.output == cli.JSON && !p.store {
+		return errors.Join(err, cli.PrintJSON(cmd, reviewResult{Stack: stack, Errors: []string{err.Error()}}))
+	}
+
+	return err
 }
 
 // storedPlans returns the stacks that have a stored plan.

@@ -33,6 +33,10 @@ as those of patches of machine configurations, and fails with all problems.`,
 				return err
 			}
 
+			for _, warning := range plan.Warnings {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+			}
+
 			return writeReport(cmd.OutOrStdout(), folder, args[0], plan)
 		},
 	}

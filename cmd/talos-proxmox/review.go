@@ -74,14 +74,25 @@ func (a *approval) list() []string {
 // errFindings is the error of a plan that the guard rejects.
 var errFindings = errors.New("plan rejected")
 
-// verdict prints what the plan would lose. The error names the command, verb, that approves it.
-func (r review) verdict(w io.Writer, verb string) error {
+// verdict prints what the plan would lose. The error names the command that approves it.
+func (r review) verdict(w io.Writer, cmd *cobra.Command) error {
+	verb := "preview" // drift has no approvals
+	if cmd.Name() == "deploy" {
+		verb = cmd.Name()
+	}
+
 	for _, name := range r.unused {
 		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
 	}
 
 	for _, m := range r.Errors {
 		fmt.Fprintln(w, "error:", strings.TrimSpace(m.Resource+" "+m.Text))
+	}
+
+	for _, p := range r.mandatory() {
+		if !r.displayed {
+			fmt.Fprintf(w, "error: %s violates the policy %s: %s\n", p.Resource, p.Name, p.Text)
+		}
 	}
 
 	if !r.Finished {
@@ -114,6 +125,11 @@ func (r review) verdict(w io.Writer, verb string) error {
 		"%w; if this is intended, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
 		strings.Join(names, ","),
 	)
+}
+
+// mandatory returns the violations that fail the preview.
+func (r review) mandatory() []planguard.Policy {
+	return slices.DeleteFunc(slices.Clone(r.Policies), func(p planguard.Policy) bool { return p.Level != "mandatory" })
 }
 
 // machines returns what happens to existing machines, and the warnings of anything else. A warning of the program about

@@ -18,7 +18,7 @@ func (r review) report(cmd *cobra.Command, output cli.Output, unchanged bool) er
 		w = io.Discard
 	}
 
-	err := r.verdict(w, cmd.Name())
+	err := r.verdict(w, cmd)
 	if err == nil && unchanged {
 		err = r.requireUnchanged(w)
 	}
@@ -60,6 +60,10 @@ func (r review) reviewResult() reviewResult {
 
 	for _, m := range r.Errors {
 		j.Errors = append(j.Errors, strings.TrimSpace(m.Resource+" "+m.Text))
+	}
+
+	for _, p := range r.mandatory() {
+		j.Errors = append(j.Errors, p.Resource+" violates the policy "+p.Name+": "+p.Text)
 	}
 
 	for _, f := range r.findings {

@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 				"cluster: {allowSchedulingOnControlPlanes: true, etcd: {advertisedSubnets: {$patch: delete}}}\n",
 			},
 			want: []PatchError{
-				{OfCluster: true, Index: 0, Reason: "it changes machine.install, which follows from the version and extensions of its template in the stack file: " +
+				{OfCluster: true, Index: 0, Reason: "it changes machine.install.image, which follows from the version and extensions of its template in the stack file: " +
 					"remove that part, and set it there"},
 				{OfCluster: true, Index: 1, Reason: "it changes machine.kubelet.nodeIP, which follows from network.cidr in the stack file: remove that part, and set it there"},
 				{OfCluster: true, Index: 2, Reason: "it changes cluster.etcd.advertisedSubnets, which follows from network.cidr in the stack file: remove that part, and set it there; " +
@@ -97,7 +97,7 @@ func TestPlan(t *testing.T) {
 				"apiVersion: v1alpha1\nkind: ResolverConfig\n$patch: delete\n",
 			},
 			want: []PatchError{
-				{OfCluster: true, Index: 0, Reason: "it changes UnattendedInstallConfig, which follows from the version and extensions of its template in the stack file: " +
+				{OfCluster: true, Index: 0, Reason: "it changes UnattendedInstallConfig.installer, which follows from the version and extensions of its template in the stack file: " +
 					"remove that part, and set it there"},
 				{OfCluster: true, Index: 1, Reason: "it changes ResolverConfig.nameservers, which follows from network.dns in the stack file: remove that part, and set it there"},
 			},

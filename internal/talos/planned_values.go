@@ -17,8 +17,8 @@ var plannedParts = []struct {
 	part, keys string
 	list       bool
 }{
-	{"machine.install", "the version and extensions of its template", false},
-	{"UnattendedInstallConfig", "the version and extensions of its template", false},
+	{"machine.install.image", "the version and extensions of its template", false},
+	{"UnattendedInstallConfig.installer", "the version and extensions of its template", false},
 	{"machine.kubelet.nodeIP", "network.cidr", false},
 	{"KubeNodeConfig.nodeIP", "network.cidr", false},
 	{"cluster.etcd.advertisedSubnets", "network.cidr", true},
@@ -36,10 +36,10 @@ var plannedParts = []struct {
 	{"UserVolumeConfig", "extraDisks", false},
 }
 
-// plannedValue returns the keys of the stack file that a part follows from; empty = none, or it is a list.
+// plannedValue returns the keys of the stack file that a part, or the image in it, follows from; empty = none, or a list.
 func plannedValue(part string) string {
 	for _, planned := range plannedParts {
-		if planned.part == part && !planned.list {
+		if (planned.part == part || planned.part == part+".image") && !planned.list {
 			return planned.keys
 		}
 	}

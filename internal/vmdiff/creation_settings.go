@@ -19,10 +19,7 @@ func CreationSettings(plan *spec.Plan) map[string]string {
 		settings[cluster.Name+" podCidr"], settings[cluster.Name+
 			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
 		settings[cluster.Name+" "+endpointKey] = cluster.Endpoint
-
-		if shared := sharedAddresses(cluster); shared != "" {
-			settings[AddressesOf(cluster.Name)] = shared
-		}
+		settings[AddressesOf(cluster.Name)] = sharedAddresses(cluster)
 
 		if cluster.Proxmox != nil {
 			settings[cluster.Name+" "+regionKey] = cluster.Proxmox.Region
