@@ -43,14 +43,14 @@ func foreignProgram(network string, host server.HostConnection, key string) pulu
 	return func(ctx *pulumi.Context) error {
 		image, err := newRemoteComponent(ctx, "talos-proxmox:image:TalosImage", "talos", pulumi.Map{
 			"talos":  talos,
-			"stores": pulumi.Array{pulumi.Map{"node": pulumi.String(host.Name), "datastore": pulumi.String("local")}},
+			"stores": pulumi.Array{pulumi.Map{"host": pulumi.String(host.Name), "datastore": pulumi.String("local")}},
 		})
 		if err != nil {
 			return err
 		}
 
 		template, err := newRemoteComponent(ctx, "talos-proxmox:template:GoldenTemplate", "talos-pve1", pulumi.Map{
-			"node": pulumi.String(host.Name), "vmid": pulumi.Int(901), "talos": talos,
+			"host": pulumi.String(host.Name), "vmid": pulumi.Int(901), "talos": talos,
 			"image": image.VolumeIDs.MapIndex(pulumi.String(host.Name + "/local")),
 			"shell": pulumi.Map{
 				"address": pulumi.String(host.Address), "port": pulumi.Int(host.Port), "hostKey": pulumi.String(host.HostKey),
@@ -65,7 +65,7 @@ func foreignProgram(network string, host server.HostConnection, key string) pulu
 			return pulumi.Map{
 				"name": pulumi.String(name), "role": pulumi.String(role), "address": pulumi.String(network + address),
 				"talos": talos, "machine": pulumi.Map{
-					"node": pulumi.String(host.Name), "vmid": pulumi.Int(vmid), "mac": pulumi.String(mac), "template": template.VMID,
+					"host": pulumi.String(host.Name), "vmid": pulumi.Int(vmid), "mac": pulumi.String(mac), "template": template.VMID,
 				},
 			}
 		}
