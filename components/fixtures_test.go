@@ -63,8 +63,9 @@ func plannedNode(role string, index int, host string) ClusterNode {
 	}
 
 	return ClusterNode{
-		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role, Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 1, 1, byte(last + index)}), 24),
-		Talos: *plannedTemplate(host).Talos,
+		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role,
+		Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 1, 1, byte(last + index)}), 24),
+		Talos:   *plannedTemplate(host).Talos,
 		Machine: Machine{
 			Host: host, VMID: vmid + index, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
 			Cores: 2, Memory: 4096, DiskSize: 40, Datastore: "local-lvm", CPUType: "host", Tags: []string{"talos"},

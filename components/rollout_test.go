@@ -58,6 +58,7 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
 		args := TalosClusterArgs{Name: "one"}
+
 		for i, name := range nodes {
 			address := netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 9, byte(i + 1)}), 24)
 			args.Nodes = append(args.Nodes, ClusterNode{Name: name, Address: address})
@@ -212,7 +213,8 @@ func TestRestarts(t *testing.T) {
 			"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": address}}},
 		}})
 	}
-	target := updateTarget{node: requestNodes([]ClusterNode{{Name: "cp-1", Address: netip.MustParsePrefix("10.0.0.10/24")}})[0], isVM: true}
+	node := ClusterNode{Name: "cp-1", Address: netip.MustParsePrefix("10.0.0.10/24")}
+	target := updateTarget{node: requestNodes([]ClusterNode{node})[0], isVM: true}
 	assert.Equal(t, netip.MustParseAddr("10.0.0.9"), previousAddress(addressed("10.0.0.9/24"), target))
 	assert.Empty(t, previousAddress(addressed("10.0.0.10/24"), target))
 	assert.Empty(t, previousAddress(addressed("dhcp"), target))

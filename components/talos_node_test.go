@@ -70,7 +70,8 @@ func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArg
 	client := secrets.ClientConfiguration
 
 	return TalosNodeArgs{
-		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network, Address: pulumi.String(n.Address.String()),
+		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network,
+		Address:       pulumi.String(n.Address.String()),
 		Configuration: pulumi.ToSecret(pulumi.String("version: v1alpha1\nmachine: {type: worker}\n")).(pulumi.StringOutput),
 		Client: TalosClient{
 			CACertificate: client.CaCertificate(), ClientCertificate: client.ClientCertificate(), ClientKey: client.ClientKey(),

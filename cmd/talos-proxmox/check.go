@@ -23,7 +23,8 @@ each host is, and what was found there.
 
 It exits with status 1 if a problem blocks the plan, or Proxmox or a host does not answer: the last line says what was
 not asked. It changes nothing, takes no lock of the state, and shows no secret. The private key for the hosts' shells
-is that of --private-key-file or of the configuration (talos-proxmox:sshPrivateKey); without one the SSH agent is used.`,
+is that of --private-key-file or of the configuration (talos-proxmox:sshPrivateKey); without one the SSH agent is
+used.`,
 		Example:           "  talos-proxmox check prod\n  talos-proxmox check dev --private-key-file ~/.ssh/pve",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

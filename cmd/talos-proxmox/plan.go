@@ -17,7 +17,7 @@ import (
 // planOptions are the flags of commands that plan.
 type planOptions struct{ refresh, onLab bool }
 
-func (o *planOptions) flags(cmd *cobra.Command) {
+func (o *planOptions) planFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.refresh, "refresh", false, "refresh the state from Proxmox first")
 	cmd.Flags().BoolVar(&o.onLab, "on-lab", false, "plan on the lab, whatever Proxmox the stack uses")
 }
@@ -38,8 +38,8 @@ func (a *app) planPath(stack string) string {
 // planOf returns the short name of the stack whose plan a file is.
 func planOf(path string) string { return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) }
 
-// writePlan previews a stack: display gets what the engine prints, and .plan/STACK.json the plan. It removes the plan of
-// an earlier run first, so that a failure leaves no outdated one. See storePlan for the errors.
+// writePlan previews a stack: display gets what the engine prints, and .plan/STACK.json the plan. It removes the plan
+// of an earlier run first, so that a failure leaves no outdated one. See storePlan for the errors.
 func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions, display io.Writer) (failure, err error) {
 	if err := a.removePlan(stack); err != nil {
 		return nil, err

@@ -41,8 +41,9 @@ interrupted is rejected as well, because the plan is then incomplete.
 The engine's events are stored in .plan/STACK.json: without secrets, for another job of a pipeline. There --stored
 judges the plans in .plan, of the named stacks or of all, without an engine. With --post they become a comment on a
 pull request, replacing that of an earlier run: the changes, the guard's findings, what is planned on each host, and the
-results of the policies. --output json prints a document for each stack. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea
-Actions set the first two. COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
+results of the policies. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea
+Actions set the first two. COMMENT_AUTHOR is the user of a token that is not a workflow's own. --output json prints a
+document for each stack.`,
 		Example: "  talos-proxmox preview prod\n  talos-proxmox preview prod --approve prod-cp-3-vm\n" +
 			"  talos-proxmox preview dev prod --on-lab --store && talos-proxmox preview --stored --post 12",
 		ValidArgsFunction: a.completion(nil),
@@ -55,7 +56,7 @@ Actions set the first two. COMMENT_AUTHOR is the user of a token that is not a w
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.preview(cmd, args, p) },
 	}
-	p.planOptions.flags(cmd)
+	p.planFlags(cmd)
 	p.approved.flags(cmd)
 	p.output.Flag(cmd)
 	cmd.Flags().BoolVar(&p.markdown, "markdown", false, "print what --post posts")
@@ -116,7 +117,8 @@ func (a *app) preview(cmd *cobra.Command, names []string, p previewing) error {
 	return errors.Join(failed...)
 }
 
-// previewOne plans a stack, unless its plan is stored, and judges the plan. It returns the plan's section of the comment.
+// previewOne plans a stack, unless its plan is stored, and judges the plan. It returns the plan's section of the
+// comment.
 func (a *app) previewOne(cmd *cobra.Command, stack string, p previewing) (section string, err error) {
 	displays := !p.stored && !p.markdown && p.output == cli.Text // what the engine prints
 

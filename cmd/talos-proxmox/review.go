@@ -139,6 +139,7 @@ func (r review) machines() (lines []string, others []planguard.Message) {
 
 	for i, line := range lines {
 		head, _, _ := strings.Cut(line, ": ")
+
 		if at := slices.IndexFunc(others, func(m planguard.Message) bool {
 			return strings.HasPrefix(m.Text, head+": ")
 		}); at >= 0 {

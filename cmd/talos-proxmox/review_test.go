@@ -118,6 +118,7 @@ func TestGuard(t *testing.T) {
 
 			folder := projectWithPlans(t, map[string]string{"lab": recordedPreview(t, test.preview)})
 			out, err := output("preview", "lab", "--stored", "--project", folder, "--approve", test.approve, "--labels", test.labels)
+
 			for _, text := range test.says {
 				assert.Contains(t, out, text)
 			}

@@ -55,8 +55,9 @@ func TestValues(t *testing.T) {
 	assert.NotContains(t, plain, "SYS_MODULE")
 
 	whole := values(Settings{
-		Nodes: 6, Hubble: true, GatewayAPI: true, Pool: []AddressRange{{netip.MustParseAddr("10.0.0.200"), netip.MustParseAddr("10.0.0.210")}},
-		Own: map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
+		Nodes: 6, Hubble: true, GatewayAPI: true,
+		Pool: []AddressRange{{netip.MustParseAddr("10.0.0.200"), netip.MustParseAddr("10.0.0.210")}},
+		Own:  map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
 	})
 	for _, want := range []string{
 		`"operator":{"podAnnotations":{"talos-proxmox/gateway-api":"true"},"prometheus":{"enabled":true},"replicas":2}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,

@@ -103,8 +103,8 @@ type Policy struct {
 var ErrFormat = errors.New("not a log of `pulumi preview --event-log`")
 
 // Parse reads the log that `pulumi preview --event-log` writes: the engine's events, one JSON object a line.
-// talos-proxmox appends what it does not have: the CLI's exit status, {"exitStatus": 255}, and nodes that differ from the
-// plan, {"drift": […]}.
+// talos-proxmox appends what it does not have: the CLI's exit status, {"exitStatus": 255}, and nodes that differ from
+// the plan, {"drift": […]}.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}

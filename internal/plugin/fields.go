@@ -33,7 +33,8 @@ func Types() []reflect.Type {
 	var add func(reflect.Type)
 
 	add = func(structure reflect.Type) {
-		if structure.Kind() != reflect.Struct || isInput(structure) || isText(structure) || slices.Contains(types, structure) {
+		if structure.Kind() != reflect.Struct || isInput(structure) || isText(structure) ||
+			slices.Contains(types, structure) {
 			return
 		}
 

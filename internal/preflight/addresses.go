@@ -149,6 +149,7 @@ func (r *reader) readGuests(ctx context.Context) {
 	}
 
 	_ = group.Wait() // unread has what failed
+
 	slices.SortFunc(r.site.Guests, func(a, b Guest) int { return cmp.Compare(a.VMID, b.VMID) })
 
 	if slices.Sort(unread); len(unread) > 0 {

@@ -30,7 +30,9 @@ func addressPlan() *spec.Plan {
 
 	return &spec.Plan{Clusters: []spec.Cluster{{
 		Name: "one", Network: spec.Network{Bridge: "vmbr0"}, VIP: netip.MustParseAddr("10.0.0.20"),
-		CNI:           &spec.CNI{LoadBalancer: []spec.AddressRange{{First: netip.MustParseAddr("10.0.0.100"), Last: netip.MustParseAddr("10.0.0.110")}}},
+		CNI: &spec.CNI{LoadBalancer: []spec.AddressRange{
+			{First: netip.MustParseAddr("10.0.0.100"), Last: netip.MustParseAddr("10.0.0.110")},
+		}},
 		ControlPlanes: []spec.Node{{VM: vm}},
 	}}}
 }

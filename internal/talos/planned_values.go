@@ -36,7 +36,8 @@ var plannedParts = []struct {
 	{"UserVolumeConfig", "extraDisks", false},
 }
 
-// plannedValue returns the keys of the stack file that a part, or the image in it, follows from; empty = none, or a list.
+// plannedValue returns the keys of the stack file that a part, or the image in it, follows from; empty = none, or it is
+// a list.
 func plannedValue(part string) string {
 	for _, planned := range plannedParts {
 		if (planned.part == part || planned.part == part+".image") && !planned.list {
