@@ -32,8 +32,8 @@ func PlanUnconnected(stack string, content []byte) (*spec.Plan, error) {
 	return s.plan, err
 }
 
-// PlanChecked is [PlanUnconnected] after all checks of a run for which the stack file suffices. Their warnings and notes
-// become those of the plan.
+// PlanChecked is [PlanUnconnected] after all checks of a run for which the stack file suffices. Their warnings and
+// notes become those of the plan.
 func PlanChecked(ctx context.Context, stack string, content []byte) (*spec.Plan, error) {
 	s, err := planFile(stack, content, true)
 	if err != nil {

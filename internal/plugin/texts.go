@@ -9,12 +9,12 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
-// textReference is what the tag provider:"type=go@1:netip:text" of such arguments becomes in infer's schema. Without the
-// tag, infer would describe their types as objects.
+// textReference is what the tag provider:"type=go@1:netip:text" of such arguments becomes in infer's schema. Without
+// the tag, infer would describe their types as objects.
 const textReference = "/go/v1.0.0/schema.json#/types/go:netip:text"
 
-// textForms are the types of arguments that are texts in other languages, with what is wrong with another text. Pulumi's
-// SDK cannot read them.
+// textForms are the types of arguments that are texts in other languages, with what is wrong with another text.
+// Pulumi's SDK cannot read them.
 var textForms = map[reflect.Type]string{ //nolint:gochecknoglobals // a table
 	reflect.TypeFor[netip.Addr]():   "is not an IP address; use one such as 10.0.0.2",
 	reflect.TypeFor[netip.Prefix](): "is not an address or network with its prefix length; use one such as 10.0.0.10/24",

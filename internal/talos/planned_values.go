@@ -49,8 +49,8 @@ func plannedValue(part string) string {
 }
 
 // checkPlannedParts returns why a patch of the user conflicts with what the program's own patches set for keys of the
-// stack file, or nil: it changes or deletes a value. Planned is the configuration with the program's own patches only; it
-// is computed if the patch has anything to do with them.
+// stack file, or nil: it changes or deletes a value. Planned is the configuration with the program's own patches only;
+// it is computed if the patch has anything to do with them.
 func checkPlannedParts(planned func() (config.Provider, error), own []string, patch string) error {
 	var touched []int
 

@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestAddressesOfOtherGuests: a preview refuses a planned address that another guest has, warns while that guest is off,
-// and reads no guest once nothing is new.
+// TestAddressesOfOtherGuests: a preview refuses a planned address that another guest has, warns while that guest is
+// off, and reads no guest once nothing is new.
 func TestAddressesOfOtherGuests(t *testing.T) {
 	const foreign = 9000
 

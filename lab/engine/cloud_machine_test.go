@@ -120,7 +120,9 @@ func TestCloudMachines(t *testing.T) {
 	unchanged("a new template, user and password do not reach existing machines")
 
 	first.Machine.ExtraDisks = []components.Disk{{Interface: "virtio1", SizeGiB: 1, Added: true, InterfacePinned: true}}
-	first.Network = &components.Network{Gateway: netip.MustParseAddr("10.0.0.1"), DNS: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}
+	first.Network = &components.Network{
+		Gateway: netip.MustParseAddr("10.0.0.1"), DNS: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+	}
 
 	assert.Equal(t, "update", up(both())["VirtualMachine web-1-vm"])
 

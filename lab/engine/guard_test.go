@@ -26,8 +26,8 @@ import (
 var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")
 
 // previewsFolder has previews of the real engine for the tests of internal/planguard, which have no engine. Two are not
-// written here: fewer-control-planes is of an earlier version of the program, whose nodes do not leave, and drift follows
-// a change in Proxmox.
+// written here: fewer-control-planes is of an earlier version of the program, whose nodes do not leave, and drift
+// follows a change in Proxmox.
 const previewsFolder = project + "/internal/planguard/testdata"
 
 // previewEvents returns the engine's events in a preview, and what it printed.

@@ -88,7 +88,9 @@ func (c *Cluster) CheckServices(
 // CheckAPI checks whether the Kubernetes API of a control plane is ready.
 func (c *Cluster) CheckAPI(ctx context.Context, n request.Node) checks.Finding {
 	if err := c.Kubernetes.Ready(ctx, n.Address); err != nil {
-		return checks.Finding{Node: n.Name, Check: APICheck, Problem: "is not ready on " + n.Address.String(), Detail: err.Error()}
+		return checks.Finding{
+			Node: n.Name, Check: APICheck, Problem: "is not ready on " + n.Address.String(), Detail: err.Error(),
+		}
 	}
 
 	return checks.Finding{Node: n.Name, Check: APICheck}

@@ -41,7 +41,9 @@ func (f *Fake) HasEtcdData(_ context.Context, address netip.Addr) (bool, error) 
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return !f.NoEtcdData && !f.NoEtcdDataOn[address.String()] && len(f.MemberList) > 0 && f.Down[address.String()] == nil, f.Down[address.String()]
+	down := f.Down[address.String()]
+
+	return !f.NoEtcdData && !f.NoEtcdDataOn[address.String()] && len(f.MemberList) > 0 && down == nil, down
 }
 
 // DryRun implements talosapi.API.

@@ -67,8 +67,10 @@ func startHost(t *testing.T, name, authorized string, answer commandHandler) *ss
 	require.True(t, ok)
 
 	h := &sshHost{
-		hostShell: hostShell{request.Shell{Name: name, Address: address.AddrPort().Addr(), Port: address.Port, HostKey: hostKey}},
-		answer:    answer,
+		hostShell: hostShell{
+			request.Shell{Name: name, Address: address.AddrPort().Addr(), Port: address.Port, HostKey: hostKey},
+		},
+		answer: answer,
 	}
 
 	go func() {

@@ -101,7 +101,9 @@ type Interface interface {
 	KubeProxy(ctx context.Context, address netip.Addr) (string, error)
 	ApplyObject(ctx context.Context, address netip.Addr, o *unstructured.Unstructured) (changed bool, err error)
 	// PruneObjects returns the names of the deleted objects.
-	PruneObjects(ctx context.Context, address netip.Addr, kind string, wanted []*unstructured.Unstructured) ([]string, error)
+	PruneObjects(
+		ctx context.Context, address netip.Addr, kind string, wanted []*unstructured.Unstructured,
+	) ([]string, error)
 
 	Close()
 }

@@ -119,7 +119,8 @@ func (t *Client) dial(ctx context.Context, address netip.Addr) (*client.Client, 
 	}
 	// No proxy: everything else in this program connects to nodes directly, too.
 	c, err := client.New(
-		ctx, client.WithConfig(t.config), client.WithEndpoints(address.String()), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+		ctx, client.WithConfig(t.config), client.WithEndpoints(address.String()),
+		client.WithGRPCDialOptions(grpc.WithNoProxy()),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
@@ -163,7 +164,9 @@ func (t *Client) call(ctx context.Context, address netip.Addr, do func(context.C
 }
 
 // callLong is call without a timeout of its own.
-func (t *Client) callLong(ctx context.Context, address netip.Addr, do func(context.Context, *client.Client) error) error {
+func (t *Client) callLong(
+	ctx context.Context, address netip.Addr, do func(context.Context, *client.Client) error,
+) error {
 	c, err := t.dial(ctx, address)
 	if err != nil {
 		return err

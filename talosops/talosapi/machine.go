@@ -205,7 +205,8 @@ func (*Client) Provision(ctx context.Context, address netip.Addr, config *tls.Co
 	defer cancel()
 
 	c, err := client.New(
-		ctx, client.WithTLSConfig(config), client.WithEndpoints(address.String()), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+		ctx, client.WithTLSConfig(config), client.WithEndpoints(address.String()),
+		client.WithGRPCDialOptions(grpc.WithNoProxy()),
 	)
 	if err != nil {
 		return fmt.Errorf("unable to connect to Talos on %s: %w", address, err)

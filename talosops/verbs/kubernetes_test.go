@@ -315,7 +315,9 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 		"it waits to join":   func(f *kubernetesCluster) { f.NoEtcdDataOn["127.0.9.3"] = true },
 		"its node is registered": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
-			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3"), Kubelet: oldKubernetes})
+			f.NodeList = append(f.NodeList, kube.Node{
+				Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3"), Kubelet: oldKubernetes,
+			})
 		},
 		"it is a member": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")

@@ -273,7 +273,8 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, f, _ := newLeaver(request.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")}, func(f *clustertest.Fake) {
+		leaving := request.Node{Name: "cp-3", Address: netip.MustParseAddr("127.0.9.3")}
+		l, f, _ := newLeaver(leaving, func(f *clustertest.Fake) {
 			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
 				f.SnapshotFuncs[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
 			}

@@ -157,8 +157,9 @@ func newFleet(t *testing.T, kind talos.AuthorityKind, inDocument bool, old, othe
 
 	f := &fleet{
 		t: t, kind: kind, machines: map[string]string{}, down: map[string]bool{}, started: map[string]int{},
-		old:   string(old.Certificate),
-		nodes: append(clustertest.ControlPlanes().ControlPlanes, request.Node{Name: "general-1", Address: netip.MustParseAddr("127.0.9.9")}),
+		old: string(old.Certificate),
+		nodes: append(clustertest.ControlPlanes().ControlPlanes,
+			request.Node{Name: "general-1", Address: netip.MustParseAddr("127.0.9.9")}),
 	}
 
 	for i, n := range f.nodes {

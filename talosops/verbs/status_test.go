@@ -262,7 +262,8 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 
 	q, f := healthyCluster(t)
 	for _, n := range q.req.waitRequest().nodes() {
-		f.Down[n.Address.String()], f.APIDown[n.Address.String()] = errors.New("no route to host"), errors.New("no route to host")
+		f.Down[n.Address.String()] = errors.New("no route to host")
+		f.APIDown[n.Address.String()] = errors.New("no route to host")
 	}
 
 	s := q.query(t.Context())

@@ -470,7 +470,8 @@ func TestWorkersInParallel(t *testing.T) {
 			u.req.Images = append(u.req.Images, request.Image{
 				Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
 			})
-			f.TalosVersions[n.Address.String()], f.Images[n.Address.String()], f.Boots[n.Address.String()] = oldTalos, oldSchematic, "first"
+			address := n.Address.String()
+			f.TalosVersions[address], f.Images[address], f.Boots[address] = oldTalos, oldSchematic, "first"
 			f.NodeServices[n.Address.String()] = f.NodeServices["127.0.9.4"]
 			f.NodeList = append(f.NodeList, kube.Node{Name: n.Name, Ready: true, Address: n.Address})
 		}
@@ -590,7 +591,8 @@ func TestGPUsComeBack(t *testing.T) {
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
-				assert.Equal(t, !test.bare, slices.Contains(f.Actions, upgradeActions(netip.MustParseAddr("127.0.9.4"), "w-1")[1]+", with its devices"))
+				upgrade := upgradeActions(netip.MustParseAddr("127.0.9.4"), "w-1")[1]
+				assert.Equal(t, !test.bare, slices.Contains(f.Actions, upgrade+", with its devices"))
 
 				return
 			}

@@ -21,8 +21,8 @@ func usbMappingType() *resourceType {
 }
 
 // mappingType returns the resource type of mappings of a kind: one name for devices of several hosts, by which VMs pass
-// them through. The order is that of an entry's options. As published, every error of a read but one, which Proxmox does
-// not even use, means that the mapping does not exist: a refresh removes one that was deleted manually.
+// them through. The order is that of an entry's options. As published, every error of a read but one, which Proxmox
+// does not even use, means that the mapping does not exist: a refresh removes one that was deleted manually.
 func mappingType(token, kind string, table attributes, order []string) *resourceType {
 	at := pathIn("/cluster/mapping/" + strings.ToLower(kind))
 
