@@ -64,7 +64,7 @@ func TestGPUWorkerRefusesWhatCannotWork(t *testing.T) {
 					a.GPUs = []GPU{{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00"}}
 				},
 				"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
-					"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is",
+					"gpus[0].host: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is",
 			},
 		})
 }
@@ -91,7 +91,7 @@ func TestPCIMappingRefusesIncompleteDevices(t *testing.T) {
 
 	for want, devices := range map[string][]MappedDevice{
 		"devices: is empty; add at least one": nil,
-		`devices[0]: 0000:01:00 of host "pve1" is not described in full; set node, pci, id, subsystem and group`: {
+		`devices[0]: 0000:01:00 of host "pve1" is not described in full; set host, pci, id, subsystem and group`: {
 			{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")},
 		},
 		`devices[0]: 0000:01:00 of host "" is not described in full`: {

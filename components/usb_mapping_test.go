@@ -40,7 +40,7 @@ func TestUSBMappingRefusesWhatProxmoxDoes(t *testing.T) {
 	for message, devices := range map[string][]MappedUSBDevice{
 		"devices: is empty":                    {},
 		"devices[0]: is not described in full": {{Host: "pve1"}},
-		`devices[1].node: "pve1" has another device of this mapping`: {
+		`devices[1].host: "pve1" has another device of this mapping`: {
 			{Host: "pve1", ID: "0658:0200", Port: "1-7.1"}, {Host: "pve1", ID: "0658:0200", Port: "1-7.2"},
 		},
 	} {
