@@ -161,37 +161,28 @@ func (r *reader) readGuests(ctx context.Context) {
 // guestAddresses returns the addresses in a configuration: ipconfigN of a VM belongs to its netN, and netN of a
 // container has its own.
 func guestAddresses(kind string, config proxmoxapi.Config) (list []GuestAddress) {
-	for key, text := range config {
-		number, found := strings.CutPrefix(key, "net")
+	guest := proxmoxapi.Machine{Config: config}
+
+	for device := range config {
+		number, found := strings.CutPrefix(device, "net")
 		if !found {
 			continue
 		}
 
-		device := guestOptions(string(text))
-
-		ip := device["ip"]
+		at := device
 		if kind != "lxc" {
-			ip = guestOptions(string(config["ipconfig"+number]))["ip"]
+			at = "ipconfig" + number
 		}
 
+		ip, _ := guest.Option(at, "ip")
 		if prefix, err := netip.ParsePrefix(ip); err == nil {
-			list = append(list, GuestAddress{prefix.Addr(), device["bridge"], device["tag"]})
+			bridge, _ := guest.Option(device, "bridge")
+			vlan, _ := guest.Option(device, "tag")
+			list = append(list, GuestAddress{prefix.Addr(), bridge, vlan})
 		}
 	}
 
 	return list
-}
-
-// guestOptions parses options such as ip=10.0.0.5/24,gw=10.0.0.1.
-func guestOptions(text string) map[string]string {
-	options := map[string]string{}
-
-	for part := range strings.SplitSeq(text, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		options[name] = value
-	}
-
-	return options
 }
 
 // checkAddresses finds planned addresses that other guests have. Those of a guest that is off, or in another network,

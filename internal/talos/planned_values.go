@@ -54,8 +54,10 @@ func plannedValue(part string) string {
 func checkPlannedParts(planned func() (config.Provider, error), own []string, patch string) error {
 	var touched []int
 
+	documents := patchDocuments(patch)
+
 	for i, planned := range plannedParts {
-		if slices.ContainsFunc(patchDocuments(patch), func(document object) bool {
+		if slices.ContainsFunc(documents, func(document object) bool {
 			return changesPath(byKind(document), strings.Split(planned.part, "."))
 		}) {
 			touched = append(touched, i)
@@ -86,27 +88,30 @@ func checkPlannedParts(planned func() (config.Provider, error), own []string, pa
 		return err
 	}
 
-	var problems []error
+	var (
+		written  []object
+		problems []error
+	)
+
+	for _, text := range own {
+		written = append(written, patchDocuments(text)...)
+	}
 
 	for _, i := range touched {
 		part := strings.Split(plannedParts[i].part, ".")
 
-		for _, text := range own {
-			for _, document := range patchDocuments(text) {
-				value, sets := valueAt(byKind(document), part)
-				if !sets || document["$patch"] != nil {
-					continue
-				}
+		if slices.ContainsFunc(written, func(document object) bool {
+			value, sets := valueAt(byKind(document), part)
+			now, _ := valueAt(byKind(after[documentName(document)]), part)
 
-				if now, _ := valueAt(byKind(after[documentName(document)]), part); !includes(now, value) {
-					problems = append(problems, fmt.Errorf("it changes %s, which follows from %s in the stack file: remove that part, "+
-						"and set it there", plannedParts[i].part, plannedParts[i].keys))
-				}
-			}
+			return sets && document["$patch"] == nil && !includes(now, value)
+		}) {
+			problems = append(problems, fmt.Errorf("it changes %s, which follows from %s in the stack file: remove that part, "+
+				"and set it there", plannedParts[i].part, plannedParts[i].keys))
 		}
 	}
 
-	return errors.Join(slices.CompactFunc(problems, func(a, b error) bool { return a.Error() == b.Error() })...)
+	return errors.Join(problems...)
 }
 
 // valueAt returns the value at a path.
