@@ -60,20 +60,26 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return err
 			}
 
-			switch err = r.report(cmd, output, true); {
-			case err == nil:
-				return nil
-			case r.Finished:
-				return cli.WithStatus(operations.StatusAttention, err)
-			default:
-				return cli.WithStatus(operations.StatusUnknown, errors.Join(failure, err))
-			}
+			return driftError(r.Finished, failure, r.report(cmd, output, true))
 		},
 	}
 	output.Flag(cmd)
 	cmd.Flags().BoolVar(&nodes, "nodes", false, "compare only nodes")
 
 	return cmd
+}
+
+// driftError returns drift's error with its exit status. Failure is that of a preview that did not finish, whose own
+// status means nothing here.
+func driftError(finished bool, failure, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case finished:
+		return cli.WithStatus(operations.StatusAttention, err)
+	default:
+		return cli.WithStatus(operations.StatusUnknown, errors.Join(failure, err))
+	}
 }
 
 // differences returns how a stack's nodes differ from what is planned and was applied.

@@ -101,6 +101,14 @@ pulumi preview --suppress-outputs --event-log /.plan/prod.json --refresh --stack
 	require.NoError(t, err)
 	assert.True(t, strings.HasPrefix(out, "{"), out)
 
+	// The engine runs in the project's folder, so that the path of its events must not be relative to this one.
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	relative, err := filepath.Rel(here, folder)
+	require.NoError(t, err)
+	_, err = output("preview", "prod", "--project", relative)
+	require.NoError(t, err)
+
 	for _, arguments := range [][]string{{"prod"}, nil} {
 		out, err = output(append([]string{"preview", "--stored", "--markdown", "--project", folder}, arguments...)...)
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,10 +14,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/planguard"
 )
 
@@ -188,6 +191,44 @@ func TestDrift(t *testing.T) {
 	}}.requireUnchanged(&text))
 	assert.Equal(t, "No drift in 2 resources: machines, nodes and files of hosts match the state and the stack file.\n",
 		text.String())
+}
+
+func TestExitStatusOfDrift(t *testing.T) {
+	t.Parallel()
+
+	failure := cli.WithStatus(1, errors.New("pulumi preview"))
+
+	require.NoError(t, driftError(true, nil, nil))
+	assert.Equal(t, operations.StatusAttention, cli.Status(nil, driftError(true, nil, errFindings)))
+	assert.Equal(t, operations.StatusUnknown, cli.Status(nil, driftError(false, failure, errFindings)))
+}
+
+// TestVerdictOfAViolatedPolicy: the engine fails such a preview, and its reason is no diagnostic. Only what the engine
+// has not printed is repeated.
+func TestVerdictOfAViolatedPolicy(t *testing.T) {
+	t.Parallel()
+
+	violated := planguard.Policy{Name: "vm-tags", Message: planguard.Message{Resource: "prod-cp-1-vm", Text: "has no tags"}}
+	mandatory, advisory := violated, violated
+	mandatory.Level, advisory.Level, advisory.Name = "mandatory", "advisory", "vm-names"
+
+	r := review{Preview: &planguard.Preview{Stack: "prod", Policies: []planguard.Policy{mandatory, advisory}}}
+	cmd := &cobra.Command{Use: "drift"}
+
+	const line = "error: prod-cp-1-vm violates the policy vm-tags: has no tags\n"
+
+	for displayed, want := range map[bool]string{false: line, true: ""} {
+		var out bytes.Buffer
+
+		r.displayed = displayed
+		require.ErrorIs(t, r.verdict(&out, cmd), errFindings)
+		assert.Equal(t, want, out.String())
+	}
+
+	assert.Equal(t, []string{"prod-cp-1-vm violates the policy vm-tags: has no tags"}, r.reviewResult().Errors)
+
+	r.Finished, r.findings = true, []planguard.Step{{URN: "urn:pulumi:prod::talos-proxmox::t:m:T::prod-cp-1-vm"}}
+	assert.ErrorContains(t, r.verdict(io.Discard, cmd), "talos-proxmox preview prod --approve", "drift approves nothing")
 }
 
 // TestGuardAsJSON contains what the text contains.
