@@ -13,6 +13,8 @@ import (
 // TestAddressesOfOtherGuests: a preview refuses a planned address that another guest has, warns while that guest is
 // off, and reads no guest once nothing is new.
 func TestAddressesOfOtherGuests(t *testing.T) {
+	t.Parallel()
+
 	const foreign = 9000
 
 	w := newWorld(t, testSpeed)

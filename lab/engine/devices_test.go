@@ -115,6 +115,8 @@ const usbStack = `config:
 // TestUSBDevices: machines get USB devices of their hosts by mappings, without a preparation of the hosts, and keep
 // them where the port changes.
 func TestUSBDevices(t *testing.T) {
+	t.Parallel()
+
 	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Mappings: []string{"zigbee", "zwave"}})
 	text := strings.ReplaceAll(usbStack, "NETWORK", w.network)
 

@@ -35,7 +35,7 @@ func newEventLog(path string) (*eventLog, error) {
 					return
 				}
 
-				encoder.Encode(event.EngineEvent) //nolint:errcheck,errchkjson // see above
+				encoder.Encode(event.EngineEvent) //nolint:errcheck,errchkjson,gosec // see above
 			case <-l.ended:
 				return
 			}

@@ -591,6 +591,7 @@ func TestGPUsComeBack(t *testing.T) {
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
+
 				upgrade := upgradeActions(netip.MustParseAddr("127.0.9.4"), "w-1")[1]
 				assert.Equal(t, !test.bare, slices.Contains(f.Actions, upgrade+", with its devices"))
 
