@@ -22,6 +22,10 @@ type (
 	CNI = spec.CNI
 	// AddressRange is a range of addresses for Services of type LoadBalancer.
 	AddressRange = cilium.AddressRange
+	// BGP is how the nodes announce the addresses of Services to routers.
+	BGP = cilium.BGP
+	// BGPPeer is a router that the nodes connect to.
+	BGPPeer = cilium.BGPPeer
 )
 
 const ciliumRelease, ciliumNamespace = "cilium", "kube-system"
@@ -39,6 +43,8 @@ func cniWithDefaults(c *CNI, kubernetes string) *CNI {
 	if chart, known := cilium.Find(cni.Version); known {
 		setDefault(&cni.Digest, chart.Digest)
 	}
+
+	cni.Secret = cni.Secret || cni.BGP != nil && cni.BGP.Password != ""
 
 	return &cni
 }
@@ -70,6 +76,8 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 		requiredAddress(found, at+"last", r.Last, "the last address, such as 10.0.0.220")
 	}
 
+	validateBGP(c.BGP, found)
+
 	for path, patches := range patchesByPath(a) {
 		for i, patch := range patches {
 			if parts := talos.NetworkPaths(patch); len(parts) > 0 {
@@ -77,6 +85,32 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 					"it changes %s, which Cilium stands in for; remove it, or cni", strings.Join(parts, ", "))
 			}
 		}
+	}
+}
+
+// maxASN is the highest autonomous system number.
+const maxASN = 1<<32 - 1
+
+func validateBGP(b *BGP, found *problem.List) {
+	if b == nil {
+		return
+	}
+
+	checkASN := func(path string, number int) {
+		if number < 1 || number > maxASN {
+			found.Add(path, number, "is not an autonomous system number; use one between 1 and %d", maxASN)
+		}
+	}
+	checkASN("cni.bgp.localAsn", b.LocalASN)
+
+	if len(b.Peers) == 0 {
+		found.Add("cni.bgp.peers", nil, "is missing; add a router that the nodes connect to")
+	}
+
+	for i, peer := range b.Peers {
+		at := fmt.Sprintf("cni.bgp.peers[%d].", i)
+		requiredAddress(found, at+"address", peer.Address, "the router's address, such as 10.0.0.1")
+		checkASN(at+"asn", peer.ASN)
 	}
 }
 
@@ -109,6 +143,7 @@ func ciliumHelmRelease(c *CNI, nodes int) (request.HelmRelease, error) {
 
 	settings := cilium.Settings{
 		Nodes: nodes, Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own, Pool: c.LoadBalancer,
+		BGP: c.BGP,
 	}
 
 	release := request.HelmRelease{
@@ -134,7 +169,7 @@ func ciliumHelmRelease(c *CNI, nodes int) (request.HelmRelease, error) {
 
 	for _, name := range settings.Absent() {
 		release.Absent = append(release.Absent, request.ObjectName{
-			APIVersion: name.APIVersion, Kind: name.Kind, Name: name.Name,
+			APIVersion: name.APIVersion, Kind: name.Kind, Namespace: name.Namespace, Name: name.Name,
 		})
 	}
 

@@ -36,16 +36,21 @@ func TestCNI(t *testing.T) {
 	assert.Equal(t, "kube-system/cilium", req.Release.Namespace+"/"+req.Release.Name)
 	assert.Len(t, req.Release.Manifests, 7)
 	assert.Len(t, req.Release.After, 2)
-	assert.Empty(t, req.Release.Absent)
+	assert.Len(t, req.Release.Absent, 4, "the objects of BGP")
 
 	var values map[string]any
 	require.NoError(t, json.Unmarshal(req.Release.Values, &values))
 	assert.InDelta(t, 7445, values["k8sServicePort"], 0)
 	assert.InDelta(t, 1400, values["MTU"], 0)
 
-	cluster.CNI.Secret = true
-	assert.True(t, registerTalosCluster(t, cluster).ByType(tokens.LocalCommand)["one-cni"].Input("environment").
-		ObjectValue()["FOLLOWS"].IsSecret())
+	assert.False(t, command.Input("environment").ObjectValue()["FOLLOWS"].IsSecret())
+
+	cluster.CNI.BGP = &BGP{
+		LocalASN: 64513, Peers: []BGPPeer{{Address: netip.MustParseAddr("127.1.1.1"), ASN: 64512}}, Password: "hunter2",
+	}
+	command = registerTalosCluster(t, cluster).ByType(tokens.LocalCommand)["one-cni"]
+	assert.True(t, command.Input("environment").ObjectValue()["FOLLOWS"].IsSecret(), "a digest of a short secret could be guessed")
+	assert.Len(t, enginetest.RequestOf[request.CNI](t, command).Release.After, 5)
 }
 
 func TestCNIProblems(t *testing.T) {
@@ -54,6 +59,7 @@ func TestCNIProblems(t *testing.T) {
 	cluster := plannedCluster(1, 1)
 	cluster.CNI = &CNI{
 		Version: "1.18.12", Values: "k8sServicePort: 6443", LoadBalancer: []AddressRange{{Last: netip.MustParseAddr("127.1.1.9")}},
+		BGP: &BGP{LocalASN: 1 << 32, Peers: []BGPPeer{{ASN: 64512}}},
 	}
 	cluster.Patches = []string{"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"}
 
@@ -62,6 +68,8 @@ func TestCNIProblems(t *testing.T) {
 		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.20.2`,
 		"cni.values.k8sServicePort: is set by the program, because KubePrism has port 7445; remove it",
 		"cni.loadBalancer[0].first: is missing; set the first address, such as 10.0.0.200",
+		"cni.bgp.localAsn: 4294967296 is not an autonomous system number; use one between 1 and 4294967295",
+		"cni.bgp.peers[0].address: is missing; set the router's address, such as 10.0.0.1",
 		"patches[0]: it changes cluster.network.cni, cluster.proxy, which Cilium stands in for; remove it, or cni",
 	} {
 		require.ErrorContains(t, err, problem)

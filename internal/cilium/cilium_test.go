@@ -3,6 +3,7 @@ package cilium
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,8 +47,8 @@ func TestValues(t *testing.T) {
 	plain := values(Settings{Nodes: 1})
 	for _, want := range []string{
 		`"cgroup":{"autoMount":{"enabled":false},"hostRoot":"/sys/fs/cgroup"}`, `"ipam":{"mode":"kubernetes"}`,
-		`"k8sServiceHost":"localhost","k8sServicePort":7445,"kubeProxyReplacement":true`, `"operator":{"replicas":1}`,
-		`"hubble":{"enabled":false}`,
+		`"k8sServiceHost":"localhost","k8sServicePort":7445,"kubeProxyReplacement":true`,
+		`"operator":{"replicas":1,"rollOutPods":true}`, `"hubble":{"enabled":false}`, `"rollOutCiliumPods":true`,
 	} {
 		assert.Contains(t, plain, want)
 	}
@@ -60,7 +61,7 @@ func TestValues(t *testing.T) {
 		Own:  map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
 	})
 	for _, want := range []string{
-		`"operator":{"podAnnotations":{"talos-proxmox/gateway-api":"true"},"prometheus":{"enabled":true},"replicas":2}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
+		`"operator":{"prometheus":{"enabled":true},"replicas":2,"rollOutPods":true}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
 		`"method":"cronJob"`, `"gatewayClass":{"create":"true"}`,
 	} {
 		assert.Contains(t, whole, want)
@@ -81,13 +82,69 @@ func TestObjects(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"spec":{"blocks":[{"start":"10.0.0.200","stop":"10.0.0.210"}]}`)
 	assert.Contains(t, string(text), `"spec":{"interfaces":["^ens"],"loadBalancerIPs":true}`)
-	assert.Empty(t, settings.Absent())
 	assert.Empty(t, Settings{}.Objects())
-	assert.Len(t, Settings{}.Absent(), 2)
+
+	settings.BGP = &BGP{
+		LocalASN: 64513, Multihop: 2, HoldTimeSeconds: 9, Password: "hunter2",
+		Peers: []BGPPeer{{netip.MustParseAddr("10.0.0.1"), 64512}, {netip.MustParseAddr("10.0.0.2"), 64512}},
+	}
+	text, err = json.Marshal(settings.Objects())
+	require.NoError(t, err)
+
+	for _, want := range []string{
+		`"bgpInstances":[{"localASN":64513,"name":"talos-proxmox","peers":[{"name":"10.0.0.1","peerASN":64512,"peerAddress":"10.0.0.1","peerConfigRef":{"name":"talos-proxmox"}},{"name":"10.0.0.2"`,
+		`"ebgpMultihop":2`, `"timers":{"holdTimeSeconds":9,"keepAliveTimeSeconds":3}`, `"stringData":{"password":"hunter2"}`,
+		`"authSecretRef":"talos-proxmox-bgp"`, `"selector":{}`,
+	} {
+		assert.Contains(t, string(text), want)
+	}
+
+	assert.NotContains(t, string(text), "CiliumL2AnnouncementPolicy")
+
+	values := settings.Values()
+	assert.Contains(t, values, "bgpControlPlane")
+	assert.NotContains(t, values, "l2announcements")
 
 	gateway := Settings{GatewayAPI: true}
 	assert.Equal(t, "https://raw.githubusercontent.com/kubernetes-sigs/gateway-api/v1.4.1/config/crd/standard/"+
 		"gateway.networking.k8s.io_gatewayclasses.yaml", gateway.Definitions("1.19.6", "")[0].Source)
 	assert.Equal(t, "/srv/gateway.networking.k8s.io_gatewayclasses.yaml", gateway.Definitions("1.19.6", "/srv/")[0].Source)
 	assert.Empty(t, Settings{}.Definitions("1.19.6", ""))
+}
+
+// TestAbsentObjects changes between all ways to announce addresses: what one leaves behind is what the next removes.
+func TestAbsentObjects(t *testing.T) {
+	t.Parallel()
+
+	pool := []AddressRange{{netip.MustParseAddr("10.0.0.200"), netip.MustParseAddr("10.0.0.210")}}
+	peers := []BGPPeer{{netip.MustParseAddr("10.0.0.1"), 64512}}
+	ways := map[string]Settings{
+		"none": {}, "ARP": {Pool: pool}, "BGP": {Pool: pool, BGP: &BGP{LocalASN: 1, Peers: peers}},
+		"BGP with a password": {Pool: pool, BGP: &BGP{LocalASN: 1, Peers: peers, Password: "x"}},
+	}
+
+	kinds := func(s Settings) []string {
+		var list []string
+
+		for _, o := range s.Objects() {
+			kind, ok := o["kind"].(string)
+			require.True(t, ok)
+
+			list = append(list, kind)
+		}
+
+		return list
+	}
+
+	for from, before := range ways {
+		for to, after := range ways {
+			left := kinds(before)
+			for _, name := range after.Absent() {
+				left = slices.DeleteFunc(left, func(kind string) bool { return kind == name.Kind })
+				assert.NotContains(t, kinds(after), name.Kind, to)
+			}
+
+			assert.Subset(t, kinds(after), left, "from %s to %s", from, to)
+		}
+	}
 }

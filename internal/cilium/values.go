@@ -20,6 +20,8 @@ type Settings struct {
 	Pool []AddressRange
 	// Interfaces are regular expressions for the network interfaces that announce the pool's addresses; empty = all.
 	Interfaces []string
+	// BGP announces the pool's addresses to routers; nil = in the nodes' network, by ARP.
+	BGP *BGP
 	// Own are the user's values, which take precedence.
 	Own map[string]any
 }
@@ -125,24 +127,23 @@ func (s Settings) Values() map[string]any {
 			},
 			"cleanCiliumState": []any{"NET_ADMIN", "SYS_ADMIN", "SYS_RESOURCE"},
 		}},
-		"operator": object{"replicas": min(s.Nodes, 2)},
-		"hubble":   object{"enabled": false},
+		// Agents and operator read their configuration only at start, and without these the chart does not restart them.
+		"rollOutCiliumPods": true,
+		"operator":          object{"replicas": min(s.Nodes, 2), "rollOutPods": true},
+		"envoy":             object{"rollOutPods": true},
+		"hubble":            object{"enabled": false},
 	}
 
 	if s.Hubble {
 		values["hubble"] = object{
-			"enabled": true, "relay": object{"enabled": true}, "ui": object{"enabled": true},
+			"enabled": true, "relay": object{"enabled": true, "rollOutPods": true},
+			"ui": object{"enabled": true, "rollOutPods": true},
 			// The method helm would generate new keys at each rendering.
 			"tls": object{"auto": object{"method": "cronJob"}},
 		}
 	}
 
 	if s.GatewayAPI {
-		// Operator and agents read their configuration only at start, and the chart does not restart them: a changed
-		// annotation does.
-		served := object{"talos-proxmox/gateway-api": "true"}
-		values["podAnnotations"] = served
-		values["operator"] = object{"replicas": min(s.Nodes, 2), "podAnnotations": served}
 		values["gatewayAPI"] = object{
 			"enabled": true, "enableAlpn": true, "enableAppProtocol": true,
 			// The default depends on the cluster, so that a second rendering would differ.
@@ -150,7 +151,10 @@ func (s Settings) Values() map[string]any {
 		}
 	}
 
-	if len(s.Pool) > 0 {
+	switch {
+	case len(s.Pool) > 0 && s.BGP != nil:
+		values["bgpControlPlane"] = object{"enabled": true}
+	case len(s.Pool) > 0:
 		values["l2announcements"] = object{"enabled": true}
 		// Each announced Service has a Lease that its node renews.
 		values["k8sClientRateLimit"] = object{"qps": 50, "burst": 100}
@@ -185,7 +189,8 @@ const (
 	policyVersion, policyKind = "cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy"
 )
 
-// Objects returns the objects to apply after the release: the address pool for Services and its announcement policy.
+// Objects returns the objects to apply after the release: the address pool for Services, and how its addresses are
+// announced.
 func (s Settings) Objects() []map[string]any {
 	if len(s.Pool) == 0 {
 		return nil
@@ -196,16 +201,21 @@ func (s Settings) Objects() []map[string]any {
 		blocks = append(blocks, object{"start": r.First.String(), "stop": r.Last.String()})
 	}
 
+	pool := object{
+		"apiVersion": poolVersion, "kind": poolKind, "metadata": object{"name": objectName},
+		"spec": object{"blocks": blocks},
+	}
+	if s.BGP != nil {
+		return append([]map[string]any{pool}, s.BGP.objects()...)
+	}
+
 	policy := object{"loadBalancerIPs": true}
 	if len(s.Interfaces) > 0 {
 		policy["interfaces"] = slices.Clone(s.Interfaces)
 	}
 
 	return []map[string]any{
-		{
-			"apiVersion": poolVersion, "kind": poolKind, "metadata": object{"name": objectName},
-			"spec": object{"blocks": blocks},
-		},
+		pool,
 		{
 			"apiVersion": policyVersion, "kind": policyKind, "metadata": object{"name": objectName},
 			"spec": policy,
@@ -214,15 +224,20 @@ func (s Settings) Objects() []map[string]any {
 }
 
 // ObjectName identifies an object.
-type ObjectName struct{ APIVersion, Kind, Name string }
+type ObjectName struct{ APIVersion, Kind, Namespace, Name string }
 
 // Absent returns the objects that earlier settings may have created and these do not need.
 func (s Settings) Absent() []ObjectName {
-	if len(s.Pool) > 0 {
-		return nil
-	}
+	policy, pool := ObjectName{policyVersion, policyKind, "", objectName}, ObjectName{poolVersion, poolKind, "", objectName}
 
-	return []ObjectName{{policyVersion, policyKind, objectName}, {poolVersion, poolKind, objectName}}
+	switch {
+	case len(s.Pool) == 0:
+		return append([]ObjectName{policy, pool}, (*BGP)(nil).absent()...)
+	case s.BGP != nil:
+		return append([]ObjectName{policy}, s.BGP.absent()...)
+	default:
+		return s.BGP.absent()
+	}
 }
 
 // Definitions returns the files that the Gateway API needs before the release, from a folder with the file names of its

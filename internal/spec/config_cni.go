@@ -15,7 +15,8 @@ type CNIConfig struct {
 	Digest string `json:"digest,omitempty" jsonschema:"example=sha256:b2af…"`
 	// Values of the chart, in addition to those that the program sets.
 	Values map[string]any `json:"values,omitempty"`
-	// Addresses for Services of type LoadBalancer, which the nodes announce in their own network (ARP). Default: none.
+	// Addresses for Services of type LoadBalancer, which the nodes announce in their own network (ARP), or to routers
+	// (BGP). Default: none.
 	LoadBalancer *LoadBalancerConfig `json:"loadBalancer,omitempty"`
 	// Enable the Gateway API, and install its CRDs.
 	GatewayAPI bool `json:"gatewayApi,omitempty" jsonschema:"default=false"`
@@ -28,9 +29,34 @@ type CNIConfig struct {
 
 // LoadBalancerConfig holds the addresses for Services of type LoadBalancer.
 type LoadBalancerConfig struct {
-	// Unused addresses of the cluster's network, as ranges (`10.0.0.200-10.0.0.220`), networks (`10.0.0.240/28`) or
-	// single ones.
+	// Unused addresses, as ranges (`10.0.0.200-10.0.0.220`), networks (`10.0.0.240/28`) or single ones: of the cluster's
+	// network, or with `bgp` outside of it.
 	Addresses []string `json:"addresses" jsonschema:"required,minItems=1,example=10.0.0.200-10.0.0.220"`
 	// Regular expressions for the names of the network interfaces that announce them. Default: all that Cilium uses.
 	Interfaces []string `json:"interfaces,omitempty" jsonschema:"example=^ens18$"`
+	// Announce the addresses to routers by BGP, instead of by ARP.
+	BGP *BGPConfig `json:"bgp,omitempty"`
+}
+
+// BGPConfig is how Cilium on every node announces the addresses of Services to routers. Each router needs every node as
+// a neighbour; routes are kept for two minutes while a node's agent restarts (graceful restart).
+type BGPConfig struct {
+	// The autonomous system number of the nodes; private ones are 64512 to 65534 and 4200000000 to 4294967294.
+	LocalASN int `json:"localAsn" jsonschema:"required,minimum=1,maximum=4294967295,example=64513"`
+	// The routers.
+	Peers []BGPPeerConfig `json:"peers" jsonschema:"required,minItems=1"`
+	// The number of hops to routers outside the nodes' network; 0 = they are directly connected.
+	Multihop int `json:"multihop,omitempty" jsonschema:"default=0,minimum=0,maximum=255"`
+	// How long routers keep the routes of a silent node, in seconds.
+	HoldTimeSeconds int `json:"holdTimeSeconds,omitempty" jsonschema:"default=90,minimum=3,maximum=65535"`
+	// The password of the sessions (TCP MD5), which can be a secret. Default: none.
+	Password string `json:"password,omitempty"`
+}
+
+// BGPPeerConfig is a router.
+type BGPPeerConfig struct {
+	// The router's address.
+	Address string `json:"address" jsonschema:"required,example=10.0.0.1"`
+	// The router's autonomous system number; the nodes' own for an internal peer.
+	ASN int `json:"asn" jsonschema:"required,minimum=1,maximum=4294967295,example=64512"`
 }

@@ -26,10 +26,12 @@ type CNI struct { // digests in states contain the names of its fields
 	Digest string `pulumi:"digest,optional"`
 	// Values of the chart, in addition to those that Talos needs, as YAML text. Default: none.
 	Values string `pulumi:"values,optional"`
-	// Addresses for Services of type LoadBalancer, which the nodes announce in their own network. Default: none.
+	// Addresses for Services of type LoadBalancer, which the nodes announce. Default: none.
 	LoadBalancer []AddressRange `pulumi:"loadBalancer,optional"`
 	// Regular expressions for the names of the network interfaces that announce them. Default: all.
 	Interfaces []string `pulumi:"interfaces,optional"`
+	// Announce them to routers by BGP. Default: in the nodes' own network, by ARP.
+	BGP *cilium.BGP `json:",omitempty" pulumi:"bgp,optional"`
 	// Enable the Gateway API, and install its CRDs. Default: false.
 	GatewayAPI bool `pulumi:"gatewayApi,optional"`
 	// The directory of the Gateway API's CRDs, as an https:// address or a path. Default: its repository.
@@ -140,6 +142,7 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 	}
 
 	cni.Interfaces = c.Interfaces
+	p.planBGP(path, c, cni, cluster)
 
 	for i, text := range c.Addresses {
 		at := fmt.Sprintf("%s.addresses[%d]", path, i)
@@ -147,16 +150,56 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 		network := cluster.Network
 
 		switch {
-		case !ok:
+		case !ok || !network.CIDR.IsValid():
 		case addressToNumber(last)-addressToNumber(first) >= maxServiceAddresses:
 			p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
-		case network.CIDR.IsValid() && p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
+		case cni.BGP != nil && (network.CIDR.Contains(first) || network.CIDR.Contains(last)):
+			p.problems.Add(at, text, "is in the nodes' network %s, in which nobody answers for addresses that are announced by "+
+				"BGP; use addresses outside of it", network.CIDR)
+		case cni.BGP != nil || p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
 			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
 			p.services = append(p.services, serviceRange{first, claim{
 				owner: "the load balancer of " + cluster.Name, group: at, path: at,
 				count: int(addressToNumber(last)-addressToNumber(first)) + 1, net: network,
 			}})
 		}
+	}
+}
+
+// planBGP plans how the addresses are announced to routers.
+func (p *planner) planBGP(path string, c LoadBalancerConfig, cni *CNI, cluster Cluster) {
+	if c.BGP == nil {
+		return
+	}
+
+	bgp := &cilium.BGP{
+		LocalASN: c.BGP.LocalASN, Multihop: c.BGP.Multihop, HoldTimeSeconds: c.BGP.HoldTimeSeconds, Password: c.BGP.Password,
+	}
+	cni.BGP = bgp
+
+	if len(c.Interfaces) > 0 {
+		p.problems.Add(path+".interfaces", nil, "is for announcements by ARP, which bgp replaces; remove one of the two")
+	}
+
+	for i, peer := range c.BGP.Peers {
+		at := fmt.Sprintf("%s.bgp.peers[%d]", path, i)
+
+		address, ok := p.parseAddress(at+".address", peer.Address)
+		if !ok {
+			continue
+		}
+
+		if slices.ContainsFunc(bgp.Peers, func(other cilium.BGPPeer) bool { return other.Address == address }) {
+			p.problems.Add(at+".address", peer.Address, "is listed already; remove one of the two")
+		}
+
+		if network := cluster.Network.CIDR; network.IsValid() && !network.Contains(address) && peer.ASN != bgp.LocalASN &&
+			bgp.Multihop == 0 {
+			p.problems.Add(at+".address", peer.Address, "is outside the nodes' network %s, and an external peer is expected to be "+
+				"directly connected; set %s to the number of hops, such as 2", network, path+".bgp.multihop")
+		}
+
+		bgp.Peers = append(bgp.Peers, cilium.BGPPeer{Address: address, ASN: peer.ASN})
 	}
 }
 

@@ -37,6 +37,26 @@ func (p *planner) checkKubernetesNetworks(clusters []Cluster) {
 		}
 
 		p.checkPodCIDRSize(pods.path, c)
+
+		if c.CNI != nil && c.CNI.BGP != nil {
+			p.checkAnnounced(path, pods, services)
+		}
+	}
+}
+
+// checkAnnounced reports addresses for Services that are in a network of Kubernetes; without BGP they are in the nodes'
+// network, which is compared with these.
+func (p *planner) checkAnnounced(cluster string, networks ...namedNetwork) {
+	for _, r := range p.services {
+		last := addOffset(r.first, r.claim.count-1)
+
+		for _, network := range networks {
+			if strings.HasPrefix(r.claim.path, cluster+".") && network.IsValid() && !lastAddress(network.Prefix).Less(r.first) &&
+				!last.Less(network.Addr()) {
+				p.problems.Add(r.claim.path, fmt.Sprintf("%s-%s", r.first, last), "overlaps %s (%s); choose other addresses",
+					network.path, network)
+			}
+		}
 	}
 }
 

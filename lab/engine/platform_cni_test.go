@@ -109,7 +109,12 @@ func (c *ciliumStack) exists(path string) bool {
 	return err == nil
 }
 
-const ciliumPool = "v2/ciliumloadbalancerippools/talos-proxmox"
+const (
+	ciliumPool      = "v2/ciliumloadbalancerippools/talos-proxmox"
+	ciliumL2Policy  = "v2alpha1/ciliuml2announcementpolicies/talos-proxmox"
+	ciliumBGP       = "v2/ciliumbgpclusterconfigs/talos-proxmox"
+	ciliumBGPConfig = "v2/ciliumbgppeerconfigs/talos-proxmox"
+)
 
 // TestPlatformCNI: a cluster gets its network with its first up; killed runs are resumed, and each refusal is one
 // message.
@@ -180,8 +185,10 @@ func TestPlatformCNI(t *testing.T) {
 	assert.Equal(t, before, releaseRevisions(client), "nothing was changed")
 	c.requireNetwork("1400")
 
+	c.requireBGP(client, values(1400))
 	w.up(c.stack("values", values(1400), "loadBalancer", nil))
 	assert.False(t, c.exists(ciliumPool))
+	assert.False(t, c.exists(ciliumBGP))
 	c.waitAddress(client, "")
 	c.requireHubble(client)
 }
@@ -211,6 +218,46 @@ func (c *ciliumStack) waitAddress(client kubernetes.Interface, begin string) {
 
 		return begin == "" && len(ingress) == 0 || begin != "" && len(ingress) == 1 && strings.HasPrefix(ingress[0].IP, begin)
 	}, within, 100*time.Millisecond, "the address of the Service")
+}
+
+// requireBGP changes from announcements by ARP to BGP: Cilium's operator accepts the objects, gives the Service an
+// address outside the nodes' network, and makes a configuration for each node; agents with the new settings replace
+// those that read the old ones.
+func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]any) {
+	c.Helper()
+
+	checksum := func() string {
+		agents, err := client.AppsV1().DaemonSets("kube-system").Get(c.Context(), "cilium", metav1.GetOptions{})
+		require.NoError(c, err)
+
+		return agents.Spec.Template.Annotations["cilium.io/cilium-configmap-checksum"]
+	}
+
+	require.True(c, c.exists(ciliumL2Policy))
+
+	before := checksum()
+	require.NotEmpty(c, before)
+
+	file := c.stack("values", values, "loadBalancer", map[string]any{
+		"addresses": []string{"127.99.0.0/28"},
+		"bgp": map[string]any{
+			"localAsn": 64513, "peers": []map[string]any{{"address": c.w.network + ".1.254", "asn": 64512}}, "password": "hunter2",
+		},
+	})
+	output := c.w.outputOf(func() { c.w.up(file) })
+	assert.NotContains(c, output, "hunter2")
+	assert.True(c, c.exists(ciliumBGP))
+	assert.True(c, c.exists(ciliumBGPConfig))
+	assert.False(c, c.exists(ciliumL2Policy))
+	assert.NotEqual(c, before, checksum())
+	c.waitAddress(client, "127.99.0.")
+	require.Eventually(c, func() bool { return c.exists("v2/ciliumbgpnodeconfigs/one-w-1") }, within, 100*time.Millisecond,
+		"the operator's configuration for a node")
+
+	secret, err := client.CoreV1().Secrets("kube-system").Get(c.Context(), "talos-proxmox-bgp", metav1.GetOptions{})
+	require.NoError(c, err)
+	assert.Equal(c, "hunter2", string(secret.Data["password"]))
+	c.w.up(file, optup.ExpectNoChanges())
 }
 
 // requireHubble checks that Hubble runs with certificates from a job, since Helm would generate new ones at each
