@@ -214,7 +214,8 @@ $(FLUX_CONTROLLERS):
 $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/chart/*.go)
 	@mkdir -p $(BIN)
 	@echo 'building the operator of Flux (some minutes, once)'
-	@cd lab/platform/operator && module=$$(go list -m -f '{{.Dir}}' $(FLUX_OPERATOR_MODULE)) && \
+	@cd lab/platform/operator && go mod download $(FLUX_OPERATOR_MODULE) && \
+	  module=$$(go list -m -f '{{.Dir}}' $(FLUX_OPERATOR_MODULE)) && \
 	  version=$$(go list -m -f '{{.Version}}' $(FLUX_OPERATOR_MODULE)) && \
 	  rm -rf $@-source && cp -r "$$module" $@-source && chmod -R u+w $@-source && mkdir -p $@-source/web/dist && \
 	  echo 'The lab has no pages of the operator.' > $@-source/web/dist/index.html && \
