@@ -119,7 +119,7 @@ func (a *app) previewer(cmd *cobra.Command, stack string, o planOptions) (previe
 // previewer previews the stack on its own Proxmox. The CLI hides --event-log behind PULUMI_DEBUG_COMMANDS, as does
 // Pulumi's Automation API, which reads the events in this way.
 func (e engine) previewer(cmd *cobra.Command, o planOptions) previewer {
-	e.Environment = append(e.Environment, "PULUMI_DEBUG_COMMANDS=true")
+	e.Environment = append(e.Environment, "PULUMI_DEBUG_COMMANDS=true", cli.PreviewVariable)
 
 	return func(display io.Writer, events string) error {
 		// Without outputs, the changes stand at the end.

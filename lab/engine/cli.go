@@ -109,6 +109,10 @@ func (c *cli) Run(
 
 	cmd.Env = slices.Concat(os.Environ(), command.PulumiEnvironment(), env,
 		[]string{"PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true"})
+	if args[0] == "preview" {
+		cmd.Env = append(cmd.Env, command.PreviewVariable)
+	}
+
 	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
