@@ -259,7 +259,7 @@ func TestTheLabsStack(t *testing.T) {
 	folder := fakeProject(t, "")
 	script(t, filepath.Join(folder, "lab"), "go.mod", "")
 	script(t, filepath.Join(folder, ".bin"), "lab", `echo "lab $*" >> "`+folder+`/calls"
-export PULUMI_DEBUG_COMMANDS=true PULUMI_LOG_ROTATION_MAX_TOTAL_MB=1
+export PULUMI_DEBUG_COMMANDS=true PULUMI_SKIP_CHECKPOINTS=true PULUMI_LOG_ROTATION_MAX_TOTAL_MB=1
 `+writesEvents(t, "drift"))
 
 	for _, arguments := range []string{"preview lab", "preview prod --on-lab --refresh"} {
