@@ -604,6 +604,15 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			change: func(w *fixture) { w.state = w.deployment([]any{w.machine("")}, []any{w.machine("3000")}) },
 			output: "1 pending operation.\n  creating prod-general-1-vm\n",
 		},
+		"a machine in the place of one that was deleted for its replacement": {
+			change: func(w *fixture) {
+				replaced := w.machine("3000")
+				replaced["pendingReplacement"] = true
+				w.state = w.deployment([]any{w.machine("")}, []any{replaced})
+			},
+			removals: removal,
+			output:   "VM 3000 prod-general-1 on pve2 (running) is removed",
+		},
 		"no pending operations": {
 			change: func(w *fixture) { w.state = w.deployment(nil, nil) },
 			output: "Stack prod has 0 pending operations.",

@@ -149,6 +149,11 @@ func (r *recovery) readState(ctx context.Context) error {
 			r.clustersWithSecrets[cluster] = true
 		}
 
+		// It is deleted already: what has its VMID or name is what the killed run was creating in its place.
+		if resource.PendingReplacement {
+			continue
+		}
+
 		r.addMachine(resource)
 
 		if known, ok := parseEntry(resource); ok {

@@ -35,7 +35,7 @@ func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()
 
 // killedUp runs an up that is killed at a moment, with or without its plugins, and removes the lab's marker of the run:
 // Pulumi itself has none.
-func (w *world) killedUp(stack string, reached func(w *world) bool, plugins bool) {
+func (w *world) killedUp(stack string, reached func(w *world) bool, plugins bool, opts ...optup.Option) {
 	w.t.Helper()
 
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -43,7 +43,7 @@ func (w *world) killedUp(stack string, reached func(w *world) bool, plugins bool
 
 	w.when(ctx, reached, func() { w.killEngine(plugins) })
 
-	_, err := w.tryUp(ctx, stack)
+	_, err := w.tryUp(ctx, stack, opts...)
 	require.Error(w.t, err, "the run ended before it was killed")
 	w.forgetRun()
 }

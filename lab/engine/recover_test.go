@@ -84,6 +84,34 @@ func TestRecoverMachines(t *testing.T) {
 	w.requireComplete(s.yaml(t))
 }
 
+// TestRecoverReplacement kills a run while it creates a machine in the place of one that it has deleted: the state still
+// has the deleted one, with the same VMID.
+func TestRecoverReplacement(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed/4)
+	file := w.stack(1, 2).yaml(t)
+	w.up(file)
+
+	before := w.vm("one-general-1").Config["vmgenid"]
+	require.NotEmpty(t, before)
+
+	replace := optup.Replace([]string{w.urnOf(file, "one-general-1-vm")})
+	w.killedUp(file, func(w *world) bool {
+		vm, exists := w.lab.Data.VM(3000)
+
+		return exists && vm.Config["name"] == "one-general-1" && vm.Config["vmgenid"] != before
+	}, true, replace)
+	assert.Contains(t, w.state(file), `"pendingReplacement":true`)
+
+	assert.Regexp(t, `(?m)^VM 3000 one-general-1 on pve[12] \(\w+\) is removed with its disks`, w.recover())
+	assert.NotContains(t, w.machines(), "one-general-1")
+
+	w.up(file, optup.Refresh(), replace)
+	w.up(file, optup.ExpectNoChanges())
+	w.requireComplete(file)
+}
+
 // cancelRun unlocks the stack. If the kill interrupted the writing of the state or of its attributes, Pulumi cannot
 // read them: as in `talos-proxmox recover`, the backup replaces the state, and the attributes are removed.
 func (w *world) cancelRun(stack string) {
