@@ -131,12 +131,12 @@ func privateKey(shell HostShell) pulumi.StringOutput {
 // host differs from the plan: a manual change shows in a preview, and a host without differences is not touched.
 func (c *ProxmoxHostPrep) registerApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	h := args.host()
-	script := scripts.Host(scripts.HostParameters(h, stackPath(ctx), args.needs().MustMatchFiles(h)))
+	parameters := scripts.HostParameters(h, stackPath(ctx), args.needs().MustMatchFiles(h))
 	c.apply, err = remote.NewCommand(ctx, name+"-apply", &remote.CommandArgs{
 		Create: pulumi.String(scripts.HostCommand(scripts.ActionApply)),
 		Delete: pulumi.String(scripts.HostCommand(scripts.ActionRestore)),
 		Stdin: args.revision().ApplyT(func(revision string) string {
-			return scripts.Assignments([]scripts.Parameter{{Name: "revision", Value: revision}}) + script
+			return scripts.Host(append([]scripts.Parameter{{Name: "revision", Value: revision}}, parameters...))
 		}).(pulumi.StringOutput),
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),

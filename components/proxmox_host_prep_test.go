@@ -147,8 +147,8 @@ func TestProxmoxHostPrepRebootsOneHostAtATime(t *testing.T) {
 	assert.Empty(t, r.ByType(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed in parallel")
 
 	request := enginetest.RequestOf[request.Settle](t, r.ByType(tokens.LocalCommand)["pve3-reboot"])
-	assert.Contains(t, request.Host.Script, "host='pve3'\n")
-	assert.Contains(t, request.Host.Script, "clusters='one two'\n")
+	assert.Contains(t, request.Host.Parameters, "host='pve3'\n")
+	assert.Contains(t, request.Host.Parameters, "clusters='one two'\n")
 	assert.Equal(t, "15m", request.WaitTimeout)
 	assert.NotContains(
 		t, r.ByType(tokens.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=",

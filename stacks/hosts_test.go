@@ -51,14 +51,14 @@ func TestHostsAreQueriedOnceAndPrepared(t *testing.T) {
 	assert.Equal(t, "none", calls[0]["logging"].StringValue())
 
 	var request struct {
-		Hosts []struct{ Name, Script string }
+		Hosts []struct{ Name, Parameters string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(calls[0]["stdin"].StringValue()), &request))
 	require.Len(t, request.Hosts, 2, "pve3 has neither prep nor gpus")
 	assert.Contains(
-		t, request.Hosts[0].Script, "host='pve1'\nowner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n",
+		t, request.Hosts[0].Parameters, "host='pve1'\nowner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n",
 	)
-	assert.Contains(t, request.Hosts[1].Script, "gpus=''\nprepared='1'\nrunning=''\n")
+	assert.Contains(t, request.Hosts[1].Parameters, "gpus=''\nprepared='1'\nrunning=''\n")
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
 	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparationCommands(r))

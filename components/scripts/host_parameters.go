@@ -57,12 +57,12 @@ func arc(prep spec.Prep) string {
 	}
 }
 
-// HostRequest returns a host for a request: its shell and the script of its preparation.
+// HostRequest returns a host for a request: its shell and the parameters of its preparation.
 func HostRequest(owner string, shell request.Shell, h spec.Host, needs hostfacts.Needs) request.Host {
 	parameters := HostParameters(h, owner, needs.MustMatchFiles(h))
 	if hostfacts.WhenIdle(h) {
 		parameters = append(parameters, Parameter{Name: "clusters", Value: strings.Join(needs.Clusters, " ")})
 	}
 
-	return request.Host{Shell: shell, Script: Host(parameters)}
+	return request.Host{Shell: shell, Parameters: Assignments(parameters)}
 }

@@ -25,9 +25,12 @@ const (
 type Parameter struct{ Name, Value string }
 
 // Host returns the host script; its parts share the parameters of [HostParameters].
-func Host(parameters []Parameter) string {
-	return script(
-		parameters, "identity", "host/lib", "host/files", "host/cmdline", "host/repositories", "host/wanted", "host/facts",
+func Host(parameters []Parameter) string { return HostScript(Assignments(parameters)) }
+
+// HostScript is Host with the parameters of a request.
+func HostScript(assignments string) string {
+	return assignments + script(
+		"identity", "host/lib", "host/files", "host/cmdline", "host/repositories", "host/wanted", "host/facts",
 		"host/reboot", "host/main",
 	)
 }
@@ -35,7 +38,7 @@ func Host(parameters []Parameter) string {
 // Template returns the script that builds and removes templates of Talos. Its text is an input of registered resources:
 // a changed byte runs it again for every template.
 func Template(parameters []Parameter) string {
-	return script(parameters, "identity", "template/state", "template/talos", "template/main")
+	return Assignments(parameters) + script("identity", "template/state", "template/talos", "template/main")
 }
 
 // The recipes for templates of other systems, by the form in which they are published.
@@ -47,14 +50,13 @@ const (
 
 // SystemTemplate returns the script that builds and removes templates of systems other than Talos.
 func SystemTemplate(recipe string, parameters []Parameter) string {
-	return script(
-		parameters, "identity", "template/state", "template/systems", "template/"+recipe, "template/main",
+	return Assignments(parameters) + script(
+		"identity", "template/state", "template/systems", "template/"+recipe, "template/main",
 	)
 }
 
-func script(parameters []Parameter, names ...string) string {
+func script(names ...string) string {
 	var text strings.Builder
-	text.WriteString(Assignments(parameters))
 
 	for _, name := range names {
 		content, err := parts.ReadFile(name + ".sh")

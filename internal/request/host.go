@@ -16,11 +16,13 @@ type Shell struct {
 	AcceptAnyHostKey bool   `json:"acceptAnyHostKey,omitempty"`
 }
 
-// Host is a host and the script to run on it.
+// Host is a host and how it is prepared.
 type Host struct {
 	Shell
 
-	Script string `json:"script"`
+	// Parameters are the assignments that precede the host script, which talosops has itself: in a request it would be
+	// kept in states, 45 KB for each host and step.
+	Parameters string `json:"parameters"`
 }
 
 // Facts is the request of `talosops facts`.

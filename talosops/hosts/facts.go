@@ -36,8 +36,8 @@ func (r *factsRequest) Problems() problem.List {
 		path := fmt.Sprintf("hosts[%d]", i)
 
 		problems = append(problems, hostShell{h.Shell}.problems(path)...)
-		if h.Script == "" {
-			problems.Add(path+".script", nil, "is missing: set the script that prints the facts")
+		if h.Parameters == "" {
+			problems.Add(path+".parameters", nil, "is missing: set those of the host script, at least host='name'")
 		}
 	}
 
@@ -56,7 +56,8 @@ func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, erro
 func queryHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.HostFacts {
 	answer := request.HostFacts{Name: h.Name}
 
-	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)
+	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts),
+		scripts.HostScript(h.Parameters))
 	switch {
 	case err != nil:
 		answer.Error = err.Error()

@@ -37,7 +37,7 @@ func document(t *testing.T, change func(*hostfacts.Facts)) string {
 func unchanged(*hostfacts.Facts) {}
 
 func hostRequest(h *sshHost) request.Host {
-	return request.Host{Shell: h.Shell, Script: "the-script\n"}
+	return request.Host{Shell: h.Shell, Parameters: "host='pve1'\n"}
 }
 
 // runFactsVerb runs the verb, which succeeds even if hosts do not answer: the program decides what that means.
@@ -70,7 +70,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 		both.Done()
 		both.Wait()
 		assert.Equal(t, scripts.HostCommand("facts"), command)
-		assert.Equal(t, "the-script\n", stdin)
+		assert.Equal(t, scripts.HostScript("host='pve1'\n"), stdin)
 
 		return document(t, unchanged), "", 0
 	}

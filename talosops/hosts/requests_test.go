@@ -32,7 +32,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"facts": {
 			"facts",
 			`{"privateKey":"hunter2","dialTimeout":"0s","stepTimeout":"soon","hosts":[
-				{"address":"127.0.0.1","port":70000},{"name":"pve2","address":"127.0.0.2","hostKey":"AAAA","script":"x"}]}`,
+				{"address":"127.0.0.1","port":70000},{"name":"pve2","address":"127.0.0.2","hostKey":"AAAA","parameters":"x"}]}`,
 		},
 		"run": {
 			"run", `{"privateKey":"hunter2","host":{"name":"pve1","acceptAnyHostKey":true}}`,

@@ -56,8 +56,8 @@ func (r *settleRequest) Problems() problem.List {
 	r.reboot = verb.ParseDuration("rebootTimeout", r.RebootTimeout, defaultRebootTimeout, &problems)
 
 	problems = append(problems, hostShell{r.Host.Shell}.problems("host")...)
-	if r.Host.Script == "" {
-		problems.Add("host.script", nil, "is missing: set the script of the host's preparation")
+	if r.Host.Parameters == "" {
+		problems.Add("host.parameters", nil, "is missing: set those of the host script, at least host='name'")
 	}
 
 	return problems
@@ -66,7 +66,8 @@ func (r *settleRequest) Problems() problem.List {
 func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, error) {
 	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
 		run := func(ctx context.Context, action string) (string, error) {
-			return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
+			return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action),
+				scripts.HostScript(req.Host.Parameters))
 		}
 
 		return (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
@@ -61,7 +62,7 @@ func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (strin
 
 	req := &settleRequest{Settle: request.Settle{
 		Host: request.Host{
-			Shell: request.Shell{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), AcceptAnyHostKey: true}, Script: "the-script\n",
+			Shell: request.Shell{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), AcceptAnyHostKey: true}, Parameters: "host='pve1'\n",
 		},
 		Required: true, Prepared: true, Machines: [][]string{{"0000:01:00"}},
 	}}
@@ -263,7 +264,7 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 
 		req := &settleRequest{
 			Settle: request.Settle{
-				Host:   request.Host{Shell: request.Shell{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), AcceptAnyHostKey: true}, Script: "x"},
+				Host:   request.Host{Shell: request.Shell{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), AcceptAnyHostKey: true}, Parameters: "host='pve1'\n"},
 				Reboot: true,
 			},
 		}
@@ -290,7 +291,7 @@ func TestSettleOverSSH(t *testing.T) {
 
 	before := document(t, pendingReboot)
 	h.answer = func(command, stdin string) (string, string, int) {
-		assert.Equal(t, "the-script\n", stdin)
+		assert.Equal(t, scripts.HostScript("host='pve1'\n"), stdin)
 
 		if !strings.HasPrefix(command, "action=reboot ") {
 			return before, "", 0
