@@ -3,6 +3,7 @@ package components
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 
 	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/systems"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -35,7 +38,8 @@ type GoldenTemplateArgs struct {
 	VMID int `pulumi:"vmid,optional"`
 	// The VM's name. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// How machines get their system: image = from a VM template that is built on the host over SSH, iso = from the ISO.
+	// How machines get their system: image = from a VM template that is built on the host over SSH, import = from the same
+	// template, built through the API with the settings of the provider in the stack's configuration, iso = from the ISO.
 	// Default: image.
 	Source string `pulumi:"source,optional"`
 	// The template's Talos. Default: none, system is set.
@@ -57,7 +61,8 @@ type GoldenTemplateArgs struct {
 	Memory int `pulumi:"memory,optional"`
 	// The template's disk in GiB, which is the minimum for machines. Default: 20.
 	DiskSize int `pulumi:"diskSize,optional"`
-	// The SSH connection to the host on which the template is built; unused with the source iso. Default: none.
+	// The SSH connection to the host on which the template is built; unused with the sources import and iso. Default:
+	// none.
 	Shell *HostShell `pulumi:"shell,optional"`
 }
 
@@ -103,7 +108,8 @@ func (c *GoldenTemplate) registerTemplate(ctx *pulumi.Context, name string, args
 	}
 
 	c.VMID = pulumi.Int(args.VMID).ToIntOutput()
-	if args.Source == SourceImage {
+
+	if args.hasVM() {
 		build, err := c.registerBuild(ctx, name, args)
 		if err != nil {
 			return err
@@ -128,10 +134,17 @@ func (a GoldenTemplateArgs) contents() (schematic, version pulumi.StringOutput) 
 	return pulumi.String(a.Talos.SchematicID()).ToStringOutput(), pulumi.String(a.Talos.Version).ToStringOutput()
 }
 
+// hasVM reports whether the template is a VM.
+func (a GoldenTemplateArgs) hasVM() bool { return spec.Source(a.Source).HasVM() }
+
 func (c *GoldenTemplate) registerBuild(
 	ctx *pulumi.Context, name string, args GoldenTemplateArgs,
-) (*remote.Command, error) {
+) (pulumi.Resource, error) {
 	r := newRecipe(args, stackPath(ctx))
+	if args.Source == SourceImport {
+		return c.registerImport(ctx, name, args, provenanceOf(r.parameters))
+	}
+
 	r.unhashed = append(r.unhashed, scripts.Parameter{Name: "stack_id", Value: vmlookup.FromContext(ctx).StackID})
 	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Host) }).(pulumi.StringOutput)
 
@@ -147,6 +160,26 @@ func (c *GoldenTemplate) registerBuild(
 		Triggers: pulumi.Array{pulumi.String(provenanceOf(r.parameters))},
 		Logging:  remote.LoggingStderr, // standard output is that of qm
 	}, pulumi.Parent(c), ignoreLogging())
+}
+
+// registerImport registers the build of the template through the API.
+func (c *GoldenTemplate) registerImport(
+	ctx *pulumi.Context, name string, args GoldenTemplateArgs, provenance string,
+) (pulumi.Resource, error) {
+	req := request.Template{
+		Proxmox: ProxmoxSettings(ctx), Host: args.Host, VMID: args.VMID, Name: args.Name,
+		Owner: stackPath(ctx), ID: vmlookup.FromContext(ctx).StackID, Provenance: provenance, About: args.about(),
+		Datastore: args.Datastore, Bridge: args.Bridge,
+		Cores: args.Cores, MemoryMiB: args.Memory, DiskGiB: args.DiskSize,
+	}
+	stdin := c.VolumeID.ApplyT(func(volume string) (string, error) {
+		req.Image = volume
+		text, err := json.Marshal(req)
+
+		return string(text), err
+	}).(pulumi.StringOutput)
+
+	return registerAPICommand(ctx, name+"-build", "template", provenance, stdin, pulumi.Parent(c))
 }
 
 // lockSeconds is how long a script waits for the script of a killed run to end.
@@ -186,10 +219,14 @@ func (r recipe) script(volume, node string) string {
 
 // buildParameters returns the parameters for a template of Talos.
 func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
-	image := a.ImageDatastore + ":iso/" + a.Talos.Image(a.Source)
-	about := fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())
+	image := a.ImageDatastore + ":" + spec.Source(a.Source).Content() + "/" + a.Talos.Image(a.Source)
 
-	return withProvenance(a.commonParameters(owner, image, about))
+	return withProvenance(a.commonParameters(owner, image, a.about()))
+}
+
+// about describes a template of Talos.
+func (a GoldenTemplateArgs) about() string {
+	return fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())
 }
 
 // commonParameters returns the parameters of every recipe.
@@ -265,7 +302,7 @@ func (a GoldenTemplateArgs) validate(name string) error {
 			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Host)
 	}
 
-	if a.Source == SourceImage && a.VMID < minVMID {
+	if a.hasVM() && a.VMID < minVMID {
 		found.Add("vmid", a.VMID, "is not a VMID; use 100 or higher, or use the source iso")
 	}
 

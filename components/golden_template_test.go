@@ -103,7 +103,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 			func(a *TalosImageArgs) { a.Stores = nil }, "stores: is empty; add at least one host and datastore",
 		},
 		"an unknown source": {
-			func(a *TalosImageArgs) { a.Source = "tape" }, `source: "tape" is not a source; choose image or iso`,
+			func(a *TalosImageArgs) { a.Source = "tape" }, `source: "tape" is not a source; choose image, import or iso`,
 		},
 	})
 }

@@ -1,20 +1,23 @@
 package components
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
 )
 
 // downloadTimeout is in seconds. The Image Factory builds an image at its first request, which alone takes minutes.
 const downloadTimeout = 1800
 
-// ImageStore is a datastore of a host with the content type iso.
+// ImageStore is a datastore of a host with the content type of the image: iso, or import with that source.
 type ImageStore struct {
 	// The name of the Proxmox host: pve1.
 	Host string `pulumi:"host"`
@@ -24,10 +27,11 @@ type ImageStore struct {
 
 func (s ImageStore) key() string { return s.Host + "/" + s.Datastore }
 
-// imageFile is a file that hosts download with the content type iso, which Proxmox enables by default. Templates import
-// it by its path.
+// imageFile is a file that hosts download: with the content type iso, which Proxmox enables by default, and which
+// templates import by its path, or with the content type import, which the provider does not know.
 type imageFile struct {
 	name                string
+	imported            bool
 	url                 pulumi.StringInput
 	checksum, algorithm string // no checksum = not verified
 	compression         string // Proxmox decompresses the file; empty = none
@@ -41,6 +45,18 @@ func (f imageFile) registerDownloads(
 	volumes = pulumi.StringMap{}
 
 	for _, store := range stores {
+		if f.imported {
+			command, err := f.registerImport(ctx, parent, name, store, settled)
+			if err != nil {
+				return fileName, volumes, fmt.Errorf("to %s on host %s: %w", store.Datastore, store.Host, err)
+			}
+
+			fileName = pulumi.String(f.name).ToStringOutput()
+			volumes[store.key()] = valueAfter(ctx, store.Datastore+":import/"+f.name, command)
+
+			continue
+		}
+
 		file, err := f.registerDownload(ctx, parent, name, store, settled)
 		if err != nil {
 			return fileName, volumes, fmt.Errorf("to %s on host %s: %w", store.Datastore, store.Host, err)
@@ -88,6 +104,24 @@ func (f imageFile) registerDownload(
 		pulumi.DeleteBeforeReplace(true))
 }
 
+// registerImport registers the download of the file with the content type import.
+func (f imageFile) registerImport(
+	ctx *pulumi.Context, parent pulumi.Resource, name string, store ImageStore, settled pulumi.StringArrayInput,
+) (*local.Command, error) {
+	req := request.ImageFile{
+		Proxmox: ProxmoxSettings(ctx), Host: store.Host, Datastore: store.Datastore, File: f.name, Checksum: f.checksum,
+	}
+	stdin := f.url.ToStringOutput().ApplyT(func(url string) (string, error) {
+		req.URL = url
+		text, err := json.Marshal(req)
+
+		return string(text), err
+	}).(pulumi.StringOutput)
+
+	return registerAPICommand(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), "image",
+		store.Datastore+":import/"+f.name, stdin, pulumi.Parent(parent), waitFor(settled))
+}
+
 // sortedStores returns the stores in order, without duplicates.
 func sortedStores(stores []ImageStore) []ImageStore {
 	sorted := slices.Clone(stores)
@@ -106,7 +140,7 @@ func checkStores(found *problem.List, stores []ImageStore) {
 	for i, store := range stores {
 		required(found, fmt.Sprintf("stores[%d].host", i), store.Host, "the Proxmox host, such as pve1")
 		required(found,
-			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local",
+			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type of the image, such as local",
 		)
 	}
 }

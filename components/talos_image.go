@@ -17,7 +17,8 @@ const TalosImageType = "talos-proxmox:image:TalosImage"
 type TalosImageArgs struct {
 	// The contents of the image.
 	Talos Talos `pulumi:"talos"`
-	// What the image is: image = a compressed disk image for templates, iso = an ISO that machines boot. Default: image.
+	// What the image is: image = a compressed disk image for templates, import = a QCOW2 file for templates, iso = an ISO
+	// that machines boot. Default: image.
 	Source string `pulumi:"source,optional"`
 	// The datastores that need the image; it is downloaded once to each. At least one.
 	Stores []ImageStore `pulumi:"stores"`
@@ -33,6 +34,7 @@ type TalosImageArgs struct {
 }
 
 // TalosImage is a Talos disk image or ISO of the Image Factory, stored on hosts under an immutable name of the stack.
+// With the source import, the download uses the settings of the provider in the stack's configuration.
 type TalosImage struct {
 	pulumi.ResourceState
 
@@ -102,8 +104,12 @@ func (c *TalosImage) registerDownloads(ctx *pulumi.Context, name string, args Ta
 		name: talos.ImageFile(args.Talos.Image(args.Source), stackPath(ctx)), url: c.url(args), checksum: args.Checksum,
 		algorithm: "sha256",
 	}
-	if args.Source == SourceImage {
+
+	switch args.Source {
+	case SourceImage:
 		file.compression = "zst"
+	case SourceImport:
+		file.imported = true
 	}
 
 	c.FileName, c.volumes, err = file.registerDownloads(ctx, c, name, args.Stores, args.Settled)
@@ -117,11 +123,14 @@ func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 	factory := talos.Factory{URL: args.FactoryURL}
 
 	return c.SchematicID.ApplyT(func(id string) string {
-		if args.Source == SourceISO {
+		switch args.Source {
+		case SourceISO:
 			return factory.ISOURL(id, args.Talos.Version, args.Talos.Kind())
+		case SourceImport:
+			return factory.QCOW2URL(id, args.Talos.Version, args.Talos.Kind())
+		default:
+			return factory.ImageURL(id, args.Talos.Version, args.Talos.Kind())
 		}
-
-		return factory.ImageURL(id, args.Talos.Version, args.Talos.Kind())
 	}).(pulumi.StringOutput)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding"
 	"fmt"
+	"slices"
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
@@ -12,8 +13,9 @@ import (
 
 // Sources of images and templates.
 const (
-	SourceImage = string(spec.SourceImage) // a disk image, from which a template is built in the host's shell
-	SourceISO   = string(spec.SourceISO)   // an ISO from which a machine installs itself; needs the API only
+	SourceImage  = string(spec.SourceImage)  // a disk image, from which a template is built in the host's shell
+	SourceImport = string(spec.SourceImport) // a disk image, from which a template is built through the API
+	SourceISO    = string(spec.SourceISO)    // an ISO from which a machine installs itself; needs the API only
 )
 
 type (
@@ -66,7 +68,7 @@ func checkVersion(found *problem.List, path, value string) {
 }
 
 func checkSource(found *problem.List, path, value string) {
-	if value != SourceImage && value != SourceISO {
-		found.Add(path, value, "is not a source; choose image or iso")
+	if !slices.Contains([]string{SourceImage, SourceImport, SourceISO}, value) {
+		found.Add(path, value, "is not a source; choose %s", spec.Sources)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
-	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )
 
@@ -200,8 +199,7 @@ func (d *deployment) preflightStack() preflight.Stack {
 		Project: d.project, Name: d.stack, ID: last.stackID, Empty: last.isBlank(),
 		Machines: map[int]vmdiff.Machine{}, Mappings: last.mappings, Settings: last.creationSettings,
 		Image:      ImageOf,
-		Downloaded: func(t spec.Template) bool { return last.has(tokens.File, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore) },
-		Built:      func(t spec.Template) bool { return last.has(tokens.RemoteCommand, t.Key+"-"+t.Host+"-build") },
+		Downloaded: last.isDownloaded, Built: last.isBuilt,
 	}
 	for _, m := range last.machines {
 		s.Machines[m.VMID] = m

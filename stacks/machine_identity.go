@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components"
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
@@ -31,7 +32,7 @@ func (l *lastRun) created(plan *spec.Plan) []ownership.Machine {
 
 	for _, t := range plan.Templates {
 		known := l.identities[t.VMID]
-		if known.Template && l.has(tokens.RemoteCommand, known.Name+"-build") && known.Name == t.Key+"-"+t.Host {
+		if known.Template && l.isBuilt(t) && known.Name == t.Key+"-"+t.Host {
 			all = append(all, known)
 		}
 	}
@@ -101,11 +102,7 @@ func (d *deployment) registerMachineGuard(ctx *pulumi.Context) error {
 	stdin := pulumi.All(ids...).ApplyT(func(values []any) (string, error) {
 		req := request.Verify{
 			Stack: ctx.Stack(), Owner: d.lookup.owner.Name, ID: d.lookup.owner.ID, Machines: machines,
-			Proxmox: proxmoxapi.Configured(func(key string) string {
-				value, _ := ctx.GetConfig("proxmoxve:" + key)
-
-				return value
-			}),
+			Proxmox: components.ProxmoxSettings(ctx),
 		}
 
 		for i, value := range values {

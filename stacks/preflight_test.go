@@ -87,7 +87,7 @@ func preflightAnswer(path string) string {
 				object{
 					"storage": name,
 					"type":    "lvmthin",
-					"content": "images,iso",
+					"content": "images,iso,import",
 					"enabled": 1,
 					"active":  1,
 					"total":   1 << 50,

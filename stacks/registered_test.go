@@ -40,6 +40,7 @@ func TestWhatStacksRegister(t *testing.T) {
 	t.Parallel()
 
 	iso := strings.Replace(gpuStack, "{version: v1.13.0}", "{version: v1.13.0, source: iso}", 1)
+	imported := strings.Replace(gpuStack, "{version: v1.13.0}", "{version: v1.13.0, source: import}", 1)
 
 	for name, options := range map[string]enginetest.Options{
 		"dev":      stackOptions(t, "dev", nil),
@@ -47,6 +48,7 @@ func TestWhatStacksRegister(t *testing.T) {
 		"lab":      stackOptions(t, "lab", labHostKeys(t)),
 		"gpus":     stackOptionsOf(t, "test", gpuStack),
 		"iso":      stackOptionsOf(t, "test", iso),
+		"import":   stackOptionsOf(t, "test", imported),
 		"wide":     stackOptionsOf(t, "test", wideStack),
 		"proxmox":  stackOptionsOf(t, "test", proxmoxStack),
 		"machines": stackOptionsOf(t, "test", machinesStack),

@@ -19,7 +19,7 @@ var checkedChanges = map[string][]change{
 	"TemplateConfig.version": {
 		{to: "v1.14.4"}, {when: "an older one, or more than one minor version newer", to: "v1.14.2"},
 	},
-	"TemplateConfig.source":     {{to: "iso"}},
+	"TemplateConfig.source":     {{when: "`iso`", to: "iso"}},
 	"TemplateConfig.datastore":  {{when: "if the pool sets none", to: "local-zfs"}},
 	"TemplateConfig.secureBoot": {{to: true}},
 	"TemplateConfig.extensions": {{when: "`qemu-guest-agent`", to: []any{"qemu-guest-agent"}}},

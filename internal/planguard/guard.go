@@ -75,7 +75,7 @@ func (g *guard) reasons(s Step) []string {
 	case s.URN.Type() == tokens.LocalCommand && strings.HasSuffix(s.Name(), tokens.OfBootstrap) &&
 		isChildOf(s.URN, tokens.TalosCluster):
 		return []string{"etcd is bootstrapped once in a cluster's life"}
-	case s.URN.Type() == tokens.RemoteCommand && isChildOf(s.URN, tokens.GoldenTemplate):
+	case isChildOf(s.URN, tokens.GoldenTemplate): // its build
 		return g.templateReasons(s)
 	default:
 		return nil

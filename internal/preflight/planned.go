@@ -81,7 +81,7 @@ func newPlanned(plan *spec.Plan, stack Stack) planned {
 			p.images = append(p.images, image{t, path})
 		}
 		// A template of another image is rebuilt.
-		if t.Source == spec.SourceImage {
+		if t.Source.HasVM() {
 			p.templates = append(p.templates, template{t, path, downloaded && stack.Built(t)})
 		}
 	}

@@ -174,6 +174,17 @@ func (s *fixture) addMachineOn(host string) {
 	s.stack.Machines[node.VMID] = vmdiff.Machine{Name: node.Name, VMID: node.VMID, Host: host}
 }
 
+// importTemplates makes the templates through the API.
+func importTemplates(s *fixture) {
+	for i := range s.plan.Templates {
+		s.plan.Templates[i].Source = spec.SourceImport
+	}
+
+	for _, host := range s.site.Hosts {
+		host.Storages[0].Content = "iso,backup,import"
+	}
+}
+
 // nodeDescription returns the description of a node of a stack.
 func nodeDescription(stack string) string {
 	return ownership.Node(ownership.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
@@ -223,6 +234,30 @@ func TestJudge(t *testing.T) {
 		"Proxmox VE 10": {
 			change:   func(s *fixture) { s.site.Version = "10.0" },
 			warnings: []string{"proxmoxve:endpoint: answers with Proxmox VE 10.0, which is newer"},
+		},
+		"an import": {change: importTemplates},
+		"an import on Proxmox VE 8.3": {
+			change: func(s *fixture) {
+				importTemplates(s)
+				s.site.Version = "8.3"
+				s.site.Rights["/vms"]["VM.Monitor"] = true
+			},
+			problems: []string{`templates.talos.source: "import" needs Proxmox VE 8.4, and 8.3 answers: upgrade it, or set source: image or source: iso`},
+		},
+		"an import to a datastore without the content type": {
+			change: func(s *fixture) {
+				importTemplates(s)
+				s.storage("pve1", "local").Content = "iso,backup"
+			},
+			problems: []string{`templates.talos.imageDatastore: "local" takes no content of type import on pve1: choose another of none, or ` +
+				"`pvesm set local --content iso,backup,import`"},
+		},
+		"an import without the privileges on its VM": {
+			change: func(s *fixture) {
+				importTemplates(s)
+				delete(s.site.Rights["/vms"], "VM.Config.HWType")
+			},
+			problems: []string{"proxmoxve:apiToken: pulumi@pve!talos may not VM.Config.HWType on /vms/2000, /vms/4000, /vms/901 and 1 more paths"},
 		},
 		"a refused token": {
 			change:   func(s *fixture) { s.site.LoginError = errors.New("Proxmox answers 401 Authentication failed!") },

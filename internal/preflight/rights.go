@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
 )
 
 func (c *checker) reportLoginError() {
@@ -45,6 +47,13 @@ func (c *checker) checkVersion() {
 			"it on the lab of a newer version first", c.site.Version)
 	default:
 		c.fine("", "Proxmox VE %s answers at %s", c.site.Version, c.site.Endpoint)
+	}
+
+	for _, i := range c.planned.images {
+		if i.Source == spec.SourceImport && !proxmoxapi.ImportsImages(c.site.Version) {
+			c.problem("", i.path+".source", string(i.Source), "needs Proxmox VE %s, and %s answers: upgrade it, or set source: image or "+
+				"source: iso", proxmoxapi.FirstImport, c.site.Version)
+		}
 	}
 }
 
@@ -184,7 +193,9 @@ func (c *checker) needs(n permissions.Need) []need {
 	case "VM.Clone":
 		return needsAt(c.planned.machines, templatePath, privilege)
 	case "VM.Allocate":
-		return c.needsOnMachines(func(m machine) bool { return m.new || c.planned.hasAccounts(m) }, privilege)
+		isNew := func(m machine) bool { return m.new || c.planned.hasAccounts(m) }
+
+		return append(c.needsOnMachines(isNew, privilege), c.needsOnImports(privilege)...)
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
 
@@ -220,6 +231,6 @@ func (c *checker) needs(n permissions.Need) []need {
 	case "Pool.Allocate": // only a later run may need it
 		return nil
 	default:
-		return c.needsOnMachines(func(machine) bool { return true }, privilege)
+		return append(c.needsOnMachines(func(machine) bool { return true }, privilege), c.needsOnImports(privilege)...)
 	}
 }

@@ -27,6 +27,22 @@ func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string
 	return needs
 }
 
+// needsOnImports returns needs on the VMs of templates that are built through the API. They are never started, and have
+// neither CD-ROM nor cloud-init drive.
+func (c *checker) needsOnImports(privilege string) []need {
+	if slices.Contains([]string{"VM.Config.CDROM", "VM.Config.Cloudinit", "VM.PowerMgmt"}, privilege) {
+		return nil
+	}
+
+	return needsAt(c.planned.templates, func(t template) string {
+		if t.built || t.Source != spec.SourceImport {
+			return ""
+		}
+
+		return fmt.Sprintf("/vms/%d", t.VMID)
+	}, privilege)
+}
+
 // needsAt returns needs on the path of each item; items with an empty path need nothing.
 func needsAt[T any](list []T, path func(T) string, privileges ...string) []need {
 	var needs []need
@@ -72,6 +88,12 @@ func (c *checker) needsOnImages(privilege string) []need {
 func (c *checker) needsOnDatastores(privilege string) (needs []need) {
 	for _, m := range c.planned.machines {
 		needs = append(needs, needsAt(m.Disks(), func(d spec.Disk) string { return "/storage/" + d.Datastore }, privilege)...)
+	}
+
+	for _, t := range c.planned.templates {
+		if t.Source == spec.SourceImport {
+			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + t.Datastore})
+		}
 	}
 
 	return needs
@@ -180,6 +202,12 @@ func PlacesOf(plan *spec.Plan) permissions.Places {
 	for _, t := range plan.Templates {
 		if t.Downloaded() {
 			p.Images = append(p.Images, t.ImageDatastore)
+		}
+	}
+
+	for _, t := range plan.Templates {
+		if t.Source == spec.SourceImport {
+			p.Disks = append(p.Disks, t.Datastore)
 		}
 	}
 

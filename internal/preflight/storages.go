@@ -9,11 +9,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Content types of storages.
-const (
-	contentISO    = "iso"
-	contentImages = "images"
-)
+// contentImages is the content type of disks.
+const contentImages = "images"
 
 // Sizes of Talos' images in bytes: the nocloud image unpacked, and what is written of one at least.
 const (
@@ -34,7 +31,7 @@ func (c *checker) uses() []datastoreUse {
 	for _, i := range c.planned.images {
 		uses = append(uses, datastoreUse{
 			i.Host, i.ImageDatastore, i.path + ".imageDatastore",
-			contentISO, "the image of " + i.title(), maxImageBytes, minImageBytes,
+			i.Source.Content(), "the image of " + i.title(), maxImageBytes, minImageBytes,
 		})
 	}
 
@@ -52,7 +49,7 @@ func (c *checker) uses() []datastoreUse {
 			u := datastoreUse{host: m.Host, datastore: d.datastore, path: d.path, content: contentImages}
 			if m.new {
 				u.creates, u.maxBytes = m.Name, int64(d.sizeGiB)*gib
-				if i == 0 && !m.Linked && m.Template.Source == spec.SourceImage {
+				if i == 0 && !m.Linked && m.Template.Source.HasVM() {
 					u.minBytes = minImageBytes // of the template
 				}
 			}

@@ -270,12 +270,9 @@ func (g *Machines) Restart(ctx context.Context, host string, vmid int) error {
 
 	path := fmt.Sprintf("/nodes/%s/qemu/%d/status/reboot", url.PathEscape(host), vmid)
 
-	var id proxmox.UPID
-	if err := client.Post(ctx, path, map[string]any{"timeout": shutdownTimeout.Seconds()}, &id); err != nil {
-		return Cause(err)
-	}
-
-	return WaitForTask(ctx, client, id, time.Second)
+	return Changes{Client: client, Poll: time.Second}.Send(
+		ctx, http.MethodPost, path, map[string]any{"timeout": shutdownTimeout.Seconds()},
+	)
 }
 
 // Listed is a VM or container in the list of all hosts.

@@ -9,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -28,7 +29,8 @@ type creation struct {
 	// source and sourceHost are the VM it is cloned from, if any: Proxmox lists the clone task under the source.
 	source     int
 	sourceHost string
-	build      *build // templates only
+	provenance string // templates only
+	build      *build // templates that are built in their host's shell only
 }
 
 // describes reports whether the stack gives the machine this description.
@@ -42,9 +44,8 @@ func (c creation) describes(description string) bool {
 
 // build holds how a template is built and removed in its host's shell.
 type build struct {
-	owner, provenance string
-	remove, script    string
-	connection        Connection
+	remove, script string
+	connection     Connection
 }
 
 // parseCreation reads a creation from a resource's inputs; false if the resource is neither a machine nor a template.
@@ -52,7 +53,7 @@ func parseCreation(resource apitype.ResourceV3) (creation, bool) {
 	switch {
 	case string(resource.Type) == tokens.VirtualMachine:
 		return parseMachine(resource)
-	case strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate):
+	case isTemplate(resource):
 		return parseTemplate(resource)
 	default:
 		return creation{}, false
@@ -107,6 +108,12 @@ func parseMachine(resource apitype.ResourceV3) (creation, bool) {
 type download struct{ host, file string }
 
 func parseDownload(resource apitype.ResourceV3) (download, bool) {
+	if isImport(resource, verbImage) {
+		var req request.ImageFile
+
+		return download{req.Host, req.File}, parseRequest(resource, &req) && req.File != ""
+	}
+
 	var inputs struct {
 		Host string `json:"nodeName"`
 		File string `json:"fileName"`
@@ -119,8 +126,45 @@ func parseDownload(resource apitype.ResourceV3) (download, bool) {
 	return download{inputs.Host, inputs.File}, ok
 }
 
-// parseTemplate reads the parameters that precede the build script.
+// Verbs of talosops that make something through the API.
+const (
+	verbImage    = "image"
+	verbTemplate = "template"
+)
+
+// isTemplate reports whether a resource builds a template.
+func isTemplate(resource apitype.ResourceV3) bool {
+	return strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate) || isImport(resource, verbTemplate)
+}
+
+// isImport reports whether a resource is a command that calls one of these verbs.
+func isImport(resource apitype.ResourceV3, verb string) bool {
+	command, _ := resource.Inputs["create"].(string)
+
+	return string(resource.Type) == tokens.LocalCommand && strings.HasSuffix(command, " "+verb)
+}
+
+// parseRequest reads the request of a command.
+func parseRequest(resource apitype.ResourceV3, req any) bool {
+	var inputs struct {
+		Stdin string `json:"stdin"`
+	}
+
+	return decode(resource.Inputs, &inputs) == nil && json.Unmarshal([]byte(inputs.Stdin), req) == nil
+}
+
+// parseTemplate reads the request of the build through the API, or the parameters that precede the build script.
 func parseTemplate(resource apitype.ResourceV3) (creation, bool) {
+	if isImport(resource, verbTemplate) {
+		var req request.Template
+
+		ok := parseRequest(resource, &req) && req.VMID != 0
+
+		return creation{
+			resource: resource.URN.Name(), vmid: req.VMID, name: req.Name, host: req.Host, provenance: req.Provenance,
+		}, ok
+	}
+
 	var inputs struct {
 		Delete     string     `json:"delete"`
 		Stdin      string     `json:"stdin"`
@@ -140,9 +184,8 @@ func parseTemplate(resource apitype.ResourceV3) (creation, bool) {
 
 	return creation{
 		resource: resource.URN.Name(), vmid: vmid, name: parameters["name"], host: parameters["host"],
+		provenance: strings.Join(inputs.Triggers, ""),
 		build: &build{
-			owner:      parameters["owner"],
-			provenance: strings.Join(inputs.Triggers, ""),
 			remove:     inputs.Delete,
 			script:     inputs.Stdin,
 			connection: inputs.Connection,

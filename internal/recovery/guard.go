@@ -51,7 +51,7 @@ func (r *recovery) readLastRunStart(ctx context.Context) error {
 // No pending creation proves this for a machine named by VMID.
 func (r *recovery) inUseReason(ctx context.Context, c creation, m machine) (string, error) {
 	switch {
-	case m.unnamedClone || c.build != nil:
+	case m.unnamedClone || c.provenance != "":
 		return "", nil
 	case c.byVMID && m.Status != stopped:
 		return "it runs", nil

@@ -67,9 +67,9 @@ func (r *recovery) foreignReason(c creation, m machine) string {
 		return "its description does not say that this stack made it"
 	case !owner.Matches(r.owner):
 		return r.foreignOwnerReason(owner)
-	case c.build == nil && (m.Template == 1 || !c.describes(m.description)):
+	case c.provenance == "" && (m.Template == 1 || !c.describes(m.description)):
 		return "its description is not the one that this stack gives it"
-	case c.build != nil && !strings.Contains(m.description+" ", " provenance="+c.build.provenance+" "):
+	case c.provenance != "" && !strings.Contains(m.description+" ", " provenance="+c.provenance+" "):
 		return "it is a template that was built from something else"
 	default:
 		return ""
@@ -172,7 +172,7 @@ func (r *recovery) runningTasks(ctx context.Context) ([]string, error) {
 	var running []string
 
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
-		tasks, err := r.api.tasks(ctx, host)
+		tasks, err := proxmoxapi.RunningTasks(ctx, r.api.Get, host)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -190,57 +191,24 @@ func (a *api) lastClone(ctx context.Context, identity, host string, from, to int
 // maxCloneTasks bounds how many clone tasks of a template are searched, newest first.
 const maxCloneTasks = 500
 
-// task is a running task.
-type task struct{ Type, ID string }
-
-func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
-	var list []struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
-		End  int64  `json:"endtime"`
-	}
-	if err := a.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
-		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Cause(err))
-	}
-
-	var running []task
-
-	for _, t := range list {
-		if t.End == 0 {
-			running = append(running, task{t.Type, t.ID})
-		}
-	}
-
-	return running, nil
-}
-
 func (a *api) path(m machine, rest string) string {
 	return fmt.Sprintf("/nodes/%s/qemu/%d%s", url.PathEscape(m.Host), m.VMID, rest)
 }
 
 func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
-	var id proxmox.UPID
-	if err := a.Post(ctx, a.path(m, "/status/stop"), nil, &id); err != nil {
-		return proxmoxapi.Cause(err)
-	}
-
-	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
+	return proxmoxapi.Changes{Client: a.Client, Poll: poll}.Send(ctx, http.MethodPost, a.path(m, "/status/stop"), nil)
 }
 
 // destroy deletes a machine with the disks in its configuration. Other volumes of its VMID may be somebody's: kept
 // manually, or of a machine of another Proxmox cluster on the same storage. The interrupted run may have set the
 // protection, so it is lifted.
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
+	changes := proxmoxapi.Changes{Client: a.Client, Poll: poll}
 	if m.protected {
-		if err := a.Put(ctx, a.path(m, "/config"), map[string]any{"protection": 0}, nil); err != nil {
-			return proxmoxapi.Cause(err)
+		if err := changes.Send(ctx, http.MethodPut, a.path(m, "/config"), map[string]any{"protection": 0}); err != nil {
+			return err
 		}
 	}
 
-	var id proxmox.UPID
-	if err := a.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
-		return proxmoxapi.Cause(err)
-	}
-
-	return proxmoxapi.WaitForTask(ctx, a.Client, id, poll)
+	return changes.Send(ctx, http.MethodDelete, a.path(m, "?purge=1"), nil)
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -779,6 +780,57 @@ func TestRunRemovesTemplatesInHostShells(t *testing.T) {
 	w = newFixture(t)
 	w.state = w.deployment([]any{template}, []any{template})
 	w.requireRecovered(nil, "")
+}
+
+// TestRunRemovesTemplatesThroughTheAPI has a killed build through the API, whose request is a secret.
+func TestRunRemovesTemplatesThroughTheAPI(t *testing.T) {
+	t.Parallel()
+
+	resource := func(parent, verb, request string) map[string]any {
+		return map[string]any{
+			"urn":  "urn:pulumi:prod::talos-proxmox::" + parent + "$command:local:Command::talos-pve2-build",
+			"type": "command:local:Command", "custom": true,
+			"inputs": map[string]any{
+				"create": "${TALOSOPS:-go run ./cmd/talosops} " + verb, "delete": "… " + verb + " --remove",
+				"stdin": map[string]any{
+					"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": strconv.Quote(request),
+				},
+			},
+		}
+	}
+	template := resource("talos-proxmox:template:GoldenTemplate", "template",
+		`{"proxmox": {"apiToken": "hunter2"}, "host": "pve2", "vmid": 3000, "name": "talos", "provenance": "1"}`)
+	ofTemplate := strings.Replace(marker, "-node ", "-template ", 1)
+
+	for name, test := range map[string]struct {
+		description, output string
+		requests            []string
+	}{
+		"its own": {
+			ofTemplate + " provenance=1 state=building (Talos)", "VM 3000 talos on pve2 (running) is removed",
+			removal,
+		},
+		"another build": {
+			ofTemplate + " provenance=2 state=ready (Talos)", "is left alone: it is a template that was built from something else", nil,
+		},
+		"somebody's": {"mail", "is left alone: its description does not say that this stack made it", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newFixture(t)
+			w.vm = map[string]any{"name": "talos", "description": test.description}
+			w.state = w.deployment([]any{template}, nil)
+			w.requireRecovered(test.requests, test.output)
+			assert.NotContains(t, w.out.String(), "hunter2")
+		})
+	}
+
+	// The download of its image is waited for.
+	w := newFixture(t)
+	w.state = w.deployment([]any{resource("talos-proxmox:image:TalosImage", "image", `{"host": "pve1", "file": "talos.img"}`)}, nil)
+	w.downloads = 3
+	w.requireRecovered(nil, "waiting for what Proxmox still does: download of talos.img on pve1\n")
 }
 
 func TestCLIAddsHints(t *testing.T) {

@@ -121,8 +121,8 @@ func (r *recovery) readState(ctx context.Context) error {
 	}
 
 	for _, p := range deployment.PendingOperations {
-		if strings.HasSuffix(string(p.Resource.URN.QualifiedType()), typeTemplate) {
-			// The connection to its host is a secret.
+		if isTemplate(p.Resource) || isImport(p.Resource, verbImage) {
+			// The connection to its host, or the request, is a secret.
 			if _, deployment, err = r.export(ctx, "--show-secrets"); err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func (r *recovery) readState(ctx context.Context) error {
 			entries[known.String()] = true
 		}
 
-		if strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate) {
+		if isTemplate(resource) {
 			if known, ok := parseTemplate(resource); ok {
 				r.knownVMIDs[strconv.Itoa(known.vmid)] = true
 			}

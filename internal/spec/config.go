@@ -132,12 +132,14 @@ type TemplateConfig struct {
 	Version string `json:"version,omitempty" jsonschema:"example=v1.14.4,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// The machines' processor architecture. Proxmox VE is released for amd64 only.
 	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
-	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes
-	// boot the ISO and install themselves, through the Proxmox API only.
-	Source string `json:"source,omitempty" jsonschema:"default=image,enum=image,enum=iso"`
+	// How the template is made: `image` = a VM template from a disk image, built over SSH; `import` = the same template,
+	// through the Proxmox API only (Proxmox VE 8.4 or newer); `iso` = no VM template, nodes boot the ISO and install
+	// themselves, through the Proxmox API only.
+	Source string `json:"source,omitempty" jsonschema:"default=image,enum=image,enum=iso,enum=import"`
 	// The datastore of the template's disk.
 	Datastore string `json:"datastore,omitempty" jsonschema:"default=local-lvm"`
-	// The datastore of the downloaded file; it needs the content type `iso`.
+	// The datastore of the downloaded file; it needs the content type `iso`, with `source: import` the content type
+	// `import`.
 	ImageDatastore string `json:"imageDatastore,omitempty" jsonschema:"default=local"`
 	// Talos system extensions, by short name (`qemu-guest-agent`) or in full (`siderolabs/qemu-guest-agent`).
 	Extensions []string `json:"extensions,omitempty"`

@@ -77,7 +77,28 @@ type Source string
 const (
 	SourceImage Source = "image" // a VM template made from a disk image by a script on the host
 	SourceISO   Source = "iso"   // no VM template: the node boots the ISO and installs itself; needs the Proxmox API only
+	// A VM template made from a disk image through the Proxmox API, which imports files of the content type import since
+	// Proxmox VE 8.4.
+	SourceImport Source = "import"
 )
+
+// Sources lists the sources, for messages.
+const Sources = "image, import or iso"
+
+// HasVM reports whether a template of the source is a VM, from which machines are cloned.
+func (s Source) HasVM() bool { return s != SourceISO }
+
+// Content returns Proxmox' content type of the downloaded files.
+func (s Source) Content() string {
+	if s == SourceImport {
+		return "import"
+	}
+
+	return "iso"
+}
+
+// imageExtensions are those of the names of downloaded files of Talos.
+var imageExtensions = map[Source]string{SourceImage: "img", SourceISO: "iso", SourceImport: "qcow2"}
 
 // Template is a golden template of one class on one host. If System is nil, it runs Talos.
 type Template struct {
@@ -99,7 +120,7 @@ type Template struct {
 	Driver    Driver // of a template for machines with a GPU; otherwise the zero value
 
 	Datastore      string // of the template's disk
-	ImageDatastore string // of the downloaded file; content type iso
+	ImageDatastore string // of the downloaded file; its content type is [Source.Content]
 	// Checksum of the downloaded (still compressed) file of Talos, hex SHA-256; empty = not checked.
 	Checksum string
 	Bridge   string
@@ -135,7 +156,7 @@ func (t Talos) Contents() talos.Schematic {
 
 // Image returns the name of its image for a source.
 func (t Talos) Image(source string) string {
-	return talos.ImageName(t.SchematicID(), t.Version, t.Kind(), source == string(SourceISO))
+	return talos.ImageName(t.SchematicID(), t.Version, t.Kind(), imageExtensions[Source(source)])
 }
 
 // Kind returns the kind of its image and installer.

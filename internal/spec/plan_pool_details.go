@@ -49,7 +49,7 @@ func (p *planner) checkPool(g *pool) {
 	if template.Source == SourceISO {
 		p.problems.Add(
 			g.path+".template", g.Template,
-			"has source: iso, so there is no template to make linked clones of; set clone: full, or source: image",
+			"has source: iso, so there is no template to make linked clones of; set clone: full, or source: import",
 		)
 	} else if datastore := cmp.Or(g.Datastore, template.Datastore); datastore != template.Datastore {
 		p.problems.Add(
@@ -81,7 +81,7 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 	}
 
 	at := path + ".diskGiB"
-	if t, known := p.classes[g.Template]; known && t.Source == SourceImage && diskGiB != 0 && diskGiB < t.DiskGiB &&
+	if t, known := p.classes[g.Template]; known && t.Source.HasVM() && diskGiB != 0 && diskGiB < t.DiskGiB &&
 		!p.problems.Has(at) {
 		p.problems.Add(
 			at, diskGiB,

@@ -92,6 +92,11 @@ func (p *planner) planSystem(path string, c TemplateConfig, t *Template) {
 	maps.DeleteFunc(talosKeys, func(_ string, isSet bool) bool { return !isSet })
 	p.rejectKeys(path, slices.Sorted(maps.Keys(talosKeys)), "is a key of Talos' templates; remove it, or os")
 
+	if t.Source == SourceImport {
+		p.problems.Add(path+".source", c.Source, "is for Talos: the build of %s starts the system with a seed that only the "+
+			"host's shell can write; remove it, and set the host's ssh", known.Title)
+	}
+
 	s := (&System{
 		OS: c.OS, Release: c.Release, Build: c.Build, User: c.User, Packages: c.Packages,
 		SSHKeys: p.checkSSHKeys(path+".sshKeys", c.SSHKeys), Timezone: c.Timezone, Locale: c.Locale,

@@ -225,8 +225,16 @@ func (p *planner) templateOnHost(c class, host string) Template {
 
 	t.Host = host
 	if t.Source == SourceImage {
+		why := "template " + c.Key + " is built over SSH"
+		if c.System == nil {
+			why += " (with source: import through the API alone)"
+		}
+
+		p.requireSSH(host, why)
+	}
+
+	if t.Source.HasVM() {
 		t.VMID = c.base + h.Number
-		p.requireSSH(host, "template "+c.Key+" is built over SSH")
 		p.claimTemplateVMID(c, h, t.VMID)
 	}
 

@@ -48,6 +48,11 @@ func (f Factory) ImageURL(id, version string, kind Kind) string {
 	return f.imageURL(id, version, kind) + ".raw.zst"
 }
 
+// QCOW2URL returns the URL of a disk image as a QCOW2 file.
+func (f Factory) QCOW2URL(id, version string, kind Kind) string {
+	return f.imageURL(id, version, kind) + ".qcow2"
+}
+
 // ISOURL returns the URL of a bootable ISO image.
 func (f Factory) ISOURL(id, version string, kind Kind) string {
 	return f.imageURL(id, version, kind) + ".iso"

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -41,6 +42,9 @@ func TestFactoryAddresses(t *testing.T) {
 			t.Parallel()
 			assert.Equal(t, test.image, test.factory.ImageURL(id, "v1.12.6", test.kind))
 			assert.Equal(t, test.iso, test.factory.ISOURL(id, "v1.12.6", test.kind))
+			assert.Equal(
+				t, strings.TrimSuffix(test.iso, ".iso")+".qcow2", test.factory.QCOW2URL(id, "v1.12.6", test.kind),
+			)
 			assert.Equal(t, test.installer, test.factory.Installer(id, "v1.12.6", test.kind))
 			assert.Equal(t, test.kind.SecureBoot, IsSecureBoot(test.installer))
 		})

@@ -20,6 +20,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"talos-proxmox/lab/image"
 )
 
 // filePatterns match the file names that a content type accepts.
@@ -38,10 +40,6 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 	s, err := d.checkFile(hostName, storageName, r["content"], r["filename"])
 	if err != nil {
 		return "", err
-	}
-
-	if r["compression"] != "" && r["content"] != "iso" {
-		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
 	defer d.lockWrite()()
@@ -94,6 +92,10 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 		return err
 	}
 
+	if r["compression"] != "" && r["content"] != "iso" {
+		return Refuse("decompression not supported for %s", r["content"])
+	}
+
 	if d.findVolume(hostName, id) != nil {
 		return d.checkExistingFile(w, hostName, file, r)
 	}
@@ -126,6 +128,11 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 		return err
 	} else if err != nil {
 		return fmt.Errorf("decompression failed: %w", err)
+	}
+
+	// Proxmox reads the untrusted image with qemu-img (PVE::Storage::Plugin, file_size_info; observed on 9.2.6).
+	if _, isDisk := image.VirtualSize(b); r["content"] == "import" && path.Ext(file) == ".qcow2" && !isDisk {
+		return fmt.Errorf("failed to verify file: qemu-img: Could not open '%s.tmp': Image is not in qcow2 format", file)
 	}
 
 	w.log("download of '%s' to '%s' finished", r["url"], file)

@@ -21,8 +21,11 @@ type imageFile struct {
 // platforms are the platforms of Talos that the lab's machines can boot.
 func platforms() []string { return []string{"nocloud", "metal"} }
 
+// diskBytes is the size of the disk in a disk image: 1246 MiB.
+const diskBytes = 1246 << 20
+
 // formats are the image formats that the program and template builds download.
-func formats() []string { return []string{"iso", "raw.zst"} }
+func formats() []string { return []string{"iso", "qcow2", "raw.zst"} }
 
 func parseImageFile(name string) (imageFile, error) {
 	stem, format, found := strings.Cut(name, ".")
@@ -53,13 +56,16 @@ func (f imageFile) body(version, schematic string) ([]byte, error) {
 	}
 
 	isLive := f.format == "iso"
-	content := image.Image{
+	made := image.Image{
 		OS: "talos", Version: version, Schematic: schematic, Platform: f.platform, Arch: f.arch, Live: isLive,
 		SecureBoot: f.secureBoot, EnrollsKeys: f.secureBoot && (isLive || release.DiskImagesEnrollKeys),
-	}.Encode()
+	}
 
-	if f.format != "raw.zst" {
-		return content, nil
+	switch f.format {
+	case "qcow2":
+		return made.EncodeQCOW2(diskBytes), nil
+	case "iso":
+		return made.Encode(), nil
 	}
 
 	var b bytes.Buffer
@@ -69,7 +75,7 @@ func (f imageFile) body(version, schematic string) ([]byte, error) {
 		return nil, fmt.Errorf("compress %s: %w", f.format, err)
 	}
 
-	if _, err := w.Write(content); err != nil {
+	if _, err := w.Write(made.Encode()); err != nil {
 		return nil, fmt.Errorf("compress %s: %w", f.format, err)
 	}
 

@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"encoding/json"
 	"net"
 	"net/url"
 	"regexp"
 	"strings"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -73,14 +75,37 @@ func versionedImages(p plan) problem.List {
 	return found
 }
 
+// imageCommand matches the command that has a host download an image for a template that is made through the API.
+var imageCommand = regexp.MustCompile(`talosops\S*(\s.*)?\simage(\s|$)`)
+
+// uncheckedDownload returns the address of a download without a checksum; ok is false for anything else.
+func uncheckedDownload(r resource) (address string, ok bool) {
+	if r.Type == tokens.File {
+		from := r.at("url").text()
+
+		return from.Value, from.Known && !r.at("checksum").isUnknown() && !r.at("checksum").isSet()
+	}
+
+	stdin := r.at("stdin").text()
+	if r.Type != tokens.LocalCommand || !stdin.Known || !imageCommand.MatchString(r.at("create").text().Value) {
+		return "", false
+	}
+
+	var req request.ImageFile
+
+	err := json.Unmarshal([]byte(stdin.Value), &req)
+
+	return req.URL, err == nil && req.Checksum == ""
+}
+
 func imageChecksum(s settings, o options, r resource) problem.List {
-	address := r.at("url").text()
-	if r.Type != tokens.File || !address.Known || r.at("checksum").isUnknown() || r.at("checksum").isSet() {
+	address, ok := uncheckedDownload(r)
+	if !ok {
 		return nil
 	}
 
 	for _, trusted := range append(o.strings("trusted"), s.FactoryURL+"/image/") {
-		if strings.HasPrefix(address.Value, trusted) && isTrustedTransport(trusted) {
+		if strings.HasPrefix(address, trusted) && isTrustedTransport(trusted) {
 			return nil
 		}
 	}
@@ -88,7 +113,7 @@ func imageChecksum(s settings, o options, r resource) problem.List {
 	return problem.List{
 		violation(r.URN, r.Name,
 			"the download from %s has no checksum: set checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
-			redactURL(address.Value)),
+			redactURL(address)),
 	}
 }
 

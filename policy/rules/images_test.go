@@ -82,6 +82,21 @@ func TestImageChecksum(t *testing.T) {
 			plan:     []resource{from("http://factory.example.org/image/ab")},
 			want:     []string{"http://factory.example.org/image/ab"},
 		},
+		"of a factory without TLS, for a template that is made through the API": {
+			settings: &remote,
+			plan: []resource{newResource(tokens.LocalCommand, "f", props{
+				"create": "${TALOSOPS:-go run ./cmd/talosops} image",
+				"stdin":  secret{`{"proxmox": {"apiToken": "hunter2"}, "url": "http://factory.example.org/image/ab"}`},
+			})},
+			want: []string{"http://factory.example.org/image/ab"},
+		},
+		"the same with one": {
+			settings: &remote,
+			plan: []resource{newResource(tokens.LocalCommand, "f", props{
+				"create": "/usr/local/bin/talosops image",
+				"stdin":  secret{`{"url": "http://factory.example.org/image/ab", "checksum": "ab"}`},
+			})},
+		},
 		"of a trusted place": {
 			options: options{"trusted": []any{"https://example.org/"}}, plan: []resource{from("https://example.org/a.img")},
 		},

@@ -22,6 +22,8 @@ func Commands() []*cobra.Command {
 		verb.NewForCluster("members", "Report where etcd's data is, and which nodes belong to a cluster", membersHelp, runMembers),
 		verb.NewForCluster("leave", "Take a node out of its cluster", leaveHelp, runLeave),
 		verb.New("verify", "Verify that machines are the stack's own", verifyHelp, runVerify),
+		withRemoval(verb.New("image", "Have a host download a disk image", imageHelp, runImage)),
+		withRemoval(verb.New("template", "Make a template from a disk image", templateHelp, runTemplate)),
 		verb.NewForCluster("upgrade", "Upgrade every node to its version of Talos and its schematic, one at a time",
 			upgradeHelp, runUpgrade),
 		verb.NewForCluster("kubernetes", "Upgrade a cluster to its version of Kubernetes", kubernetesHelp, runKubernetes),

@@ -51,6 +51,8 @@ func TestRequestsAreValidated(t *testing.T) {
 		"snapshot":   `{` + node + `,"name":"a/b","recipients":["AGE-SECRET-KEY-1QQQQ"],"keep":1}`,
 		"restore":    `{` + node + `,"cluster":"prod","confirm":"yes","identities":"AGE-SECRET-KEY-1QQ"}`,
 		"leave":      `{"node":{}}`,
+		"image":      `{"proxmox":{"tmpDir":"hunter2"},"datastore":"local"}`,
+		"template":   `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"talos"}`,
 		"rotate":     `{` + node + `,"next":"hunter2"}`,
 		"upgrade": `{` + node + `,"workers":[{"name":"w-1","address":"127.0.9.4"}],"parallelWorkers":-1,
 				"gpus":[{"node":"w-8","count":1}],"images":[
