@@ -112,6 +112,7 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 	for i, d := range m.Disks {
 		size, _ := found.DiskGiB(d.Interface)
 		m.Disks[i].SizeGiB = min(d.SizeGiB, size)
+		m.Disks[i].Options = observedOptions(d.Interface, found)
 	}
 
 	m.Cards = slices.Clone(m.Cards)
@@ -126,13 +127,29 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 		}
 
 		tag, _ := found.Option(device, "tag")
-		m.Cards[i].Bridge, m.Cards[i].VLAN = bridge, 0
+		queues, _ := found.Option(device, "queues")
+		m.Cards[i].Bridge, m.Cards[i].VLAN, m.Cards[i].Queues = bridge, 0, 0
 		_, _ = fmt.Sscan(tag, &m.Cards[i].VLAN)
+		_, _ = fmt.Sscan(queues, &m.Cards[i].Queues)
 	}
 
 	m.Devices = observedDevices(planned.Devices, found)
 
 	return m
+}
+
+// observedOptions returns the options of a disk of the machine's configuration.
+func observedOptions(place string, found proxmoxapi.Machine) vmdiff.DiskOptions {
+	option := func(name string) string {
+		value, _ := found.Option(place, name)
+
+		return value
+	}
+
+	return vmdiff.DiskOptions{
+		IOThread: option("iothread") == "1", SSD: option("ssd") == "1",
+		Discard: option("discard"), Cache: option("cache"), AIO: option("aio"),
+	}
 }
 
 // observedDevices returns the planned devices of the host that the machine's configuration has.
