@@ -91,7 +91,8 @@ func (d Disk) CheckOptions(path string) (found problem.List) {
 	}
 
 	if cached := d.Cache == "writethrough" || d.Cache == "writeback"; cached && d.AIO == "native" {
-		found.Add(path+"aio", d.AIO, "needs a disk that the host does not cache; set cache to none or directsync, or remove aio")
+		found.Add(path+"aio", d.AIO,
+			"needs a disk that the host does not cache; set cache to none or directsync, or remove aio")
 	}
 
 	return found

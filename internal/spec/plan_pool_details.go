@@ -61,8 +61,8 @@ func (p *planner) checkPool(g *pool) {
 	}
 }
 
-// checkHostResources checks the settings that bind machines to cores and pages of their host. Huge pages need
-// NUMA.
+// checkHostResources checks the settings that bind machines to cores and pages of their host. Huge pages
+// need NUMA.
 func (p *planner) checkHostResources(g *pool) {
 	if at := g.path + ".cpuAffinity"; g.CPUAffinity != "" {
 		if cores, ok := canonicalCPUs(g.CPUAffinity); ok {

@@ -17,7 +17,8 @@ type DiskOptions struct {
 }
 
 func (o DiskOptions) withDefaults() DiskOptions {
-	o.Discard, o.Cache, o.AIO = cmp.Or(o.Discard, "ignore"), cmp.Or(o.Cache, spec.DefaultCache), cmp.Or(o.AIO, spec.DefaultAIO)
+	o.Discard, o.Cache = cmp.Or(o.Discard, "ignore"), cmp.Or(o.Cache, spec.DefaultCache)
+	o.AIO = cmp.Or(o.AIO, spec.DefaultAIO)
 
 	return o
 }

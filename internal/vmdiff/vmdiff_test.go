@@ -271,8 +271,8 @@ func TestRead(t *testing.T) {
 			"cpu.cores": 4, "cpu.type": "host", "cpu.numa": false, "cpu.units": 100, "cpu.affinity": "", "memory.hugepages": "",
 			"memory.dedicated": 8192, "agent.enabled": false, "onBoot": true, "startup.order": 0, "poolId": "",
 		},
-		Tags:    []string{"cluster-one", "talos"},
-		Disks:   []vmdiff.Disk{{Interface: "scsi0", SizeGiB: 20}, {
+		Tags: []string{"cluster-one", "talos"},
+		Disks: []vmdiff.Disk{{Interface: "scsi0", SizeGiB: 20}, {
 			Interface: "virtio1", Options: vmdiff.DiskOptions{IOThread: true, Cache: "writeback"},
 		}},
 		Devices: []vmdiff.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}, {Mapping: "zigbee", USB: true}},

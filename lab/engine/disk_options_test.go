@@ -18,7 +18,8 @@ func TestDiskOptions(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	s := w.stack(1, 1)
 	file := func(cache string) string {
-		s.Clusters[0].WorkerYAML = "nicQueues: 2, extraDisks: [{sizeGiB: 5, iothread: true, discard: false, cache: " + cache + "}]"
+		s.Clusters[0].WorkerYAML = "nicQueues: 2\n          " +
+			"extraDisks: [{sizeGiB: 5, iothread: true, discard: false, cache: " + cache + "}]"
 
 		return s.yaml(t)
 	}
