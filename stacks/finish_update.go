@@ -112,7 +112,7 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 	for i, d := range m.Disks {
 		size, _ := found.DiskGiB(d.Interface)
 		m.Disks[i].SizeGiB = min(d.SizeGiB, size)
-		m.Disks[i].Options = observedOptions(d.Interface, found)
+		m.Disks[i].Options = observedOptions(d, found)
 	}
 
 	m.Cards = slices.Clone(m.Cards)
@@ -138,18 +138,24 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 	return m
 }
 
-// observedOptions returns the options of a disk of the machine's configuration.
-func observedOptions(place string, found proxmoxapi.Machine) vmdiff.DiskOptions {
-	option := func(name string) string {
-		value, _ := found.Option(place, name)
+// observedOptions returns the planned options of a disk with those that the machine's configuration states, as the
+// provider does for all of them.
+func observedOptions(d vmdiff.Disk, found proxmoxapi.Machine) vmdiff.DiskOptions {
+	o := d.Options
 
-		return value
+	for name, flag := range map[string]*bool{"iothread": &o.IOThread, "ssd": &o.SSD} {
+		if value, _ := found.Option(d.Interface, name); value != "" {
+			*flag = value == "1"
+		}
 	}
 
-	return vmdiff.DiskOptions{
-		IOThread: option("iothread") == "1", SSD: option("ssd") == "1",
-		Discard: option("discard"), Cache: option("cache"), AIO: option("aio"),
+	for name, text := range map[string]*string{"discard": &o.Discard, "cache": &o.Cache, "aio": &o.AIO} {
+		if value, _ := found.Option(d.Interface, name); value != "" {
+			*text = value
+		}
 	}
+
+	return o
 }
 
 // observedDevices returns the planned devices of the host that the machine's configuration has.
