@@ -57,6 +57,14 @@ type Machine struct {
 	CPUUnits int `pulumi:"cpuUnits,optional"`
 	// Show the host's NUMA topology to the machine. Default: false.
 	NUMA bool `pulumi:"numa,optional"`
+	// The host's cores that the machine runs on, such as 0-7; only root@pam, logged in with a password, may set it.
+	// Default: all.
+	CPUAffinity string `pulumi:"cpuAffinity,optional"`
+	// Back the machine's memory with huge pages of this size in MiB, 2 or 1024; it implies numa, and only root@pam, logged
+	// in with a password, may set it. Default: 0, ordinary pages.
+	HugepagesMiB int `pulumi:"hugepagesMiB,optional"`
+	// Queues of each network device, at most 64. Default: 0, one.
+	NICQueues int `pulumi:"nicQueues,optional"`
 	// Give the machine a TPM 2.0, whose state is on datastore; it cannot be added or removed later. Default: false.
 	TPM bool `pulumi:"tpm,optional"`
 	// Start the machine with its host. Default: true.
@@ -122,9 +130,11 @@ func (m Machine) withDefaults() Machine {
 		m.OnBoot = pulumi.BoolRef(true)
 	}
 
+	m.NUMA = m.NUMA || m.HugepagesMiB > 0 // Proxmox requires it
+
 	m.ExtraDisks = slices.Clone(m.ExtraDisks)
 	for i := range m.ExtraDisks {
-		setDefault(&m.ExtraDisks[i].Datastore, m.Datastore)
+		m.ExtraDisks[i] = diskWithDefaults(m.ExtraDisks[i], m.Datastore)
 	}
 
 	m.PCIDevices = slices.Clone(m.PCIDevices)
@@ -138,6 +148,20 @@ func (m Machine) withDefaults() Machine {
 	}
 
 	return m
+}
+
+func diskWithDefaults(d Disk, datastore string) Disk {
+	setDefault(&d.Datastore, datastore)
+	setDefault(&d.Cache, spec.DefaultCache)
+	setDefault(&d.AIO, spec.DefaultAIO)
+
+	for _, flag := range []**bool{&d.SSD, &d.Discard} {
+		if *flag == nil {
+			*flag = pulumi.BoolRef(true)
+		}
+	}
+
+	return d
 }
 
 // orZero returns what a pointer points to, or the zero value for nil.
@@ -194,6 +218,8 @@ func (m Machine) validate(path string, found *problem.List) {
 		if disk.SizeGiB < 1 {
 			found.Add(at+"size", disk.SizeGiB, "is not a size; set it in GiB")
 		}
+
+		*found = append(*found, disk.CheckOptions(at)...)
 	}
 
 	for i, card := range m.ExtraNICs {

@@ -183,11 +183,11 @@ func TestRolloutDoesNotDelayLiveChanges(t *testing.T) {
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 
-	disks := func(size float64, datastore string) resource.PropertyMap {
+	disks := func(size float64, datastore string, aio ...string) resource.PropertyMap {
 		return resource.PropertyMap{"disks": resource.NewProperty([]resource.PropertyValue{
 			resource.MakeSecret(resource.NewProperty(resource.PropertyMap{
 				"interface": resource.NewProperty("virtio1"), "size": resource.NewProperty(size),
-				"datastoreId": resource.NewProperty(datastore),
+				"datastoreId": resource.NewProperty(datastore), "aio": resource.NewProperty(strings.Join(aio, "")),
 			})),
 		})}
 	}
@@ -196,6 +196,7 @@ func TestRestarts(t *testing.T) {
 	assert.True(t, restarts(coresInput(2), coresInput(2)), "the machine itself differs")
 	assert.False(t, restarts(disks(10, "local"), disks(20, "local")))
 	assert.True(t, restarts(disks(10, "local"), disks(10, "ceph")))
+	assert.True(t, restarts(disks(10, "local", "io_uring"), disks(10, "local", "native")))
 	assert.False(t, restarts(nil, disks(10, "local")), "a new disk")
 	assert.True(t, restarts(nil, coresInput(2)))
 

@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -87,11 +88,13 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 			Units:      pulumi.Int(m.CPUUnits),
 			Hotplugged: pulumi.Int(0),
 			Limit:      pulumi.Int(0),
+			Affinity:   optionalString(m.CPUAffinity),
 		},
 		Memory: vm.VirtualMachineMemoryArgs{
 			Dedicated: pulumi.Int(m.Memory),
 			Floating:  pulumi.Int(0),
 			Shared:    pulumi.Int(0),
+			Hugepages: optionalString(spec.Hugepages(m.HugepagesMiB)),
 		},
 		Agent: vm.VirtualMachineAgentArgs{
 			Enabled: pulumi.Bool(m.Agent),
@@ -171,8 +174,11 @@ func setOrigin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 	}
 }
 
+// disks returns the disks' arguments. The provider leaves a clone's system disk the options of the template's.
 func disks(m Machine, system string) vm.VirtualMachineDiskArray {
-	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: system, SizeGiB: m.DiskSize, Datastore: m.Datastore})}
+	first := diskWithDefaults(Disk{Interface: system, SizeGiB: m.DiskSize}, m.Datastore)
+
+	list := vm.VirtualMachineDiskArray{disk(first)}
 	for _, extra := range m.ExtraDisks {
 		list = append(list, disk(extra))
 	}
@@ -180,21 +186,25 @@ func disks(m Machine, system string) vm.VirtualMachineDiskArray {
 	return list
 }
 
-// disk sets no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Proxmox has
-// no ssd flag for virtio disks.
+// disk returns a disk's arguments. Proxmox has no ssd flag for virtio disks.
 func disk(d Disk) vm.VirtualMachineDiskArgs {
+	discard := "ignore"
+	if *d.Discard {
+		discard = "on"
+	}
+
 	return vm.VirtualMachineDiskArgs{
 		Interface:   pulumi.String(d.Interface),
 		DatastoreId: pulumi.String(d.Datastore),
 		Size:        pulumi.Int(d.SizeGiB),
 		FileFormat:  pulumi.String("raw"),
-		Aio:         pulumi.String("io_uring"),
+		Aio:         pulumi.String(d.AIO),
 		Backup:      pulumi.Bool(true),
-		Cache:       pulumi.String("none"),
-		Discard:     pulumi.String("on"),
-		Iothread:    pulumi.Bool(false),
+		Cache:       pulumi.String(d.Cache),
+		Discard:     pulumi.String(discard),
+		Iothread:    pulumi.Bool(d.IOThread),
 		Replicate:   pulumi.Bool(true),
-		Ssd:         pulumi.Bool(!strings.HasPrefix(d.Interface, "virtio")),
+		Ssd:         pulumi.Bool(*d.SSD && !d.IsVirtIO()),
 	}
 }
 
@@ -233,15 +243,15 @@ func usbs(ctx *pulumi.Context, devices []USBDevice) vm.VirtualMachineUsbArray {
 func networkDevices(m Machine, n Network) vm.VirtualMachineNetworkDeviceArray {
 	first := NIC{Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, MAC: m.MAC}
 
-	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(first)}
+	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(first, m.NICQueues)}
 	for _, card := range m.ExtraNICs {
-		list = append(list, networkDevice(card))
+		list = append(list, networkDevice(card, m.NICQueues))
 	}
 
 	return list
 }
 
-func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
+func networkDevice(card NIC, queues int) vm.VirtualMachineNetworkDeviceArgs {
 	args := vm.VirtualMachineNetworkDeviceArgs{
 		Bridge:       pulumi.String(card.Bridge),
 		MacAddress:   pulumi.String(strings.ToUpper(card.MAC)), // as Proxmox writes it
@@ -256,6 +266,10 @@ func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 
 	if card.MTU > 0 {
 		args.Mtu = pulumi.Int(card.MTU)
+	}
+
+	if queues > 0 {
+		args.Queues = pulumi.Int(queues)
 	}
 
 	return args

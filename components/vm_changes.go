@@ -55,7 +55,7 @@ func restarts(before, after resource.PropertyMap) bool {
 
 		differs = true
 
-		if vmdiff.EffectOf(string(key)) == vmdiff.Restart || key == "disks" && movesDisk(was, is) {
+		if vmdiff.EffectOf(string(key)) == vmdiff.Restart || key == "disks" && restartsForDisk(was, is) {
 			return true
 		}
 	}
@@ -63,26 +63,29 @@ func restarts(before, after resource.PropertyMap) bool {
 	return !differs
 }
 
-// movesDisk reports whether a disk moves to another datastore, for which the provider shuts its machine down.
-func movesDisk(before, after resource.PropertyValue) bool {
-	datastores := func(disks resource.PropertyValue) map[string]string {
-		byInterface := map[string]string{}
+// restartsForDisk reports whether the provider shuts a machine down or restarts it for a disk: it moves to another
+// datastore, or has another kind of asynchronous I/O.
+func restartsForDisk(before, after resource.PropertyValue) bool {
+	type settings struct{ datastore, aio string }
+
+	byInterface := func(disks resource.PropertyValue) map[string]settings {
+		found := map[string]settings{}
 
 		if disks.IsArray() {
 			for _, disk := range disks.ArrayValue() {
 				if disk = unwrap(disk); disk.IsObject() {
 					object := disk.ObjectValue()
-					byInterface[stringInput(object["interface"])] = stringInput(object["datastoreId"])
+					found[stringInput(object["interface"])] = settings{stringInput(object["datastoreId"]), stringInput(object["aio"])}
 				}
 			}
 		}
 
-		return byInterface
+		return found
 	}
-	old := datastores(before)
+	old := byInterface(before)
 
-	for at, datastore := range datastores(after) {
-		if previous, exists := old[at]; exists && previous != datastore {
+	for at, is := range byInterface(after) {
+		if was, exists := old[at]; exists && was != is {
 			return true
 		}
 	}

@@ -123,7 +123,7 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 
 	options := planOptions(stack)
 	options.Encrypted = encryptedKeys(c)
-	options.CheckRaw = func() error { return checkRaw(s.proxmox) }
+	options.CheckRoot = func() error { return checkRoot(s.proxmox) }
 
 	var err error
 	if s.plan, err = spec.Load(values, options); err != nil {
@@ -205,15 +205,15 @@ func stackFile(ctx *pulumi.Context) []byte {
 	return content
 }
 
-// checkRaw returns why Proxmox does not let this stack pass a device through by its address: Proxmox requires root@pam
-// itself, not one of its tokens. The published provider prefers a token to a password.
-func checkRaw(get proxmoxapi.Setting) error {
+// checkRoot returns why Proxmox does not let this stack do what it reserves for root@pam: it requires that user itself,
+// not one of its tokens. The published provider prefers a token to a password.
+func checkRoot(get proxmoxapi.Setting) error {
 	if get("apiToken") == "" && get("username") == "root@pam" && get("password") != "" {
 		return nil
 	}
 
-	return errors.New("only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: set passthrough: mapping, " +
-		"or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
+	return errors.New("only root@pam may do that in Proxmox, logged in with a password (proxmoxve:username and " +
+		"proxmoxve:password, without proxmoxve:apiToken), and this stack logs in otherwise")
 }
 
 // checkSSHKey checks a private key that a program uses, without anybody to enter a passphrase.

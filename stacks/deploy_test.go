@@ -283,8 +283,8 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 				return
 			}
 
-			require.ErrorContains(t, err, `hosts[0].gpus[0].passthrough: "raw" cannot be used: only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: `+
-				"set passthrough: mapping, or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
+			require.ErrorContains(t, err, `hosts[0].gpus[0].passthrough: "raw" cannot be used: only root@pam may do that in Proxmox, logged in with a password (proxmoxve:username and `+
+				"proxmoxve:password, without proxmoxve:apiToken), and this stack logs in otherwise; set passthrough: mapping, or log in so")
 			assert.NotContains(t, err.Error(), "hidden")
 		})
 	}

@@ -112,6 +112,7 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 	for i, d := range m.Disks {
 		size, _ := found.DiskGiB(d.Interface)
 		m.Disks[i].SizeGiB = min(d.SizeGiB, size)
+		m.Disks[i].Options = observedOptions(d, found)
 	}
 
 	m.Cards = slices.Clone(m.Cards)
@@ -126,13 +127,35 @@ func observedMachine(planned vmdiff.Machine, found proxmoxapi.Machine) vmdiff.Ma
 		}
 
 		tag, _ := found.Option(device, "tag")
-		m.Cards[i].Bridge, m.Cards[i].VLAN = bridge, 0
+		queues, _ := found.Option(device, "queues")
+		m.Cards[i].Bridge, m.Cards[i].VLAN, m.Cards[i].Queues = bridge, 0, 0
 		_, _ = fmt.Sscan(tag, &m.Cards[i].VLAN)
+		_, _ = fmt.Sscan(queues, &m.Cards[i].Queues)
 	}
 
 	m.Devices = observedDevices(planned.Devices, found)
 
 	return m
+}
+
+// observedOptions returns the planned options of a disk with those that the machine's configuration states, as the
+// provider does for all of them.
+func observedOptions(d vmdiff.Disk, found proxmoxapi.Machine) vmdiff.DiskOptions {
+	o := d.Options
+
+	for name, flag := range map[string]*bool{"iothread": &o.IOThread, "ssd": &o.SSD} {
+		if value, _ := found.Option(d.Interface, name); value != "" {
+			*flag = value == "1"
+		}
+	}
+
+	for name, text := range map[string]*string{"discard": &o.Discard, "cache": &o.Cache, "aio": &o.AIO} {
+		if value, _ := found.Option(d.Interface, name); value != "" {
+			*text = value
+		}
+	}
+
+	return o
 }
 
 // observedDevices returns the planned devices of the host that the machine's configuration has.

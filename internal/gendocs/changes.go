@@ -69,6 +69,7 @@ var checkedChanges = map[string][]change{
 		{when: "removing one", to: []any{}},
 	},
 	pool + ".extraNICs": {{to: []any{}}},
+	pool + ".nicQueues": {{to: 4}},
 
 	"ControlPlaneConfig.gpu": {{to: map[string]any{"count": 1, "gpu": "rtx4000"}, path: "clusters.0.controlPlane"}},
 	"WorkersConfig.name":     {{to: "other"}},
@@ -103,6 +104,10 @@ var checkedChanges = map[string][]change{
 	"DiskConfig.sizeGiB":   {{when: "more", to: 20}, {when: "less", to: 5}},
 	"DiskConfig.datastore": {{to: "local-zfs"}},
 	"DiskConfig.interface": {{to: "virtio5"}},
+	"DiskConfig.iothread":  {{to: true}},
+	"DiskConfig.discard":   {{to: false}},
+	"DiskConfig.cache":     {{to: "writeback"}},
+	"DiskConfig.aio":       {{to: "native"}},
 	"NICConfig.bridge":     {{to: "vmbr2"}},
 	"NICConfig.vlan":       {{to: 7}},
 	"NICConfig.mtu":        {{to: 1400}},

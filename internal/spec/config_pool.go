@@ -42,6 +42,15 @@ type VMSettings struct {
 	CPUUnits int `json:"cpuUnits,omitempty" jsonschema:"default=100,minimum=2,maximum=10000"`
 	// Show the host's NUMA topology to machines.
 	NUMA bool `json:"numa,omitempty" jsonschema:"default=false"`
+	// The host's cores that machines run on, such as `0-7,16-23`. Proxmox lets only root@pam set it, logged in with a
+	// password. Default: all.
+	CPUAffinity string `json:"cpuAffinity,omitempty" jsonschema:"example=0-7"`
+	// Back the machines' memory with the host's huge pages of this size in MiB: 2 or 1024; 0 = ordinary pages. It
+	// implies `numa`, and Proxmox lets only root@pam set it, logged in with a password.
+	HugepagesMiB int `json:"hugepagesMiB,omitempty" jsonschema:"default=0,minimum=0,maximum=1024"`
+	// Queues of each network device, so that several cores handle its packets; more than the machine has cores are not
+	// used. 0 = one.
+	NICQueues int `json:"nicQueues,omitempty" jsonschema:"default=0,minimum=0,maximum=64"`
 	// Start machines with their host.
 	OnBoot bool `json:"onBoot,omitempty" jsonschema:"default=true"`
 	// The position in the host's start-up order; 0 = none.
@@ -133,6 +142,19 @@ type DiskConfig struct {
 	// additional disk, `virtio2` for the second and so on; an existing disk keeps its interface. The Proxmox CSI plugin
 	// attaches volumes to `scsi1` to `scsi29`: do not use these with it.
 	Interface string `json:"interface,omitempty" jsonschema:"example=virtio1"`
+	// Handle the disk's requests in a thread of its own; only at `virtio0` to `virtio15`.
+	IOThread bool `json:"iothread,omitempty" jsonschema:"default=false"`
+	// Show the disk to the machine as a solid-state disk; only at `scsi1` to `scsi30`.
+	SSD bool `json:"ssd,omitempty" jsonschema:"default=true"`
+	// Return space that the machine's file systems free to the datastore.
+	Discard bool `json:"discard,omitempty" jsonschema:"default=true"`
+	// How the host caches the disk: `none` and `directsync` do not; `writethrough` caches reads; `writeback` also writes,
+	// which a failure of the host loses unless the machine has flushed them. `directsync` and `writethrough` write to the
+	// disk at once.
+	Cache string `json:"cache,omitempty" jsonschema:"default=none,enum=none,enum=directsync,enum=writethrough,enum=writeback,because=unsafe loses what the machine has flushed when the host fails"`
+	// How QEMU reads and writes the disk. Use `native` on datastores of the types LVM (not LVM-thin) and CIFS, on which
+	// io_uring has hung; it needs `cache` none or directsync.
+	AIO string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`
 }
 
 // NICConfig is an additional network device of every machine of a pool.

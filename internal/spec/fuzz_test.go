@@ -37,7 +37,7 @@ func FuzzLoad(f *testing.F) {
 	}
 
 	o := options()
-	o.CheckRaw = nil
+	o.CheckRoot = nil
 
 	f.Fuzz(func(t *testing.T, hosts, templates, clusters, protect, ranges string) {
 		plan, err := spec.Load(

@@ -24,7 +24,7 @@ func TestGoldenPlans(t *testing.T) {
 			t.Parallel()
 
 			o := options()
-			o.CheckRaw = nil // as of a stack that logs in with a password
+			o.CheckRoot = nil // as of a stack that logs in with a password
 			plan, err := spec.Load(values(t, readFile(t, file)), o)
 			require.NoError(t, err)
 			got, err := json.MarshalIndent(plan, "", "  ")

@@ -16,8 +16,8 @@ import (
 
 // options returns the options of tests.
 func options() spec.Options {
-	return spec.Options{Stack: "test", CheckRaw: func() error {
-		return errors.New("the stack logs in with a token: use a mapping")
+	return spec.Options{Stack: "test", CheckRoot: func() error {
+		return errors.New("the stack logs in with a token")
 	}, CheckRecipient: func(key string) error {
 		if !strings.HasPrefix(key, "age1") {
 			return errors.New("is not a public key; use one")

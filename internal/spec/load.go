@@ -19,9 +19,9 @@ type Options struct {
 	Blinded bool
 	// Offline makes connection settings of hosts optional.
 	Offline bool
-	// CheckRaw returns an error, with a remedy, if the stack's credentials do not allow passthrough without a mapping;
-	// optional.
-	CheckRaw func() error
+	// CheckRoot returns an error if the stack's credentials do not allow what Proxmox reserves for root@pam,
+	// such as passthrough without a mapping; optional.
+	CheckRoot func() error
 }
 
 // Load decodes the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,

@@ -58,7 +58,7 @@ func TestGPUPlacement(t *testing.T) {
 			t.Parallel()
 
 			o := options()
-			o.CheckRaw = nil
+			o.CheckRoot = nil
 			plan, err := spec.Load(values(t, gpuHosts+c.pools), o)
 			require.NoError(t, err)
 			requireSound(t, plan)
@@ -83,7 +83,7 @@ func TestRawGPUsOfANameServeOnePool(t *testing.T) {
 	t.Parallel()
 
 	o := options()
-	o.CheckRaw = nil
+	o.CheckRoot = nil
 	_, err := spec.Load(
 		values(t, gpuHosts+"[{name: a, gpu: b40}, {name: b, gpu: b40, firstVmid: 4100, firstAddress: 10.0.0.60}]"), o,
 	)
@@ -100,7 +100,7 @@ func TestControlPlanesRunPodsBesideDedicatedGPUWorkers(t *testing.T) {
 		"[{name: gpu, gpu: rtx4000}]\n    workers: [{name: w}]": false,
 	} {
 		o := options()
-		o.CheckRaw = nil
+		o.CheckRoot = nil
 		plan, err := spec.Load(values(t, gpuHosts+pools), o)
 		require.NoError(t, err)
 		assert.Equal(t, want, plan.Clusters[0].AllowSchedulingOnControlPlanes, pools)

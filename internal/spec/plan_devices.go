@@ -50,7 +50,7 @@ func (p *planner) planDevices(h *Host, c HostConfig) {
 		at := fmt.Sprintf("%s.gpus[%d]", h.Path, i)
 
 		if gpu.Raw {
-			p.checkRaw(at + ".passthrough")
+			p.checkRoot(at+".passthrough", g.Passthrough, "set passthrough: mapping")
 		}
 
 		p.planPCI(at, g.PCI, &gpu)
@@ -122,14 +122,14 @@ func (p *planner) planDevice(h *Host, list *[]Device, path, address string, devi
 	*list = append(*list, device)
 }
 
-// checkRaw checks whether the stack may pass devices through by address.
-func (p *planner) checkRaw(path string) {
-	if p.options.CheckRaw == nil {
+// checkRoot checks whether the stack may use what Proxmox reserves for root@pam.
+func (p *planner) checkRoot(path string, value any, otherwise string) {
+	if p.options.CheckRoot == nil {
 		return
 	}
 
-	if err := p.options.CheckRaw(); err != nil {
-		p.problems.Add(path, "raw", "cannot be used: %s", err)
+	if err := p.options.CheckRoot(); err != nil {
+		p.problems.Add(path, value, "cannot be used: %s; %s, or log in so", err, otherwise)
 	}
 }
 

@@ -22,6 +22,7 @@ func (p *planner) checkPool(g *pool) {
 	}
 
 	p.checkSizes(g.path, g, g.Cores, g.MemoryMiB, g.DiskGiB)
+	p.checkHostResources(g)
 	p.checkGPUUse(g)
 
 	template, known := p.classes[g.Template]
@@ -60,6 +61,32 @@ func (p *planner) checkPool(g *pool) {
 	}
 }
 
+// checkHostResources checks the settings that bind machines to cores and pages of their host. Huge pages
+// need NUMA.
+func (p *planner) checkHostResources(g *pool) {
+	if at := g.path + ".cpuAffinity"; g.CPUAffinity != "" {
+		if cores, ok := canonicalCPUs(g.CPUAffinity); ok {
+			p.checkRoot(at, g.CPUAffinity, "remove it")
+			g.CPUAffinity = cores
+		} else {
+			p.problems.Add(at, g.CPUAffinity, "is not a set of cores; write it as 0-7,16-23")
+		}
+	}
+
+	at := g.path + ".hugepagesMiB"
+
+	switch g.HugepagesMiB {
+	case 0:
+		return
+	case 2, 1024:
+		p.checkRoot(at, g.HugepagesMiB, "remove it")
+	default:
+		p.problems.Add(at, g.HugepagesMiB, "is not a size of huge pages; use 2 or 1024")
+	}
+
+	g.NUMA = true
+}
+
 // unsupportedProcessors are processor types of Proxmox below x86-64-v2.
 var unsupportedProcessors = []string{
 	"486", "pentium", "pentium2", "pentium3", "athlon", "coreduo", "core2duo", "kvm32", "kvm64", "qemu32", "qemu64",
@@ -78,6 +105,10 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 				at, size.value, "is below Talos' minimum for a %s; use at least %d", roleNames[g.role], size.least,
 			)
 		}
+	}
+
+	if at, pages := path+".memoryMiB", g.HugepagesMiB; pages > 0 && memoryMiB%pages != 0 && !p.problems.Has(at) {
+		p.problems.Add(at, memoryMiB, "is not a multiple of the pool's hugepagesMiB, %d; choose one", pages)
 	}
 
 	at := path + ".diskGiB"
@@ -128,37 +159,6 @@ func (p *planner) poolTags(g *pool) []string {
 	slices.Sort(tags)
 
 	return slices.Compact(tags)
-}
-
-// maxDefaultDisks is the number of additional disks with a default interface, from virtio1 to virtio15.
-const maxDefaultDisks = 15
-
-func (p *planner) planDisks(g *pool, datastore string) []Disk {
-	var disks []Disk
-
-	for i, c := range g.ExtraDisks {
-		at := fmt.Sprintf("%s.extraDisks[%d]", g.path, i)
-		p.checkFormat(at+".datastore", c.Datastore, datastoreFormat)
-		p.checkFormat(at+".interface", c.Interface, interfaceFormat)
-
-		d := Disk{
-			Interface: cmp.Or(c.Interface, fmt.Sprintf("virtio%d", i+1)), InterfacePinned: c.Interface != "",
-			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
-		}
-		if c.Interface == "" && i == maxDefaultDisks {
-			p.problems.Add(at, nil, "is one disk too many for virtio1 to virtio15; remove it, or set its interface")
-		}
-
-		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
-			p.problems.Add(
-				at+".interface", d.Interface, "is the place of extraDisks[%d] too; choose another from virtio0 to virtio15", j,
-			)
-		}
-
-		disks = append(disks, d)
-	}
-
-	return disks
 }
 
 // planNICs adds the additional network cards to the pool's machines.

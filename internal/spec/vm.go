@@ -3,6 +3,7 @@ package spec
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -155,6 +156,15 @@ func (m VM) HasAgent() bool {
 	return m.Template.System != nil || m.Template.HasAgent()
 }
 
+// Hugepages returns the size of huge pages in MiB as Proxmox writes it; empty = ordinary pages.
+func Hugepages(sizeMiB int) string {
+	if sizeMiB == 0 {
+		return ""
+	}
+
+	return strconv.Itoa(sizeMiB)
+}
+
 // KeyPath returns the path in the configuration that sets a key of the machine: in its pool, or in [VM.OverridePaths].
 func (m VM) KeyPath(key string) string {
 	if own, ok := m.OverridePaths[key]; ok {
@@ -176,6 +186,16 @@ type Disk struct {
 	SizeGiB int `pulumi:"size"`
 	// The datastore. Default: the machine's.
 	Datastore string `pulumi:"datastore,optional"`
+	// Handle the disk's requests in a thread of its own; only at virtio0 to virtio15. Default: false.
+	IOThread bool `json:",omitempty" pulumi:"iothread,optional"`
+	// Show the disk to the machine as a solid-state disk; Proxmox knows that at scsi0 to scsi30. Default: true.
+	SSD *bool `json:",omitempty" pulumi:"ssd,optional"`
+	// Return space that the machine's file systems free to the datastore. Default: true.
+	Discard *bool `json:",omitempty" pulumi:"discard,optional"`
+	// How the host caches the disk: none, directsync, writethrough, writeback. Default: none.
+	Cache string `json:",omitempty" pulumi:"cache,optional"`
+	// How QEMU reads and writes the disk: io_uring, native, threads. Default: io_uring.
+	AIO string `json:",omitempty" pulumi:"aio,optional"`
 }
 
 // NIC is an additional network device of a machine.

@@ -150,6 +150,18 @@ func TestEffectsOfChanges(t *testing.T) {
 					".extraDisks[0].datastore)",
 			},
 		},
+		"options of a disk": {
+			after: []string{"{sizeGiB: 10}", "{sizeGiB: 10, iothread: true, discard: false, cache: directsync, aio: native}"},
+			warnings: []string{
+				some + "restart: disk virtio1 I/O thread false → true (" + workers + ".extraDisks[0].iothread); disk virtio1 discard " +
+					"on → ignore (" + workers + ".extraDisks[0].discard); disk virtio1 cache none → directsync (" + workers +
+					".extraDisks[0].cache); disk virtio1 aio io_uring → native (" + workers + ".extraDisks[0].aio)",
+			},
+		},
+		"queues of network devices": {
+			after:    []string{onePool, onePool + "nicQueues: 4, extraNICs: [{bridge: vmbr1}], "},
+			warnings: []string{some + "restart: queues of network devices 0 → 4 (" + workers + ".nicQueues); a network card is added (" + workers + ".extraNICs)"},
+		},
 		"disks shrink": {
 			after: []string{onePool, onePool + "diskGiB: 30, ", "{sizeGiB: 20}", "{sizeGiB: 15}"},
 			problems: []string{

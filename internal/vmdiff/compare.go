@@ -208,6 +208,11 @@ func (c *comparison) compareTalos(old, wanted Machine) {
 
 // compareNetwork compares cards and the first card's address, which the machine reads at boot.
 func (c *comparison) compareNetwork(old, wanted Machine) {
+	if len(old.Cards) > 0 && len(wanted.Cards) > 0 { // all cards have as many
+		addIfChanged(c, "networkDevices", "nicQueues", Restart, "queues of network devices %v → %v", old.Cards[0].Queues,
+			wanted.Cards[0].Queues)
+	}
+
 	for i := range max(len(old.Cards), len(wanted.Cards)) {
 		key := func(name string) string {
 			if i > 0 {
@@ -255,83 +260,6 @@ func (c *comparison) compareNetwork(old, wanted Machine) {
 			"initialization", "network.dns", Restart,
 			fmt.Sprintf("name servers %s → %s", cmp.Or(strings.Join(old.DNS, ", "), "none"), strings.Join(wanted.DNS, ", ")),
 		)
-	}
-}
-
-// compareDisks compares disks by their interfaces. The provider neither removes nor shrinks disks.
-func (c *comparison) compareDisks(old, wanted Machine) {
-	attached, removed := map[string]Disk{}, []string{}
-	for _, d := range old.Disks {
-		attached[d.Interface] = d
-		if !slices.ContainsFunc(wanted.Disks, func(w Disk) bool { return w.Interface == d.Interface }) {
-			removed = append(removed, fmt.Sprintf("%s (%d GiB on %s)", d.Interface, d.SizeGiB, d.Datastore))
-		}
-	}
-
-	if len(removed) > 0 {
-		c.addImpossible(
-			"disks", "extraDisks", "",
-			fmt.Sprintf("disk %s of %s would have to be removed, and no run removes a disk from a machine; set it again, or "+
-				recreate, strings.Join(removed, ", "), old.Name),
-		)
-
-		return
-	}
-
-	for i, is := range wanted.Disks {
-		key := func(name string) string {
-			if i == 0 {
-				return map[string]string{"sizeGiB": "diskGiB", "datastore": "datastore"}[name]
-			}
-
-			return fmt.Sprintf("extraDisks[%d].%s", i-1, name)
-		}
-
-		was, found := attached[is.Interface]
-		switch {
-		case !found && wanted.HasCSI && strings.HasPrefix(is.Interface, "scsi"):
-			c.addImpossible(
-				"disks", key("interface"), fmt.Sprintf("%q", is.Interface),
-				fmt.Sprintf("is where the Proxmox CSI plugin may have attached a volume to %s since: a disk there would take the "+
-					"volume's place; leave interface out, or choose one from virtio0 to virtio15", old.Name),
-			)
-		case !found:
-			c.add(
-				"disks", fmt.Sprintf("extraDisks[%d]", i-1), InPlace,
-				fmt.Sprintf("disk %s of %d GiB is added", is.Interface, is.SizeGiB),
-			)
-
-			continue
-		case is.SizeGiB < was.SizeGiB:
-			c.addImpossible("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB),
-				fmt.Sprintf("is less than the %d GiB that %s has at %s, and disks cannot shrink; use at least %[1]d",
-					was.SizeGiB, old.Name, is.Interface))
-		case is.SizeGiB > was.SizeGiB && was.Shared:
-			c.addImpossible("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB),
-				fmt.Sprintf("is more than the %d GiB that %s has at %s, where it is a linked clone that shares its template's "+
-					"volume, and the provider does not resize that; set %[1]d, or "+recreate, was.SizeGiB, old.Name, is.Interface))
-		case is.SizeGiB > was.SizeGiB:
-			c.add("disks", key("sizeGiB"), InPlace, fmt.Sprintf("disk %s %d → %d GiB", is.Interface, was.SizeGiB, is.SizeGiB))
-		}
-
-		switch {
-		case was.Datastore == is.Datastore:
-		case i == 0:
-			suggestion := ""
-			if spec.Distance(was.Datastore, is.Datastore) <= 2 { // letters
-				suggestion = " (did you mean that?)"
-			}
-
-			// The EFI disk would move, too, and the provider mistakes its size whenever both change.
-			c.addImpossible("disks", key("datastore"), fmt.Sprintf("%q", is.Datastore),
-				fmt.Sprintf("is not %s%s, where %s has its system disk, and no run can move that with its EFI disk; set %[1]s, or "+
-					recreate, was.Datastore, suggestion, old.Name))
-		default:
-			c.add(
-				"disks", key("datastore"), Restart,
-				fmt.Sprintf("disk %s %s → %s, off while it is copied", is.Interface, was.Datastore, is.Datastore),
-			)
-		}
 	}
 }
 

@@ -53,6 +53,12 @@ var Fields = []Field{
 	newField(Field{Property: "cpu.numa", Key: "numa", Argument: "numa", Effect: Restart, OtherValue: true},
 		"NUMA %v → %v", func(vm spec.VM) bool { return vm.NUMA }),
 	newField(Field{
+		Property: "cpu.affinity", Key: "cpuAffinity", Argument: "cpuAffinity", Effect: Restart, OtherValue: "0-3",
+	}, "CPU affinity %q → %q", func(vm spec.VM) string { return vm.CPUAffinity }),
+	newField(Field{
+		Property: "memory.hugepages", Key: "hugepagesMiB", Argument: "hugepagesMiB", Effect: Restart, OtherValue: 2,
+	}, "huge pages %q → %q", func(vm spec.VM) string { return spec.Hugepages(vm.HugepagesMiB) }),
+	newField(Field{
 		Property: "memory.dedicated", Key: "memoryMiB", Argument: "memory", Effect: Restart, Proxmox: "memory",
 		OtherValue: 8192,
 	}, "memory %v → %v MiB", func(vm spec.VM) int { return vm.MemoryMiB }),

@@ -62,6 +62,7 @@ type Machine struct {
 type Card struct {
 	Bridge, MAC string
 	VLAN, MTU   int // 0 = none
+	Queues      int // 0 = one
 }
 
 // Disk is a disk at its interface.
@@ -69,6 +70,7 @@ type Disk struct {
 	Interface, Datastore string
 	SizeGiB              int
 	Shared               bool // a linked clone's volume that depends on its template's, as on ZFS and directories
+	Options              DiskOptions
 }
 
 // Device is a device of its host that the machine has: a USB device by mapping, a PCI device by mapping or by address.
@@ -88,10 +90,12 @@ type vmProperties struct {
 	NetworkDevices []struct {
 		Bridge, MACAddress string
 		VLANID, MTU        int
+		Queues             int
 	}
 	Disks []struct {
 		Interface, DatastoreID, PathInDatastore string
 		Size                                    int
+		DiskOptions
 	}
 	HostPCIs       []struct{ Mapping, ID string }
 	USBs           []struct{ Mapping string }
@@ -143,9 +147,9 @@ func FromState(resource map[string]any) (Machine, error) {
 	}
 
 	for _, card := range vm.NetworkDevices {
-		m.Cards = append(
-			m.Cards, Card{Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU},
-		)
+		m.Cards = append(m.Cards, Card{
+			Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU, Queues: card.Queues,
+		})
 	}
 
 	for _, disk := range vm.Disks {
@@ -158,6 +162,7 @@ func FromState(resource map[string]any) (Machine, error) {
 			Datastore: disk.DatastoreID,
 			SizeGiB:   disk.Size,
 			Shared:    isSharedVolume(disk.PathInDatastore, vm.VMID),
+			Options:   disk.DiskOptions,
 		})
 	}
 
@@ -205,7 +210,9 @@ func FromPlan(planned spec.Member) Machine {
 		Cluster: n.Cluster, ControlPlane: n.Role == spec.RoleControlPlane,
 		Tags: n.Tags, Linked: n.Linked, ISO: n.Template.Source == spec.SourceISO,
 		Talos: n.Template.Version, Schematic: n.Template.Schematic, TPM: n.TPM, SecureBoot: &n.Template.SecureBoot,
-		Cards: []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
+		Cards: []Card{{
+			Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU, Queues: n.NICQueues,
+		}},
 	}
 
 	if c := planned.Of; c != nil {
@@ -229,11 +236,15 @@ func FromPlan(planned spec.Member) Machine {
 	}
 
 	for _, card := range n.ExtraNICs {
-		m.Cards = append(m.Cards, Card{Bridge: card.Bridge, MAC: card.MAC, VLAN: card.VLAN, MTU: card.MTU})
+		m.Cards = append(m.Cards, Card{
+			Bridge: card.Bridge, MAC: card.MAC, VLAN: card.VLAN, MTU: card.MTU, Queues: n.NICQueues,
+		})
 	}
 
 	for _, disk := range n.Disks() {
-		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB})
+		m.Disks = append(m.Disks, Disk{
+			Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB, Options: plannedOptions(disk),
+		})
 	}
 
 	m.HasGPUs = len(n.GPUs) > 0

@@ -258,7 +258,7 @@ func TestRead(t *testing.T) {
 	require.NoError(
 		t, json.Unmarshal([]byte(`{"name": "one-gpu-1", "vmId": 4000, "nodeName": "pve1", "tags": ["cluster-one", "talos"],
 		"cpu": {"cores": 4, "type": "host", "units": 100}, "memory": {"dedicated": 8192}, "onBoot": true,
-		"disks": [{"interface": "scsi0", "size": 20}, {"interface": "virtio1"}],
+		"disks": [{"interface": "scsi0", "size": 20}, {"interface": "virtio1", "iothread": true, "cache": "writeback"}],
 		"hostpcis": [{"device": "hostpci0", "mapping": "rtx4000", "pcie": true}, {"device": "hostpci1", "id": "0000:05:00"}],
 		"usbs": [{"mapping": "zigbee", "host": "", "usb3": true}],
 		"initialization": {"ipConfigs": [{"ipv4": {"address": "10.0.1.40/24", "gateway": "10.0.1.1"}}]}}`), &outputs),
@@ -268,11 +268,13 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, vmdiff.Machine{
 		Name: "one-gpu-1", Cluster: "one", Host: "pve1", VMID: 4000, Address: "10.0.1.40", Prefix: 24, Gateway: "10.0.1.1",
 		Fields: map[string]any{
-			"cpu.cores": 4, "cpu.type": "host", "cpu.numa": false, "cpu.units": 100, "memory.dedicated": 8192, "agent.enabled": false,
-			"onBoot": true, "startup.order": 0, "poolId": "",
+			"cpu.cores": 4, "cpu.type": "host", "cpu.numa": false, "cpu.units": 100, "cpu.affinity": "", "memory.hugepages": "",
+			"memory.dedicated": 8192, "agent.enabled": false, "onBoot": true, "startup.order": 0, "poolId": "",
 		},
-		Tags:    []string{"cluster-one", "talos"},
-		Disks:   []vmdiff.Disk{{Interface: "scsi0", SizeGiB: 20}, {Interface: "virtio1"}},
+		Tags: []string{"cluster-one", "talos"},
+		Disks: []vmdiff.Disk{{Interface: "scsi0", SizeGiB: 20}, {
+			Interface: "virtio1", Options: vmdiff.DiskOptions{IOThread: true, Cache: "writeback"},
+		}},
 		Devices: []vmdiff.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}, {Mapping: "zigbee", USB: true}},
 	}, m)
 

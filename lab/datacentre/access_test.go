@@ -98,6 +98,8 @@ func TestRootOnlyDevices(t *testing.T) {
 	d := openWithAccounts(t, acl("/", "user", ann, "Administrator"))
 
 	for want, config := range map[string]datacentre.Config{
+		"only root can set 'affinity' config":                                                     {"affinity": "0-3"},
+		"only root can set 'hugepages' config":                                                    {"hugepages": "2"},
 		"only root can set 'serial0' config for real devices":                                     {"serial0": "/dev/ttyS0"},
 		"Parameter verification failed. map[hostpci0:only root@pam can set 'romfile' option]":     {"hostpci0": "mapping=gpu,romfile=x"},
 		"Parameter verification failed. map[hookscript:script 'local:snippets/x' does not exist]": {"hookscript": "local:snippets/x"},

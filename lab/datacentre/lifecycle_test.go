@@ -1,6 +1,7 @@
 package datacentre_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -73,4 +74,36 @@ func TestVLANRequiresBridgePort(t *testing.T) {
 
 	now, _ = nets()
 	assert.Equal(t, tagged, now, "a card moves while its VM runs")
+}
+
+// TestOptionsOfDisksArePending changes the options of a running VM's disk: they apply from its next start, and a new
+// size at once.
+func TestOptionsOfDisksArePending(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions(t))
+	requireOK(t, d)(d.CreateVM(root, "pve1", 100, basicVM(datacentre.Config{"virtio1": "local-lvm:1,cache=none"})))
+	requireOK(t, d)(d.Start(root, "pve1", 100))
+
+	disk := func() (now, next string) {
+		vm, _ := d.VM(100)
+
+		return vm.Current["virtio1"], vm.Config["virtio1"]
+	}
+
+	before, next := disk()
+	require.Equal(t, before, next)
+
+	changed := strings.Replace(before, "cache=none", "cache=writeback,iothread=1", 1)
+	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"virtio1": changed}))
+
+	now, next := disk()
+	assert.Equal(t, before, now)
+	assert.Equal(t, changed, next)
+
+	requireOK(t, d)(d.Stop(root, "pve1", 100))
+	requireOK(t, d)(d.Start(root, "pve1", 100))
+
+	now, _ = disk()
+	assert.Equal(t, changed, now)
 }

@@ -126,6 +126,14 @@ func (d *Datacentre) checkStart(w *worker, v *vm) (devices passedDevices, err er
 		}
 	}
 
+	if v.Config["hugepages"] != "" && !v.Config.Bool("numa") {
+		return devices, errors.New("numa needs to be enabled to use hugepages")
+	}
+
+	if err := v.Config.checkNativeIO(w); err != nil {
+		return devices, err
+	}
+
 	if devices.pci, err = d.choosePCI(w, v); err != nil {
 		return devices, err
 	}
@@ -145,6 +153,20 @@ func (d *Datacentre) checkStart(w *worker, v *vm) (devices passedDevices, err er
 	}
 
 	return devices, nil
+}
+
+// checkNativeIO refuses native I/O for a disk that the host caches, which QEMU does not support.
+func (c Config) checkNativeIO(w *worker) error {
+	for _, dr := range c.drives() {
+		if cache := dr.props["cache"]; dr.props["aio"] == "native" &&
+			slices.Contains([]string{"writethrough", "writeback", "unsafe"}, cache) {
+			w.log("kvm: aio=native was specified, but it requires cache.direct=on, which was not specified.")
+
+			return errors.New("start failed: QEMU exited with code 1")
+		}
+	}
+
+	return nil
 }
 
 // Stop stops a VM immediately. A stopped VM is not an error.

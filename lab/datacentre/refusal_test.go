@@ -124,6 +124,12 @@ func TestFailedTasks(t *testing.T) {
 		"a start of a locked VM": {start(103), "VM is locked (backup)"},
 		"too much memory":        {startWith(datacentre.Config{"memory": "15000"}), "start failed: QEMU exited with code 1"},
 		"too many processors":    {startWith(datacentre.Config{"cores": "9"}), "MAX 8 vcpus allowed per VM on this node"},
+		"huge pages without NUMA": {
+			startWith(datacentre.Config{"hugepages": "2"}), "numa needs to be enabled to use hugepages",
+		},
+		"native I/O of a disk that the host caches": {
+			startWith(datacentre.Config{"virtio1": "local-lvm:1,aio=native,cache=writeback"}), "start failed: QEMU exited with code 1",
+		},
 		"an unknown bridge": {
 			startWith(datacentre.Config{"net0": "virtio,bridge=vmbr7"}), "bridge 'vmbr7' does not exist",
 		},

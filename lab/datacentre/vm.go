@@ -114,12 +114,40 @@ func (v *vm) current(c Config) Config {
 	maps.DeleteFunc(c, func(key, _ string) bool { return !appliesAtOnce.MatchString(key) })
 
 	for key, value := range v.Started {
-		if !appliesAtOnce.MatchString(key) {
+		switch changed, attached := c[key]; {
+		case !appliesAtOnce.MatchString(key):
 			c[key] = value
+		case attached && IsDrive(key):
+			c[key] = currentDrive(key, value, changed)
 		}
 	}
 
 	return c
+}
+
+// pendingDriveOptions are options of a disk that Proxmox changes at the next start (vmconfig_update_disk of
+// PVE::QemuServer).
+var pendingDriveOptions = []string{"aio", "cache", "discard", "iothread", "ssd"}
+
+// currentDrive returns the value of a changed drive as the running VM has it.
+func currentDrive(key, started, changed string) string {
+	was, is := parseDrive(key, started), parseDrive(key, changed)
+	if was.cdrom() || was.file() != is.file() {
+		return changed
+	}
+
+	props, pending := is.props, false
+
+	for _, option := range pendingDriveOptions {
+		pending = pending || was.props[option] != is.props[option]
+		props = props.With(option, was.props[option])
+	}
+
+	if !pending {
+		return changed
+	}
+
+	return props.Format(key)
 }
 
 // VM returns a virtual machine or template by its VMID.

@@ -59,6 +59,7 @@ func hardwareUpdates() map[string]update {
 		"agent.enabled": {from: false, to: true, with: object{"agent": object{"timeout": "1s"}}},
 		"agent.timeout": {from: "5m", to: "6m"},
 		"agent.trim":    {from: false, to: true}, "agent.type": {from: "virtio", to: "isa"},
+		"cpu.affinity":         {from: nil, to: "0-1"},
 		"cpu.cores":            {from: 1, to: 2},
 		"cpu.hotplugged":       {from: nil, to: 1},
 		"cpu.limit":            {from: 1, to: 2},
@@ -70,6 +71,7 @@ func hardwareUpdates() map[string]update {
 		"machine":              {from: "pc", to: "q35"},
 		"memory.dedicated":     {from: 512, to: 768},
 		"memory.floating":      {from: 0, to: 256},
+		"memory.hugepages":     {from: nil, to: "2", with: object{"cpu": object{"numa": true}}},
 		"operatingSystem.type": {from: "l26", to: "other"},
 		"scsiHardware":         {from: "virtio-scsi-pci", to: "virtio-scsi-single"},
 		"tabletDevice":         {from: true, to: false},
@@ -96,6 +98,7 @@ func deviceUpdates() map[string]update {
 		"macAddress":   {"02:00:00:00:00:0A", "02:00:00:00:00:0B"},
 		"model":        {"virtio", "e1000"},
 		"mtu":          {nil, 1400},
+		"queues":       {nil, 4},
 		"vlanId":       {nil, 10},
 	} {
 		out["networkDevices[]."+name] = update{from: values[0], to: values[1]}

@@ -47,6 +47,7 @@ type attribute struct {
 	noRead   bool // not read by readTable
 	sticky   bool // removing the value does not delete the keys
 	trueOnly bool // false is not sent
+	alone    bool // an update sends or deletes it only if it changes, not with its block: only root may
 	validate func(any) string
 }
 

@@ -22,6 +22,7 @@ var (
 		`^(none|cdrom)?$|^[a-zA-Z][a-zA-Z0-9_.-]*:.+`, `expected "none", "cdrom" or a file id such as local:iso/talos.iso`,
 	)
 	fileFormat    = oneOf("", "qcow2", "raw", "vmdk")
+	cpuSet        = matching(`^$|^\d+[\d,-]*$`, "must contain numbers or number ranges separated by ','")
 	diskInterface = matching(
 		`^(ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5]))$`,
 		"expected one of ide0..3, sata0..5, scsi0..30, virtio0..15",

@@ -58,6 +58,7 @@ func vmHardware() attributes {
 		"type":    {key: "type", fallback: "virtio", validate: oneOf("isa", "virtio")},
 	}
 	cpu := attributes{
+		"affinity":   {key: "affinity", fallback: "", alone: true, validate: cpuSet},
 		"cores":      {key: "cores", absent: "1", kind: integer, fallback: 1.0, validate: between(1, 2304)},
 		"hotplugged": {key: "vcpus", kind: integer, fallback: 0.0, validate: between(0, 2304)},
 		"limit":      {key: "cpulimit", kind: integer, fallback: 0.0, validate: between(0, 128)},
@@ -69,6 +70,7 @@ func vmHardware() attributes {
 	memory := attributes{
 		"dedicated": {key: "memory", kind: integer, fallback: 512.0, validate: between(64, 268435456)},
 		"floating":  {key: "balloon", kind: integer, fallback: 0.0, exact: true, validate: between(0, 268435456)},
+		"hugepages": {key: "hugepages", fallback: "", alone: true, validate: oneOf("", "1024", "2", "any")},
 		"shared":    {kind: integer, fallback: 0.0, validate: between(0, 0)}, // the program sets 0
 	}
 	system := attributes{"type": {key: "ostype", fallback: "other"}}
@@ -159,6 +161,7 @@ func vmDevices() attributes {
 				"macAddress":   {key: "macaddr", computed: true, validate: macAddress},
 				"model":        {key: "model", fallback: "virtio", validate: oneOf(models...)},
 				"mtu":          {key: "mtu", kind: integer, fallback: 0.0},
+				"queues":       {key: "queues", kind: integer, fallback: 0.0},
 				"vlanId":       {key: "tag", kind: integer, fallback: 0.0},
 			},
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -138,6 +139,17 @@ func (c *vmUpdate) setValues() {
 		}
 
 		c.del = append(c.del, a.encode(c.form, value)...)
+		c.dropUnchanged(a.fields, child(c.plan, name), child(c.state, name))
+	}
+}
+
+// dropUnchanged takes the fields of a changed block that are sent alone out of the request, unless they change.
+func (c *vmUpdate) dropUnchanged(fields attributes, plan, state object) {
+	for name, field := range fields {
+		if field.alone && field.equal(plan[name], state[name]) {
+			delete(c.form, field.key)
+			c.del = slices.DeleteFunc(c.del, func(key string) bool { return key == field.key })
+		}
 	}
 }
 
