@@ -184,7 +184,7 @@ func vmArgs(n spec.VM) components.Machine {
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, Datastore: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA,
 		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool, ExtraDisks: n.ExtraDisks,
-		ExtraNICs: n.ExtraNICs,
+		ExtraNICs: n.ExtraNICs, Bonds: n.Bonds, VLANs: n.VLANs,
 	}
 }
 
