@@ -68,7 +68,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		SearchDomains: a.Network.SearchDomains,
 		StaticHosts:   staticHosts(a.Network.StaticHosts),
 		Interfaces:    interfaceConfigs(n, network),
-		Bonds:         bondConfigs(n.Machine.Bonds),
+		Bonds:         bondConfigs(n.Bonds),
 		Labels:        n.Labels,
 		Taints:        n.Taints,
 		GPUs:          gpus,

@@ -1,15 +1,43 @@
 package components
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/talos"
 )
+
+// validateBonds checks that each bond has devices, which have no addresses of their own.
+func (n ClusterNode) validateBonds(path string, found *problem.List) {
+	for i, card := range n.Machine.ExtraNICs {
+		at := fmt.Sprintf("%smachine.extraNics[%d].bond", path, i)
+
+		switch {
+		case card.Bond == "":
+		case !slices.ContainsFunc(n.Bonds, func(b Bond) bool { return b.Name == card.Bond }):
+			found.Add(at, card.Bond, "is not one of the node's bonds; set the name of one")
+		case card.Address.IsValid() || len(card.Routes)+len(card.VLANs) > 0:
+			found.Add(at, card.Bond, "is set with an address, routes or VLANs; set these for the bond")
+		}
+	}
+
+	for i, bond := range n.Bonds {
+		at := fmt.Sprintf("%sbonds[%d].", path, i)
+		required(found, at+"name", bond.Name, "one such as bond0")
+		required(found, at+"mode", bond.Mode, "one such as active-backup")
+
+		if !slices.ContainsFunc(n.Machine.ExtraNICs, func(card NIC) bool { return card.Bond == bond.Name }) {
+			found.Add(at+"name", bond.Name, "is the bond of no device; set bond for some of the machine's extraNics")
+		}
+	}
+}
 
 // interfaceConfigs returns a node's network cards. VLANs that Proxmox tags are invisible to the machine.
 func interfaceConfigs(n ClusterNode, network Network) []talos.Interface {
 	first := talos.Interface{
-		MAC: n.Machine.MAC, VLANs: vlanConfigs(n.Machine.VLANs),
+		MAC: n.Machine.MAC, VLANs: vlanConfigs(n.VLANs),
 		Link: talos.Link{DHCP: network.DHCP, Address: n.Address, Routes: routeConfigs(network.Routes), MTU: network.MTU},
 	}
 	if !network.DHCP {

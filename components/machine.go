@@ -71,10 +71,6 @@ type Machine struct {
 	ExtraDisks []Disk `pulumi:"extraDisks,optional"`
 	// Additional network devices. Default: none.
 	ExtraNICs []NIC `pulumi:"extraNics,optional"`
-	// Bonds of those additional network devices of a Talos machine that name them. Default: none.
-	Bonds []Bond `pulumi:"bonds,optional"`
-	// VLANs that a Talos machine tags on its first network device. Default: none.
-	VLANs []VLAN `pulumi:"vlans,optional"`
 	// Passed-through devices of the host, in addition to the GPUs of a GPUWorker. Default: none.
 	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
 	// Passed-through USB devices of the host, at most four. Default: none.
@@ -217,19 +213,6 @@ func (m Machine) validate(path string, found *problem.List) {
 			found.Add(at+"noAddress", true, "is set with an address; remove one of the two")
 		}
 
-		if card.Bond != "" && !slices.ContainsFunc(m.Bonds, func(b Bond) bool { return b.Name == card.Bond }) {
-			found.Add(at+"bond", card.Bond, "is not one of bonds; set the name of one")
-		}
-
-		if card.Bond != "" && (card.Address.IsValid() || len(card.Routes)+len(card.VLANs) > 0) {
-			found.Add(at+"bond", card.Bond, "is set with an address, routes or VLANs; set these for the bond")
-		}
-	}
-
-	for i, bond := range m.Bonds {
-		if !slices.ContainsFunc(m.ExtraNICs, func(card NIC) bool { return card.Bond == bond.Name }) {
-			found.Add(fmt.Sprintf("%sbonds[%d].name", path, i), bond.Name, "is the bond of none of extraNics; set bond for some")
-		}
 	}
 
 	for i, device := range m.PCIDevices {

@@ -160,7 +160,7 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 		Name: n.Name, Role: string(n.Role), Address: n.Address, Network: n.Network, Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
-		Machine: vmArgs(n.VM), Encryption: n.Encryption,
+		Machine: vmArgs(n.VM), Bonds: n.Bonds, VLANs: n.VLANs, Encryption: n.Encryption,
 	}
 	args.Machine.TPM = n.TPM
 
@@ -184,7 +184,7 @@ func vmArgs(n spec.VM) components.Machine {
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, Datastore: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA,
 		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool, ExtraDisks: n.ExtraDisks,
-		ExtraNICs: n.ExtraNICs, Bonds: n.Bonds, VLANs: n.VLANs,
+		ExtraNICs: n.ExtraNICs,
 	}
 }
 
