@@ -151,7 +151,7 @@ func checkVLAN(n NodeConfig, links []int, id uint16) error {
 func checkPlannedLink(n NodeConfig, name string) error {
 	for _, bond := range n.Bonds {
 		if bond.Name == name || slices.ContainsFunc(bond.VLANs, func(v VLAN) bool {
-			return name == nethelpers.VLANLinkName(bond.Name, uint16(v.ID)) //nolint:gosec // at most 4094
+			return name == nethelpers.VLANLinkName(bond.Name, uint16(v.ID))
 		}) {
 			return fmt.Errorf("it defines the link %s, which follows from bonds in the stack file: remove that part, and set it there",
 				name)

@@ -191,5 +191,5 @@ func mtuOf(mtu int) uint32 {
 		return ethernet
 	}
 
-	return uint32(mtu) //nolint:gosec // at most 65520
+	return uint32(mtu)
 }

@@ -59,7 +59,7 @@ func (n *Plan) nodeAddresses(vips []netip.Addr) []resource.Resource {
 const firstIndex = 2
 
 func (n *Plan) indexOf(l *Link) uint32 {
-	return uint32(firstIndex + slices.Index(n.Links, l)) //nolint:gosec // few links
+	return uint32(firstIndex + slices.Index(n.Links, l))
 }
 
 func (n *Plan) linkStatuses() (list []resource.Resource) {
