@@ -380,10 +380,10 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 					{Bridge: "vmbr1", MAC: "02:00:00:00:01:02", Bond: "bond0", Address: netip.MustParsePrefix("10.1.0.10/24")},
 				}
 			},
-			"nodes[1].bonds[1].mode: is missing; set one such as active-backup\n" +
-				"nodes[1].bonds[1].name: \"bond1\" is the bond of no device; set bond for some of the machine's extraNics\n" +
-				"nodes[1].machine.extraNics[0].bond: \"bond9\" is not one of the node's bonds; set the name of one\n" +
-				"nodes[1].machine.extraNics[1].bond: \"bond0\" is set with an address, routes or VLANs; set these for the bond",
+			"nodes[1].machine.extraNics[0].bond: \"bond9\" is not one of the node's bonds; set the name of one\n" +
+				"nodes[1].machine.extraNics[1].bond: \"bond0\" is set with an address, routes or VLANs; set these for the bond\n" +
+				"nodes[1].bonds[1].mode: is missing; set one such as active-backup\n" +
+				"nodes[1].bonds[1].name: \"bond1\" is the bond of no device; set bond for some of the machine's extraNics",
 		},
 		"everything at once": {
 			func(c *TalosClusterArgs) {
