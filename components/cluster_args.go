@@ -90,6 +90,10 @@ type ClusterNode struct {
 	Network *Network `pulumi:"network,optional"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
+	// Bonds of those additional network devices that name them. Default: none.
+	Bonds []Bond `pulumi:"bonds,optional"`
+	// VLANs that the node tags on its first network device. Default: none.
+	VLANs []VLAN `pulumi:"vlans,optional"`
 	// The VM's current Proxmox host, if the cluster's proxmox is set; a running machine may be on another host than a new
 	// one would be. Default: the machine's node.
 	Zone string `pulumi:"zone,optional"`
@@ -327,6 +331,7 @@ func (n ClusterNode) validate(path string, found *problem.List) {
 
 	checkVersion(found, path+"talos.version", n.Talos.Version)
 	n.Machine.validate(path+"machine.", found)
+	n.validateBonds(path, found)
 
 	if len(n.GPUs) > 0 {
 		gpus := slices.Clone(n.GPUs)

@@ -47,26 +47,9 @@ func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 	return gpus
 }
 
-// nodeConfiguration returns what is specific to one node's machine configuration. Proxmox tags VLANs, which are
-// invisible to the machine.
+// nodeConfiguration returns what is specific to one node's machine configuration.
 func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	network := a.network(n)
-
-	first := talos.Interface{
-		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.Address, MTU: network.MTU},
-	}
-	if !network.DHCP {
-		first.Gateway = network.Gateway
-	}
-
-	interfaces := []talos.Interface{first}
-
-	for _, card := range n.Machine.ExtraNICs {
-		interfaces = append(interfaces, talos.Interface{
-			MAC:  card.MAC,
-			Link: talos.Link{DHCP: !card.Address.IsValid() && !card.NoAddress, Address: card.Address, MTU: card.MTU},
-		})
-	}
 
 	var gpus *talos.GPUs
 	if len(n.GPUs) > 0 {
@@ -76,18 +59,21 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	factory := talos.Factory{URL: a.FactoryURL}
 
 	node := talos.NodeConfig{
-		Name:         n.Name,
-		Role:         n.Role,
-		TalosVersion: n.Talos.Version,
-		Install:      talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Kind())},
-		Subnet:       network.CIDR,
-		DNS:          network.DNS,
-		Interfaces:   interfaces,
-		Labels:       n.Labels,
-		Taints:       n.Taints,
-		GPUs:         gpus,
-		Encryption:   n.Encryption.ForTalos(),
-		Patches:      n.Patches,
+		Name:          n.Name,
+		Role:          n.Role,
+		TalosVersion:  n.Talos.Version,
+		Install:       talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Kind())},
+		Subnet:        network.CIDR,
+		DNS:           network.DNS,
+		SearchDomains: a.Network.SearchDomains,
+		StaticHosts:   staticHosts(a.Network.StaticHosts),
+		Interfaces:    interfaceConfigs(n, network),
+		Bonds:         bondConfigs(n.Bonds),
+		Labels:        n.Labels,
+		Taints:        n.Taints,
+		GPUs:          gpus,
+		Encryption:    n.Encryption.ForTalos(),
+		Patches:       n.Patches,
 	}
 	if a.Proxmox != nil {
 		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, providerID(a.Proxmox, n.Machine.VMID)

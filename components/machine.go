@@ -93,6 +93,14 @@ type (
 	Disk = spec.Disk
 	// NIC is an additional network device of a machine.
 	NIC = spec.NIC
+	// Bond is a bond of additional network devices.
+	Bond = spec.Bond
+	// VLAN is a VLAN that a machine tags itself.
+	VLAN = spec.VLAN
+	// Route is a route of a machine.
+	Route = spec.Route
+	// StaticHost are names that machines resolve without DNS.
+	StaticHost = spec.StaticHost
 	// Network is the network of machines' first network device.
 	Network = spec.Network
 )
@@ -230,6 +238,7 @@ func (m Machine) validate(path string, found *problem.List) {
 		if card.NoAddress && card.Address.IsValid() {
 			found.Add(at+"noAddress", true, "is set with an address; remove one of the two")
 		}
+
 	}
 
 	for i, device := range m.PCIDevices {

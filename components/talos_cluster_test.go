@@ -371,6 +371,20 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		"a node without a MAC": {
 			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; set one such as 02:",
 		},
+		"bonds without devices, and devices of unknown bonds": {
+			func(c *TalosClusterArgs) {
+				n := c.worker(0)
+				n.Bonds = []Bond{{Name: "bond0", Mode: "active-backup"}, {Name: "bond1"}}
+				n.Machine.ExtraNICs = []NIC{
+					{Bridge: "vmbr1", MAC: "02:00:00:00:01:01", Bond: "bond9"},
+					{Bridge: "vmbr1", MAC: "02:00:00:00:01:02", Bond: "bond0", Address: netip.MustParsePrefix("10.1.0.10/24")},
+				}
+			},
+			"nodes[1].machine.extraNics[0].bond: \"bond9\" is not one of the node's bonds; set the name of one\n" +
+				"nodes[1].machine.extraNics[1].bond: \"bond0\" is set with an address, routes or VLANs; set these for the bond\n" +
+				"nodes[1].bonds[1].mode: is missing; set one such as active-backup\n" +
+				"nodes[1].bonds[1].name: \"bond1\" is the bond of no device; set bond for some of the machine's extraNics",
+		},
 		"everything at once": {
 			func(c *TalosClusterArgs) {
 				c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = netip.MustParsePrefix("10.0.0.1/24"), 0, "boss"

@@ -160,7 +160,7 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 		Name: n.Name, Role: string(n.Role), Address: n.Address, Network: n.Network, Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
-		Machine: vmArgs(n.VM), Encryption: n.Encryption,
+		Machine: vmArgs(n.VM), Bonds: n.Bonds, VLANs: n.VLANs, Encryption: n.Encryption,
 	}
 	args.Machine.TPM = n.TPM
 

@@ -154,6 +154,10 @@ var sections = []section{
 	{title: "Networks of pools", of: "PoolNetworkConfig", at: poolPath + "network."},
 	{title: "Additional disks", of: "DiskConfig", at: poolPath + "extraDisks.0."},
 	{title: "Additional network devices", of: "NICConfig", at: poolPath + "extraNICs.0."},
+	{title: "Bonds", of: "BondConfig"},
+	{title: "VLANs in machines", of: "VLANConfig"},
+	{title: "Routes", of: "RouteConfig"},
+	{title: "Static hosts", of: "StaticHostConfig"},
 }
 
 func (s section) keys(schema *jsonschema.Schema) ([]string, error) {

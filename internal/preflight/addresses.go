@@ -51,8 +51,8 @@ func plannedAddresses(plan *spec.Plan, machines []machine) (list []plannedAddres
 		}
 		add(m.Address.Addr(), cmp.Or(m.OverridePaths["address"], m.Path+".firstAddress"), m.Network.Bridge, m.Network.VLAN)
 
-		for i, nic := range m.ExtraNICs {
-			add(nic.Address.Addr(), fmt.Sprintf("%s.extraNICs[%d].firstAddress", m.Path, i), nic.Bridge, nic.VLAN)
+		for _, link := range m.LinkAddresses(m.Network) {
+			add(link.Address.Addr(), link.Path+".firstAddress", link.Bridge, link.VLAN)
 		}
 	}
 

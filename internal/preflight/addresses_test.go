@@ -26,6 +26,7 @@ func addressPlan() *spec.Plan {
 		Name: "one-cp-1", Path: "clusters[0].controlPlane", Host: "pve1", VMID: 2000,
 		Address:   netip.MustParsePrefix("10.0.0.40/24"),
 		ExtraNICs: []spec.NIC{{Bridge: "vmbr1", VLAN: 7, Address: netip.MustParsePrefix("10.1.0.40/24")}},
+		VLANs:     []spec.VLAN{{ID: 30, Address: netip.MustParsePrefix("10.2.0.40/24")}},
 	}
 
 	return &spec.Plan{Clusters: []spec.Cluster{{
@@ -82,6 +83,7 @@ func TestAddressesOfOtherGuests(t *testing.T) {
 		"a new machine":                     {read: true},
 		"a machine with another address":    {machines: map[int]vmdiff.Machine{2000: moved}, read: true},
 		"another VIP":                       {map[int]vmdiff.Machine{2000: own}, map[string]string{shared: "10.0.0.21 10.0.0.100-10.0.0.110"}, true},
+		"a new VLAN":                        {map[int]vmdiff.Machine{2000: own}, map[string]string{shared: "10.0.0.20 10.0.0.100-10.0.0.110"}, true},
 		"nothing new":                       {map[int]vmdiff.Machine{2000: own}, same, false},
 		"nothing new, of an earlier record": {map[int]vmdiff.Machine{2000: own}, map[string]string{}, false},
 	} {

@@ -255,6 +255,12 @@ type NetworkConfig struct {
 	// How machines get their address: `static`, or `dhcp`, with reservations of the planned addresses for the planned
 	// MACs on the router.
 	Addressing string `json:"addressing,omitempty" jsonschema:"default=static,enum=static,enum=dhcp"`
+	// Routes over the first network device, beside that to `gateway`.
+	Routes []RouteConfig `json:"routes,omitempty"`
+	// DNS search domains. Default: those of DHCP.
+	SearchDomains []string `json:"searchDomains,omitempty" jsonschema:"example=example.org"`
+	// Names that machines resolve without DNS.
+	StaticHosts []StaticHostConfig `json:"staticHosts,omitempty"`
 }
 
 // EndpointConfig is the endpoint of a cluster's Kubernetes API.

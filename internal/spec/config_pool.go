@@ -69,6 +69,10 @@ type PoolConfig struct {
 	// Give each machine a TPM 2.0 of its own, whose state is on the machine's datastore. It cannot change while a machine
 	// runs.
 	TPM bool `json:"tpm,omitempty" jsonschema:"default=false"`
+	// Bonds of additional network devices.
+	Bonds []BondConfig `json:"bonds,omitempty"`
+	// VLANs that the machines tag on their first network device. Proxmox must not tag it.
+	VLANs []VLANConfig `json:"vlans,omitempty"`
 	// The encryption of the machines' disks, instead of the cluster's.
 	Encryption *Encryption `json:"encryption,omitempty"`
 	// Settings of single machines, by number (`"2"`) or name (`prod-cp-2`).
@@ -83,7 +87,8 @@ type PoolConfig struct {
 	Patches []string `json:"patches,omitempty"`
 }
 
-// PoolNetworkConfig is the network of a pool's machines. Addressing and time servers are the cluster's.
+// PoolNetworkConfig is the network of a pool's machines. Addressing, time servers, search domains and static hosts are the
+// cluster's.
 type PoolNetworkConfig struct {
 	// The IPv4 network. Default: the cluster's.
 	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.0.1.0/24"`
@@ -97,6 +102,8 @@ type PoolNetworkConfig struct {
 	MTU int `json:"mtu,omitempty" jsonschema:"minimum=0,maximum=65520"`
 	// Name servers. Default: the cluster's.
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
+	// Routes beside that to `gateway`. Default: the cluster's, but none with another `cidr`.
+	Routes []RouteConfig `json:"routes,omitempty"`
 }
 
 // VMConfig holds the settings of a single machine of any kind.
@@ -155,21 +162,4 @@ type DiskConfig struct {
 	// How QEMU reads and writes the disk. Use `native` on datastores of the types LVM (not LVM-thin) and CIFS, on which
 	// io_uring has hung; it needs `cache` none or directsync.
 	AIO string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`
-}
-
-// NICConfig is an additional network device of every machine of a pool.
-type NICConfig struct {
-	// The Proxmox bridge.
-	Bridge string `json:"bridge" jsonschema:"required,example=vmbr1"`
-	// The VLAN tag that Proxmox sets; 0 = untagged.
-	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
-	// The MTU in bytes; 0 = the bridge's.
-	MTU int `json:"mtu,omitempty" jsonschema:"default=0,minimum=0,maximum=65520"`
-	// The IPv4 network of static addresses. Default: none.
-	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.1.0.0/24"`
-	// The address of the first machine in `cidr`; the others follow. Default: as for the pool's `firstAddress`.
-	FirstAddress string `json:"firstAddress,omitempty"`
-	// Get the address by DHCP. `false` without `cidr` leaves the device without one, for a bond or bridge that a patch
-	// makes; only for Talos machines. Default: true without `cidr`.
-	DHCP *bool `json:"dhcp,omitempty"`
 }

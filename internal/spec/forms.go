@@ -74,6 +74,13 @@ var (
 		regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`),
 		"is not the name or IPv4 address of a server; write it as time.cloudflare.com or 10.0.0.1",
 	}
+	hostNameFormat = format{
+		serverFormat.pattern, "is not the name of a host; write it as nas.example.org",
+	}
+	bondFormat = format{
+		regexp.MustCompile(`^[a-z][a-z0-9]{0,9}$`),
+		"is not the name of a bond; use lower-case letters and digits, at most 10, such as bond0",
+	}
 	endpointFormat = format{
 		regexp.MustCompile(`^` + namePattern + `$`),
 		"is neither a DNS name nor an IPv4 address; write it as k8s.example.org or 10.0.0.5, in lower case, without https:// and without a port",

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -95,7 +96,38 @@ func (p *planner) planNetworkIn(path, owner string, cidr netip.Prefix, c Network
 		p.addresses.take(gateway, claim{owner: "the gateway of " + owner, shared: true})
 	}
 
+	n.Routes = p.planRoutes(path+".routes", c.Routes, n.CIDR)
+
 	return n
+}
+
+// planNameResolution plans how the machines of a cluster resolve names.
+func (p *planner) planNameResolution(path string, c NetworkConfig, n *Network) {
+	for i, domain := range c.SearchDomains {
+		at := fmt.Sprintf("%s.searchDomains[%d]", path, i)
+		p.checkNotEmpty(at, domain, "write it as example.org")
+
+		if p.checkFormat(at, domain, domainFormat) {
+			n.SearchDomains = append(n.SearchDomains, domain)
+		}
+	}
+
+	for i, h := range c.StaticHosts {
+		at := fmt.Sprintf("%s.staticHosts[%d]", path, i)
+
+		for j, name := range h.Names {
+			at := fmt.Sprintf("%s.names[%d]", at, j)
+			p.checkNotEmpty(at, name, "write it as nas.example.org")
+			p.checkFormat(at, name, hostNameFormat)
+		}
+
+		address, ok := p.parseAddress(at+".address", h.Address)
+		if ok && slices.ContainsFunc(n.StaticHosts, func(o StaticHost) bool { return o.Address == address }) {
+			p.problems.Add(at+".address", h.Address, "has an entry already; put the names of both into one")
+		}
+
+		n.StaticHosts = append(n.StaticHosts, StaticHost{address, h.Names})
+	}
 }
 
 // planVIP returns the VIP, which must be in the control planes' network; invalid without one.

@@ -250,4 +250,10 @@ type Network struct {
 	NTP []string `pulumi:"ntp,optional"`
 	// Use DHCP; the router must reserve the address for the machine's MAC. Default: false.
 	DHCP bool `pulumi:"dhcp,optional"`
+	// Routes beside that to gateway. Default: none.
+	Routes []Route `json:",omitempty" pulumi:"routes,optional"`
+	// DNS search domains; for a cluster, not for a node. Default: those of DHCP.
+	SearchDomains []string `json:",omitempty" pulumi:"searchDomains,optional"`
+	// Names that machines resolve without DNS; for a cluster, not for a node. Default: none.
+	StaticHosts []StaticHost `json:",omitempty" pulumi:"staticHosts,optional"`
 }

@@ -57,6 +57,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	secretPatches := len(c.Patches) > 0 && p.secrets.overlaps(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.overlaps(path+".network.ntp")
 	cluster.Network = p.planNetwork(path+".network", c.Name, c.Network)
+	p.planNameResolution(path+".network", c.Network, &cluster.Network)
 	cluster.PodCIDR = p.parseNetworkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
 	cluster.ServiceCIDR = p.parseNetworkFor(
 		"services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices,

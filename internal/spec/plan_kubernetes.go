@@ -101,12 +101,8 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 			}
 		}
 
-		for j := range g.ExtraNICs {
-			if len(g.nodes) > 0 {
-				list = append(
-					list, namedNetwork{fmt.Sprintf("%s.extraNICs[%d].cidr", g.path, j), g.nodes[0].ExtraNICs[j].Address.Masked()},
-				)
-			}
+		if len(g.nodes) > 0 {
+			list = append(list, g.links...)
 		}
 	}
 

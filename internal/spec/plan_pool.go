@@ -31,6 +31,7 @@ type pool struct {
 	dedicated   bool
 	duplicate   bool // its machines' names are another pool's, which is reported
 	nodes       []Node
+	links       []namedNetwork // of additional devices, bonds and VLANs
 }
 
 // inCluster reports whether the pool's machines are nodes of a cluster.
@@ -69,7 +70,7 @@ func (p *planner) planPool(g *pool) []Node {
 	p.planVMIDs(g, overrides)
 	p.planAddresses(g, overrides)
 	p.planMACs(g, overrides)
-	p.planNICs(g)
+	p.planLinks(g)
 	p.placePool(g, overrides)
 
 	for i := range g.nodes {

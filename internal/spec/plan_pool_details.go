@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -159,81 +158,6 @@ func (p *planner) poolTags(g *pool) []string {
 	slices.Sort(tags)
 
 	return slices.Compact(tags)
-}
-
-// planNICs adds the additional network cards to the pool's machines.
-func (p *planner) planNICs(g *pool) {
-	for j, c := range g.ExtraNICs {
-		at := fmt.Sprintf("%s.extraNICs[%d]", g.path, j)
-		p.checkFormat(at+".bridge", c.Bridge, bridgeFormat)
-		p.checkMTU(at+".mtu", c.MTU)
-
-		switch {
-		case c.DHCP == nil:
-		case *c.DHCP && c.CIDR != "":
-			p.problems.Add(at+".dhcp", true, "is set with cidr, which has static addresses; remove one of the two")
-		case !*c.DHCP && c.CIDR == "" && g.cluster == "":
-			p.problems.Add(at+".dhcp", false, "is for Talos machines, whose patches can use the device; remove it, or set cidr")
-		}
-
-		n, addresses := p.nicAddresses(at, g, c)
-		for i := range g.nodes {
-			node := &g.nodes[i]
-
-			nic := NIC{
-				Bridge: c.Bridge,
-				VLAN:   c.VLAN,
-				MTU:    c.MTU,
-				MAC:    deriveMAC(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
-
-				NoAddress: c.CIDR == "" && c.DHCP != nil && !*c.DHCP,
-			}
-			if i < len(addresses) {
-				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())
-				p.addresses.take(
-					addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n},
-				)
-			}
-
-			if !g.duplicate {
-				p.macs.take(nic.MAC, claim{owner: node.Name, group: at, path: at})
-			}
-
-			node.ExtraNICs = append(node.ExtraNICs, nic)
-		}
-	}
-}
-
-// nicAddresses returns the addresses of an additional network card; none = DHCP.
-func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []netip.Addr) {
-	var n Network
-
-	if c.CIDR == "" {
-		if c.FirstAddress != "" {
-			p.problems.Add(
-				path+".firstAddress", c.FirstAddress, "is set without cidr; set the network, or remove the address for DHCP",
-			)
-		}
-
-		return n, nil
-	}
-
-	n.CIDR = p.parseNetwork(path+".cidr", c.CIDR)
-	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
-		p.problems.Add(
-			path+".cidr", c.CIDR, "overlaps the network %s of the first card; choose another network", g.network.CIDR,
-		)
-
-		return n, nil
-	}
-
-	if !n.CIDR.IsValid() {
-		return n, nil
-	}
-
-	all := func(int) bool { return true }
-
-	return n, p.sequenceAddresses(addressSequence{path + ".firstAddress", c.FirstAddress, n, g, all})
 }
 
 // checkLabels checks and returns the labels of Kubernetes nodes.

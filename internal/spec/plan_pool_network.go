@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 )
 
@@ -61,12 +62,16 @@ func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
 	}
 
 	n := p.planNetworkIn(path, g.namePrefix(), cidr, NetworkConfig{
-		Gateway: c.Gateway, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DNS: c.DNS,
+		Gateway: c.Gateway, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DNS: c.DNS, Routes: c.Routes,
 	})
-	n.NTP, n.DHCP = cluster.NTP, cluster.DHCP
+	n.NTP, n.DHCP, n.SearchDomains, n.StaticHosts = cluster.NTP, cluster.DHCP, cluster.SearchDomains, cluster.StaticHosts
 
 	if c.Gateway == "" && n.CIDR == cluster.CIDR {
 		n.Gateway = cluster.Gateway
+	}
+
+	if len(c.Routes) == 0 && n.CIDR == cluster.CIDR {
+		n.Routes = cluster.Routes
 	}
 
 	if c.Bridge == "" {
@@ -81,9 +86,19 @@ func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
 }
 
 // checkRoute reports a pool whose machines reach the network of another pool neither through a router nor with an
-// additional card. Whether the router lets them is not known here.
+// additional link or a route. Whether the router lets them is not known here.
 func (p *planner) checkRoute(path string, from, to *pool) {
-	inNetwork := func(c NICConfig) bool { return c.CIDR == to.network.CIDR.String() }
+	leads := func(destination netip.Prefix) bool {
+		return destination.Bits() <= to.network.CIDR.Bits() && destination.Overlaps(to.network.CIDR)
+	}
+	connects := func(c LinkConfig) bool {
+		return c.CIDR == to.network.CIDR.String() || slices.ContainsFunc(c.Routes, func(r RouteConfig) bool {
+			destination, err := netip.ParsePrefix(r.Destination)
+
+			return err == nil && leads(destination)
+		})
+	}
+	routed := func(r Route) bool { return leads(r.Destination) }
 
 	at := path + ".network.gateway"
 	if from.Network != nil && from.Network.CIDR != "" {
@@ -91,7 +106,8 @@ func (p *planner) checkRoute(path string, from, to *pool) {
 	}
 
 	if from.network.DHCP || from.network.Gateway.IsValid() || !from.network.CIDR.IsValid() || !to.network.CIDR.IsValid() ||
-		slices.ContainsFunc(from.ExtraNICs, inNetwork) || p.problems.Has(at) {
+		slices.ContainsFunc(from.linkConfigs(), connects) || slices.ContainsFunc(from.network.Routes, routed) ||
+		p.problems.Has(at) {
 		return
 	}
 

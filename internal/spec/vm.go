@@ -46,6 +46,9 @@ type VM struct {
 
 	ExtraDisks []Disk
 	ExtraNICs  []NIC
+	// Bonds are made of those additional network devices that name them; VLANs are those of the first device.
+	Bonds []Bond `json:",omitempty"`
+	VLANs []VLAN `json:",omitempty"`
 	// Devices of the machine's host that are not NVIDIA's GPUs.
 	Devices []Device `json:",omitempty"`
 }
@@ -196,20 +199,4 @@ type Disk struct {
 	Cache string `json:",omitempty" pulumi:"cache,optional"`
 	// How QEMU reads and writes the disk: io_uring, native, threads. Default: io_uring.
 	AIO string `json:",omitempty" pulumi:"aio,optional"`
-}
-
-// NIC is an additional network device of a machine.
-type NIC struct { // digests in states contain the names of its fields
-	// The Proxmox bridge: vmbr1.
-	Bridge string `pulumi:"bridge"`
-	// The VLAN tag that Proxmox sets. Default: 0, untagged.
-	VLAN int `pulumi:"vlan,optional"`
-	// The MTU in bytes. Default: 0, the bridge's.
-	MTU int `pulumi:"mtu,optional"`
-	// The MAC address.
-	MAC string `pulumi:"mac"`
-	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
-	Address netip.Prefix `pulumi:"address,optional" provider:"type=go@1:netip:text"`
-	// Give a Talos machine's device no address at all, for a bond or bridge that a patch makes. Default: false.
-	NoAddress bool `json:",omitempty" pulumi:"noAddress,optional"`
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
@@ -109,14 +110,21 @@ func checkNode(n NodeConfig) error {
 			addf("%s.mac: %q is not a MAC address: write it as 02:00:00:00:00:01", path, card.MAC)
 		}
 
-		problems = append(problems, checkLink(path, card.Link))
-		for j, vlan := range card.VLANs {
-			if vlan.ID < 1 || vlan.ID > 4094 {
-				addf("%s.vlans[%d].id: %d is not a VLAN: choose one from 1 to 4094", path, j, vlan.ID)
-			}
-
-			problems = append(problems, checkLink(fmt.Sprintf("%s.vlans[%d]", path, j), vlan.Link))
+		if card.Bond != "" && (i == 0 || !slices.ContainsFunc(n.Bonds, func(b Bond) bool { return b.Name == card.Bond })) {
+			addf("%s.bond: %q is not a bond that the card can be in: choose one of the node's bonds for a card other than the first",
+				path, card.Bond)
 		}
+
+		problems = append(problems, checkLink(path, card.Link, card.VLANs))
+	}
+
+	for i, bond := range n.Bonds {
+		path := fmt.Sprintf("bonds[%d]", i)
+		if !slices.ContainsFunc(n.Interfaces, func(card Interface) bool { return card.Bond == bond.Name }) {
+			addf("%s: %q has no network cards: name it as the bond of some", path, bond.Name)
+		}
+
+		problems = append(problems, checkLink(path, bond.Link, bond.VLANs))
 	}
 
 	for i, volume := range n.Volumes {
@@ -140,18 +148,37 @@ func checkNode(n NodeConfig) error {
 	return errors.Join(problems...)
 }
 
-func checkLink(path string, l Link) error {
+func checkLink(path string, l Link, vlans []VLAN) error {
+	var problems []error
+
 	if l.DHCP && l.Gateway.IsValid() {
-		return fmt.Errorf(
+		problems = append(problems, fmt.Errorf(
 			"%s.gateway: %s is set together with DHCP, which brings its own: leave out one of them", path, l.Gateway,
-		)
+		))
 	}
 
 	if l.MTU != 0 && (l.MTU < 576 || l.MTU > 65520) {
-		return fmt.Errorf(
+		problems = append(problems, fmt.Errorf(
 			"%s.mtu: %d is out of range: choose one from 576 to 65520, or leave it out for the default", path, l.MTU,
-		)
+		))
 	}
 
-	return nil
+	for i, route := range l.Routes {
+		if !route.Destination.IsValid() || !route.Gateway.IsValid() {
+			problems = append(problems, fmt.Errorf(
+				"%s.routes[%d]: needs a destination, such as 10.1.0.0/16, and a gateway: set both", path, i,
+			))
+		}
+	}
+
+	for i, vlan := range vlans {
+		at := fmt.Sprintf("%s.vlans[%d]", path, i)
+		if vlan.ID < 1 || vlan.ID > 4094 {
+			problems = append(problems, fmt.Errorf("%s.id: %d is not a VLAN: choose one from 1 to 4094", at, vlan.ID))
+		}
+
+		problems = append(problems, checkLink(at, vlan.Link, nil))
+	}
+
+	return errors.Join(problems...)
 }

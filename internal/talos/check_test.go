@@ -70,8 +70,10 @@ func TestOwnPatchesReportEverythingAtOnce(t *testing.T) {
 			Role: "master",
 			Interfaces: []Interface{
 				{MAC: "02:00", Link: Link{DHCP: true, Gateway: gateway}, VLANs: []VLAN{{ID: 4095, Link: Link{MTU: 100}}}},
-				{MAC: "02:00:00:00:00:01", Link: Link{MTU: 70000}},
+				{MAC: "02:00:00:00:00:01", Link: Link{MTU: 70000, Routes: []Route{{}}}},
+				{MAC: "02:00:00:00:00:02", Bond: "bond9"},
 			},
+			Bonds:   []Bond{{Name: "bond0", VLANs: []VLAN{{ID: 0}}}},
 			Volumes: []Volume{{Name: "a_b"}},
 			Labels:  map[string]string{"not a label": ""},
 			Taints:  map[string]string{"example.org/gpu": "true:Sometimes"},
@@ -85,7 +87,8 @@ func TestOwnPatchesReportEverythingAtOnce(t *testing.T) {
 		`name: "Prod_1"`, "install image: is missing",
 		`interfaces[0].mac: "02:00"`, "interfaces[0].gateway: 10.0.0.1", "interfaces[0].vlans[0].id: 4095",
 		"interfaces[0].vlans[0].mtu: 100",
-		"interfaces[1].mtu: 70000", `volumes[0].name: "a_b"`, "volumes[0].sizeGiB: 0", "labels:", "taints:",
+		"interfaces[1].mtu: 70000", "interfaces[1].routes[0]", `interfaces[2].bond: "bond9"`, `bonds[0]: "bond0" has no network cards`,
+		"bonds[0].vlans[0].id: 0", `volumes[0].name: "a_b"`, "volumes[0].sizeGiB: 0", "labels:", "taints:",
 		`contract: "1.12"`,
 	} {
 		assert.ErrorContains(t, err, want)

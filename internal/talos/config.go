@@ -43,9 +43,15 @@ type NodeConfig struct {
 	Subnet netip.Prefix
 	// DNS servers; empty = those of DHCP, or Talos' defaults.
 	DNS []netip.Addr
+	// SearchDomains of DNS; empty = those of DHCP.
+	SearchDomains []string
+	// StaticHosts are entries of /etc/hosts.
+	StaticHosts []StaticHost
 	// Interfaces are the node's network cards; cluster traffic uses the first, which also holds the VIP of control
 	// planes.
 	Interfaces []Interface
+	// Bonds are made of those cards that name them.
+	Bonds []Bond
 	// Volumes are user volumes on additional disks.
 	Volumes []Volume
 	// Labels of the Kubernetes node.
@@ -82,9 +88,37 @@ const DefaultInstallDisk = "/dev/sda"
 // Interface is a network card, selected by MAC because interface names differ between Talos versions.
 type Interface struct {
 	MAC string
+	// Bond is the name of the bond that the card is in; it then has neither addresses nor VLANs of its own. Empty = none.
+	Bond string
 	Link
 	// VLANs that the node itself tags; a tag set on the Proxmox side is invisible here.
 	VLANs []VLAN
+}
+
+// Bond is a link that consists of several network cards.
+type Bond struct {
+	// Name is the link's name.
+	Name string
+	// Mode, XmitHashPolicy and LACPRate are Talos' names of Linux' settings; the latter two may be empty = Linux' own.
+	Mode, XmitHashPolicy, LACPRate string
+	// MIIMon is how often the state of the cards is checked, in milliseconds.
+	MIIMon int
+	Link
+	VLANs []VLAN
+}
+
+// Route is a route over a link.
+type Route struct {
+	Destination netip.Prefix
+	Gateway     netip.Addr
+	// Metric is the route's priority, the lowest is used; 0 = Talos' default, 1024.
+	Metric int
+}
+
+// StaticHost are names of an address.
+type StaticHost struct {
+	Address netip.Addr
+	Names   []string
 }
 
 // VLAN is a tagged network on an interface.
@@ -93,7 +127,7 @@ type VLAN struct {
 	Link
 }
 
-// Link is the addressing of a network card or VLAN.
+// Link is the addressing of a network card, bond or VLAN.
 type Link struct {
 	// DHCP requests the address; Address is then the known lease, or invalid.
 	DHCP bool
@@ -101,6 +135,10 @@ type Link struct {
 	Address netip.Prefix
 	// Gateway of the default route; invalid = none. Never set with DHCP, which provides its own.
 	Gateway netip.Addr
+	// RouteMetric is the metric of the routes that DHCP brings; 0 = Talos' default, 1024.
+	RouteMetric int
+	// Routes beside that of the gateway.
+	Routes []Route
 	// MTU in bytes; 0 = the default.
 	MTU int
 }

@@ -44,9 +44,9 @@ func (f v1alpha1Form) cluster(c ClusterConfig, n NodeConfig) []object {
 		{"cluster": object{"network": object{"cni": object{"name": "none"}}, "discovery": f.discovery(c)}},
 	}
 
-	servers := object{}
-	if len(n.DNS) > 0 {
-		servers["network"] = object{"nameservers": toStrings(n.DNS)}
+	servers, names := object{}, f.names(n)
+	if len(names) > 0 {
+		servers["network"] = names
 	}
 
 	if len(c.NTP) > 0 {
@@ -71,6 +71,29 @@ func (f v1alpha1Form) cluster(c ClusterConfig, n NodeConfig) []object {
 	}
 
 	return append(docs, object{"cluster": cluster})
+}
+
+// names returns how a node resolves names.
+func (v1alpha1Form) names(n NodeConfig) object {
+	network := object{}
+	if len(n.DNS) > 0 {
+		network["nameservers"] = toStrings(n.DNS)
+	}
+
+	if len(n.SearchDomains) > 0 {
+		network["searchDomains"] = n.SearchDomains
+	}
+
+	hosts := make([]object, 0, len(n.StaticHosts))
+	for _, host := range n.StaticHosts {
+		hosts = append(hosts, object{"ip": host.Address.String(), "aliases": host.Names})
+	}
+
+	if len(hosts) > 0 {
+		network["extraHostEntries"] = hosts
+	}
+
+	return network
 }
 
 func (v1alpha1Form) discovery(c ClusterConfig) object {
@@ -144,14 +167,7 @@ func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 		docs = append(docs, document("DiscoveryServiceConfig", object{"name": "default", "endpoint": c.DiscoveryEndpoint}))
 	}
 
-	if len(n.DNS) > 0 {
-		servers := make([]object, 0, len(n.DNS))
-		for _, server := range n.DNS {
-			servers = append(servers, object{"address": server.String()})
-		}
-
-		docs = append(docs, document("ResolverConfig", object{"nameservers": servers}))
-	}
+	docs = append(docs, documentForm{}.names(n)...)
 
 	if len(c.NTP) > 0 {
 		docs = append(docs, document("TimeSyncConfig", object{"ntp": object{"servers": c.NTP}}))
@@ -167,6 +183,34 @@ func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 	)
 	if names := apiNames(c); len(names) > 0 {
 		docs = append(docs, documentForm{}.certificateNames(names))
+	}
+
+	return docs
+}
+
+// names returns how a node resolves names.
+func (documentForm) names(n NodeConfig) (docs []object) {
+	resolver := object{}
+
+	if len(n.DNS) > 0 {
+		servers := make([]object, 0, len(n.DNS))
+		for _, server := range n.DNS {
+			servers = append(servers, object{"address": server.String()})
+		}
+
+		resolver["nameservers"] = servers
+	}
+
+	if len(n.SearchDomains) > 0 {
+		resolver["searchDomains"] = object{"domains": n.SearchDomains}
+	}
+
+	if len(resolver) > 0 {
+		docs = append(docs, document("ResolverConfig", resolver))
+	}
+
+	for _, host := range n.StaticHosts {
+		docs = append(docs, document("StaticHostConfig", object{"name": host.Address.String(), "hostnames": host.Names}))
 	}
 
 	return docs

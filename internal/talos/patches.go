@@ -96,8 +96,12 @@ func hostnamePatch(name string, release Release) object {
 }
 
 func interfaceConfigs(c ClusterConfig, n NodeConfig) []object {
-	devices := make([]object, 0, len(n.Interfaces))
+	devices := make([]object, 0, len(n.Interfaces)+len(n.Bonds))
 	for i, card := range n.Interfaces {
+		if card.Bond != "" {
+			continue
+		}
+
 		selector := object{"hardwareAddr": strings.ToLower(card.MAC)}
 		device := linkConfig(card.Link)
 
@@ -115,7 +119,40 @@ func interfaceConfigs(c ClusterConfig, n NodeConfig) []object {
 		devices = append(devices, device)
 	}
 
+	for _, bond := range n.Bonds {
+		devices = append(devices, bondConfig(bond, n.Interfaces))
+	}
+
 	return devices
+}
+
+// bondConfig selects a bond's cards by their permanent addresses: Linux gives all of them the MAC of the first.
+func bondConfig(bond Bond, cards []Interface) object {
+	var selectors []object
+
+	for _, card := range cards {
+		if card.Bond == bond.Name {
+			selectors = append(selectors, object{"permanentAddr": strings.ToLower(card.MAC)})
+		}
+	}
+
+	settings := object{"deviceSelectors": selectors, "mode": bond.Mode, "miimon": bond.MIIMon}
+	if bond.XmitHashPolicy != "" {
+		settings["xmitHashPolicy"] = bond.XmitHashPolicy
+	}
+
+	if bond.LACPRate != "" {
+		settings["lacpRate"] = bond.LACPRate
+	}
+
+	device := linkConfig(bond.Link)
+
+	device["interface"], device["bond"] = bond.Name, settings
+	if len(bond.VLANs) > 0 {
+		device["vlans"] = vlanConfigs(bond.VLANs)
+	}
+
+	return device
 }
 
 func vlanConfigs(list []VLAN) []object {
@@ -135,13 +172,12 @@ func linkConfig(l Link) object {
 		fields["addresses"] = []string{l.Address.String()}
 	}
 
-	if l.Gateway.IsValid() {
-		defaultRoute := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if l.Gateway.Is6() {
-			defaultRoute = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		}
+	if l.DHCP && l.RouteMetric > 0 {
+		fields["dhcpOptions"] = object{"routeMetric": l.RouteMetric}
+	}
 
-		fields["routes"] = []object{{"network": defaultRoute.String(), "gateway": l.Gateway.String()}}
+	if routes := routeConfigs(l); len(routes) > 0 {
+		fields["routes"] = routes
 	}
 
 	if l.MTU > 0 {
@@ -149,6 +185,29 @@ func linkConfig(l Link) object {
 	}
 
 	return fields
+}
+
+// routeConfigs returns the default route, then the others.
+func routeConfigs(l Link) (routes []object) {
+	if l.Gateway.IsValid() {
+		defaultRoute := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if l.Gateway.Is6() {
+			defaultRoute = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+
+		routes = append(routes, object{"network": defaultRoute.String(), "gateway": l.Gateway.String()})
+	}
+
+	for _, r := range l.Routes {
+		route := object{"network": r.Destination.String(), "gateway": r.Gateway.String()}
+		if r.Metric > 0 {
+			route["metric"] = r.Metric
+		}
+
+		routes = append(routes, route)
+	}
+
+	return routes
 }
 
 // userVolumeConfig fills a disk of exactly its size, so two disks of the same size serve two volumes: the second does

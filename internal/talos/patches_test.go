@@ -125,6 +125,9 @@ func scenarios(contract string) map[string]struct {
 			testCluster(),
 			[]NodeConfig{severalNICs("prod-cp-1", RoleControlPlane, 10), severalNICs("prod-storage-1", RoleWorker, 40)},
 		},
+		"links": {
+			testCluster(), []NodeConfig{withLinks("prod-cp-1", RoleControlPlane, 10), withLinks("prod-storage-1", RoleWorker, 40)},
+		},
 		"extra-patches": {patched, []NodeConfig{patchedNode}},
 	}
 }
@@ -150,6 +153,40 @@ func severalNICs(name, role string, last int) NodeConfig {
 	return node
 }
 
+// withLinks returns a node with bonds, VLANs, routes and names.
+func withLinks(name, role string, last int) NodeConfig {
+	route := func(destination, gateway string, metric int) Route {
+		return Route{netip.MustParsePrefix(destination), netip.MustParseAddr(gateway), metric}
+	}
+	address := func(network string) netip.Prefix {
+		return netip.MustParsePrefix(fmt.Sprintf("10.0.%s.%d/24", network, last))
+	}
+
+	node := testNode(name, role, last)
+	node.SearchDomains = []string{"example.org"}
+	node.StaticHosts = []StaticHost{
+		{netip.MustParseAddr("10.0.0.4"), []string{"nas", "nas.example.org"}}, {netip.MustParseAddr("10.0.0.6"), []string{"git"}},
+	}
+	node.Interfaces[0].Routes = []Route{route("10.50.0.0/16", "10.0.0.9", 100)}
+	node.Interfaces[0].VLANs = []VLAN{{ID: 30, Link: Link{Address: address("30")}}}
+	node.Interfaces = append(node.Interfaces,
+		Interface{MAC: "02:00:0A:00:01:01", Bond: "bond0"}, Interface{MAC: "02:00:0A:00:01:02", Bond: "bond0"},
+		Interface{MAC: "02:00:0A:00:01:03", Bond: "bond1"},
+		Interface{MAC: "02:00:0A:00:01:04", Link: Link{DHCP: true, RouteMetric: 2048, Routes: []Route{route("10.60.0.0/16", "10.0.60.1", 0)}}},
+		Interface{MAC: "02:00:0A:00:01:05"},
+	)
+	node.Bonds = []Bond{
+		{
+			Name: "bond0", Mode: "active-backup", MIIMon: 100,
+			Link:  Link{Address: address("40"), MTU: 9000, Routes: []Route{route("10.70.0.0/16", "10.0.40.1", 0)}},
+			VLANs: []VLAN{{ID: 31, Link: Link{Address: address("31"), MTU: 1500}}, {ID: 32, Link: Link{DHCP: true, RouteMetric: 4096}}},
+		},
+		{Name: "bond1", Mode: "802.3ad", MIIMon: 200, XmitHashPolicy: "layer3+4", LACPRate: "fast"},
+	}
+
+	return node
+}
+
 func TestConfigurationsAreTalosOwn(t *testing.T) {
 	t.Parallel()
 
@@ -166,7 +203,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 					switch {
 					case contract == "v1.12":
 						requireGolden(t, path.Join(name, node.Name), cfg)
-					case name == "single-node", name == "gpu" && node.GPUs != nil:
+					case name == "single-node", name == "links", name == "gpu" && node.GPUs != nil:
 						requireGolden(t, path.Join(name, node.Name+"."+contract), cfg)
 					}
 				})

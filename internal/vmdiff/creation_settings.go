@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ func CreationSettings(plan *spec.Plan) map[string]string {
 		settings[cluster.Name+" podCidr"], settings[cluster.Name+
 			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
 		settings[cluster.Name+" "+endpointKey] = cluster.Endpoint
-		settings[AddressesOf(cluster.Name)] = sharedAddresses(cluster)
+		settings[AddressesOf(cluster.Name)] = addressesWithoutCards(cluster)
 
 		if cluster.Proxmox != nil {
 			settings[cluster.Name+" "+regionKey] = cluster.Proxmox.Region
@@ -39,11 +40,11 @@ func CreationSettings(plan *spec.Plan) map[string]string {
 	return settings
 }
 
-// AddressesOf returns the key of a cluster's addresses that are no machine's, its VIP and those for Services, in
-// [CreationSettings].
+// AddressesOf returns the key of a cluster's addresses that are no network card's in [CreationSettings]: its VIP, those
+// for Services, and those of bonds and VLANs in its machines.
 func AddressesOf(cluster string) string { return cluster + " addresses" }
 
-func sharedAddresses(cluster spec.Cluster) string {
+func addressesWithoutCards(cluster spec.Cluster) string {
 	var list []string
 	if cluster.VIP.IsValid() {
 		list = append(list, cluster.VIP.String())
@@ -52,6 +53,17 @@ func sharedAddresses(cluster spec.Cluster) string {
 	if cluster.CNI != nil {
 		for _, r := range cluster.CNI.LoadBalancer {
 			list = append(list, r.First.String()+"-"+r.Last.String())
+		}
+	}
+
+	for _, n := range cluster.Nodes() {
+		n.ExtraNICs = slices.Clone(n.ExtraNICs)
+		for i := range n.ExtraNICs {
+			n.ExtraNICs[i].Address = netip.Prefix{}
+		}
+
+		for _, link := range n.LinkAddresses(cluster.NetworkOf(n)) {
+			list = append(list, link.Address.Addr().String())
 		}
 	}
 

@@ -41,16 +41,16 @@ func TestHomeExample(t *testing.T) {
 	w.up(exampleStack(t, "home"), optup.ExpectNoChanges())
 }
 
-// TestCompanyExample brings up a company's cluster with its API by name, pools in VLANs, and encrypted disks. The lab's
-// machines have no bonds.
+// TestCompanyExample brings up a company's cluster with its API by name, pools in VLANs, encrypted disks, and
+// bonds of workers.
 func TestCompanyExample(t *testing.T) {
 	t.Parallel()
 
-	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3, Bridges: []string{"vmbr1"}})
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3, Bridges: []string{"vmbr1", "vmbr2"}})
 	w.up(exampleStack(t, "company"))
 	w.requireMembers(3)
 	w.requireProtected("10", "tpm", true)
 	assert.Contains(t, w.vm("one-dmz-1").Config["net0"], "tag=30")
-	assert.Contains(t, w.vm("one-general-1").Config["net2"], "bridge=vmbr1")
+	assert.Contains(t, w.vm("one-general-1").Config["net2"], "bridge=vmbr2")
 	w.up(exampleStack(t, "company"), optup.ExpectNoChanges())
 }

@@ -138,8 +138,8 @@ func (t *Target) requireLoopback() error {
 				problems = append(problems, refuse("the gateway of node "+node.Name, node.Network.Gateway))
 			}
 
-			for _, nic := range node.ExtraNICs {
-				problems = append(problems, refuse("a card of node "+node.Name, nic.Address.Addr()))
+			for _, link := range node.LinkAddresses(cluster.NetworkOf(node)) {
+				problems = append(problems, refuse("a link of node "+node.Name, link.Address.Addr()))
 			}
 		}
 	}
@@ -148,8 +148,8 @@ func (t *Target) requireLoopback() error {
 		problems = append(problems, refuse("the network of machine "+machine.Name, machine.Network.CIDR.Addr()),
 			refuse("machine "+machine.Name, machine.Address.Addr()))
 
-		for _, nic := range machine.ExtraNICs {
-			problems = append(problems, refuse("a card of machine "+machine.Name, nic.Address.Addr()))
+		for _, link := range machine.LinkAddresses(machine.Network) {
+			problems = append(problems, refuse("a card of machine "+machine.Name, link.Address.Addr()))
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/machine/configuration"
@@ -29,7 +30,8 @@ type Machine struct {
 
 // Plan is a machine's network. It is immutable.
 type Plan struct {
-	Links []*Link
+	Links  []*Link
+	Routes []Route
 	// Addresses are the sorted addresses of all links without virtual IPs.
 	Addresses []netip.Prefix
 	// Node is the machine's address in its cluster.
@@ -38,15 +40,21 @@ type Plan struct {
 	Warnings         []string
 }
 
-// Link is a network interface: physical, or a VLAN on one.
+// Link is a network interface: physical, a bond, or a VLAN on one of these.
 type Link struct {
-	Name      string
-	mac       string
-	bridge    string
-	vlan      bool
-	addresses []netip.Prefix
+	Name string
+	// mac changes in a bond, permanent does not; only cards have one.
+	mac, permanent string
+	bridge         string
+	kind           string // as Linux names it; empty = physical
+	mtu            uint32
+	bond           network.BondMasterSpec
+	vlan           network.VLANSpec
+	master, parent *Link // of a card in a bond, of a VLAN
+	addresses      []netip.Prefix
 	// configured is set if the platform or the configuration mentions the link, which disables default DHCP.
 	configured, ignored, dhcp bool
+	metric                    uint32 // of the routes that DHCP brings
 }
 
 // physicalLinks names the cards like the kernel on Proxmox' virtual hardware: net0 is in slot 18.
@@ -56,7 +64,10 @@ func (m Machine) physicalLinks() []*Link {
 	for _, nic := range m.NICs {
 		slot, _ := strconv.Atoi(strings.TrimPrefix(nic.Name, "net"))
 
-		links = append(links, &Link{Name: "ens" + strconv.Itoa(18+slot), mac: strings.ToLower(nic.MAC), bridge: nic.Bridge})
+		mac := strings.ToLower(nic.MAC)
+		links = append(links, &Link{
+			Name: "ens" + strconv.Itoa(18+slot), mac: mac, permanent: mac, bridge: nic.Bridge, mtu: mtuOf(nic.MTU),
+		})
 	}
 
 	return links
@@ -80,6 +91,7 @@ func (m Machine) Plan(cfg config.Config) Plan {
 		}
 	}
 
+	n.dropUnreachable()
 	n.chooseNodeAddress(cfg)
 
 	return n
@@ -88,6 +100,10 @@ func (m Machine) Plan(cfg config.Config) Plan {
 func (m Machine) requestLease(n *Plan, l *Link) {
 	if lease, ok := m.Lease(l.bridge, l.mac); ok {
 		l.addAddress(lease.Address)
+
+		if lease.Gateway.IsValid() {
+			n.addRoute(Route{defaultRoute, lease.Gateway, l, cmp.Or(l.metric, network.DefaultRouteMetric)})
+		}
 	} else {
 		n.Warnings = append(n.Warnings, "no DHCP server answers "+l.Name+" ("+l.mac+") on "+l.bridge)
 	}
@@ -112,6 +128,10 @@ func (m Machine) platformNetwork(n *Plan) {
 
 			if iface.Address.IsValid() {
 				l.addAddress(iface.Address)
+			}
+
+			if iface.Address.IsValid() && iface.Gateway.IsValid() {
+				n.addRoute(Route{defaultRoute, iface.Gateway, l, network.DefaultRouteMetric})
 			}
 		}
 	}

@@ -1,12 +1,16 @@
 package network_test
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	resources "github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -169,4 +173,111 @@ func TestNetworkPlan(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLinks: what machines report of bonds, VLANs and routes.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+
+	bond := func(selectors string) string {
+		return "    interfaces:\n      - deviceSelector: {hardwareAddr: \"" + firstMAC + "\"}\n        addresses: [127.9.0.21/24]\n" +
+			"        routes: [{network: 0.0.0.0/0, gateway: 127.9.0.1}, {network: 127.40.0.0/16, gateway: 127.8.0.1}]\n" +
+			"      - interface: bond0\n        mtu: 9000\n        addresses: [127.9.1.21/24]\n" +
+			"        bond: {mode: balance-xor, miimon: 100, deviceSelectors: [" + selectors + "]}\n" +
+			"        vlans: [{vlanId: 30, mtu: 1500, addresses: [127.9.2.21/24], routes: [{network: 127.30.0.0/16, gateway: 127.9.2.1, metric: 7}]}]\n"
+	}
+	selector := func(mac string) string { return "{permanentAddr: \"" + mac + "\"}" }
+	first := "ens18 " + firstMAC + " 1500 127.9.0.21/24"
+
+	for name, test := range map[string]struct {
+		selectors     string
+		links, routes []string
+		warning       string
+	}{
+		"a bond of two cards": {
+			selectors: selector(secondMAC) + ", " + selector("02:00:00:00:00:03"),
+			links: []string{
+				first, "ens19 " + secondMAC + " 9000 bond0", "ens20 " + secondMAC + " 9000 bond0",
+				"bond0 " + secondMAC + " 9000 balance-xor 127.9.1.21/24", "bond0.30 " + secondMAC + " 1500 30 127.9.2.21/24",
+			},
+			routes:  []string{"invalid Prefix ens18 1024", "127.30.0.0/16 bond0.30 7"},
+			warning: "127.40.0.0/16 over ens18: the gateway 127.8.0.1 is unreachable",
+		},
+		"a bond with a card that does not exist": {
+			selectors: selector(secondMAC) + ", " + selector("02:00:00:00:00:09"),
+			links: []string{
+				first, "ens19 " + secondMAC + " 9000 bond0", "ens20 02:00:00:00:00:03 1500",
+				"bond0 " + secondMAC + " 9000 balance-xor 127.9.1.21/24", "bond0.30 " + secondMAC + " 1500 30 127.9.2.21/24",
+			},
+			routes: []string{"invalid Prefix ens18 1024", "127.30.0.0/16 bond0.30 7"},
+		},
+		"a bond of no card": {
+			selectors: selector("02:00:00:00:00:09"),
+			links:     []string{first, "ens19 " + secondMAC + " 1500", "ens20 02:00:00:00:00:03 1500"},
+			routes:    []string{"invalid Prefix ens18 1024"},
+			warning:   "no matching network device for defined bond selectors of bond0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			m := network.Machine{
+				Platform: "nocloud", CloudInit: nocloud,
+				NICs: []datacentre.NIC{
+					{Name: "net0", MAC: firstMAC, Bridge: "vmbr0"}, {Name: "net1", MAC: secondMAC, Bridge: "vmbr1"},
+					{Name: "net2", MAC: "02:00:00:00:00:03", Bridge: "vmbr1"},
+				},
+				Lease: func(string, string) (datacentre.Lease, bool) { return datacentre.Lease{}, false },
+			}
+
+			cfg, err := configloader.NewFromBytes([]byte(legacy(bond(test.selectors))))
+			require.NoError(t, err)
+
+			plan := m.Plan(cfg)
+			assert.Contains(t, strings.Join(plan.Warnings, "\n"), test.warning)
+
+			links, routes := reported(plan.Resources("node-1", nil))
+			assert.Equal(t, test.links, links)
+			assert.Equal(t, test.routes, routes)
+		})
+	}
+}
+
+// reported returns what the resources say of links and routes.
+func reported(list []resource.Resource) (links, routes []string) {
+	names, addresses := map[uint32]string{}, map[string]string{}
+
+	for _, r := range list {
+		switch r := r.(type) {
+		case *resources.LinkStatus:
+			names[r.TypedSpec().Index] = r.Metadata().ID()
+		case *resources.AddressStatus:
+			addresses[r.TypedSpec().LinkName] += " " + r.TypedSpec().Address.String()
+		case *resources.RouteStatus:
+			routes = append(routes, fmt.Sprint(r.TypedSpec().Destination, " ", r.TypedSpec().OutLinkName, " ", r.TypedSpec().Priority))
+		}
+	}
+
+	for _, r := range list {
+		link, ok := r.(*resources.LinkStatus)
+		if !ok {
+			continue
+		}
+
+		spec := link.TypedSpec()
+		text := fmt.Sprint(link.Metadata().ID(), " ", net.HardwareAddr(spec.HardwareAddr), " ", spec.MTU)
+
+		switch {
+		case spec.SlaveKind != "":
+			text += " " + names[spec.MasterIndex]
+		case spec.Kind == resources.LinkKindBond:
+			text += " " + spec.BondMaster.Mode.String()
+		case spec.Kind == resources.LinkKindVLAN:
+			text += fmt.Sprint(" ", spec.VLAN.VID)
+		}
+
+		links = append(links, text+addresses[link.Metadata().ID()])
+	}
+
+	return links, routes
 }

@@ -1,10 +1,12 @@
 package network
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 
 	"talos-proxmox/lab/datacentre"
@@ -13,7 +15,7 @@ import (
 
 // Resources returns the host name, and the addresses of a machine that holds virtual IPs.
 func (n *Plan) Resources(hostname string, vips []netip.Addr) []resource.Resource {
-	list := n.nodeAddresses(vips)
+	list := slices.Concat(n.nodeAddresses(vips), n.linkStatuses(), n.addressStatuses(vips), n.routeStatuses())
 
 	if hostname != "" {
 		list = append(list, resources.WithSpec(
@@ -48,6 +50,88 @@ func (n *Plan) nodeAddresses(vips []netip.Addr) []resource.Resource {
 				),
 			)
 		}
+	}
+
+	return list
+}
+
+// firstIndex is the index of the first link after lo.
+const firstIndex = 2
+
+func (n *Plan) indexOf(l *Link) uint32 {
+	return uint32(firstIndex + slices.Index(n.Links, l))
+}
+
+func (n *Plan) linkStatuses() (list []resource.Resource) {
+	for _, l := range n.Links {
+		list = append(list, resources.WithSpec(network.NewLinkStatus(network.NamespaceName, l.Name), func(r *network.LinkStatus) {
+			spec := r.TypedSpec()
+			spec.Index, spec.Type, spec.Kind, spec.MTU = n.indexOf(l), nethelpers.LinkEther, l.kind, l.mtu
+			spec.HardwareAddr, spec.PermanentAddr = hardwareAddress(l.mac), hardwareAddress(l.permanent)
+			spec.OperationalState, spec.LinkState = nethelpers.OperStateUp, true
+			spec.BondMaster, spec.VLAN = l.bond, l.vlan
+
+			if l.kind == "" {
+				spec.Driver = "virtio_net"
+			}
+
+			if l.master != nil {
+				spec.MasterIndex, spec.SlaveKind = n.indexOf(l.master), network.LinkKindBond
+			}
+
+			if l.parent != nil {
+				spec.LinkIndex = n.indexOf(l.parent)
+			}
+		}))
+	}
+
+	return list
+}
+
+func hardwareAddress(text string) nethelpers.HardwareAddr {
+	address, _ := net.ParseMAC(text) // a link without one has none
+
+	return nethelpers.HardwareAddr(address)
+}
+
+// addressStatuses returns the addresses of links, with virtual ones on the first.
+func (n *Plan) addressStatuses(vips []netip.Addr) (list []resource.Resource) {
+	for i, l := range n.Links {
+		addresses := slices.Clone(l.addresses)
+		for _, a := range vips {
+			if i == 0 {
+				addresses = append(addresses, netip.PrefixFrom(a, a.BitLen()))
+			}
+		}
+
+		for _, address := range addresses {
+			id := network.AddressID(l.Name, address)
+			list = append(list, resources.WithSpec(network.NewAddressStatus(network.NamespaceName, id), func(r *network.AddressStatus) {
+				spec := r.TypedSpec()
+				spec.Address, spec.LinkName, spec.LinkIndex = address, l.Name, n.indexOf(l)
+				spec.Family, spec.Scope = nethelpers.FamilyInet4, nethelpers.ScopeGlobal
+			}))
+		}
+	}
+
+	return list
+}
+
+func (n *Plan) routeStatuses() (list []resource.Resource) {
+	for _, route := range n.Routes {
+		destination := route.Destination
+		if destination == defaultRoute {
+			destination = netip.Prefix{} // as Talos normalizes it
+		}
+
+		id := network.RouteID(nethelpers.TableMain, nethelpers.FamilyInet4, destination, route.Gateway, route.Priority, route.Link.Name)
+		list = append(list, resources.WithSpec(network.NewRouteStatus(network.NamespaceName, id), func(r *network.RouteStatus) {
+			spec := r.TypedSpec()
+			spec.Family, spec.Table, spec.Type = nethelpers.FamilyInet4, nethelpers.TableMain, nethelpers.TypeUnicast
+			spec.Destination, spec.Gateway, spec.Priority = destination, route.Gateway, route.Priority
+			spec.OutLinkName, spec.OutLinkIndex = route.Link.Name, n.indexOf(route.Link)
+			spec.Scope, spec.Protocol = nethelpers.ScopeGlobal, nethelpers.ProtocolStatic
+		}))
 	}
 
 	return list

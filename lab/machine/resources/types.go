@@ -39,7 +39,7 @@ var registeredTypes = []meta.ResourceWithRD{
 	&k8s.APIServerConfig{}, &k8s.BootstrapManifestsConfig{}, &k8s.ControllerManagerConfig{}, &k8s.KubeletConfig{},
 	&k8s.KubeletSpec{}, &k8s.Manifest{}, &k8s.NodeIP{}, &k8s.Nodename{}, &k8s.SchedulerConfig{}, &k8s.StaticPod{},
 	&k8s.StaticPodStatus{},
-	&network.HostnameStatus{}, &network.NodeAddress{},
+	&network.AddressStatus{}, &network.HostnameStatus{}, &network.LinkStatus{}, &network.NodeAddress{}, &network.RouteStatus{},
 	&runtime.Diagnostic{}, &runtime.ExtensionStatus{}, &runtime.LoadedKernelModule{}, &runtime.MachineStatus{},
 	&runtime.MountStatus{}, &runtime.SecurityState{},
 	&secrets.EtcdRoot{}, &secrets.KubernetesRoot{}, &secrets.OSRoot{},
