@@ -112,6 +112,33 @@ func TestRecoverReplacement(t *testing.T) {
 	w.requireComplete(file)
 }
 
+// TestAControlPlaneThatWasNeverConfigured kills a run between the creation of a control plane and its configuration. The
+// next run finds it off: it does not take it for a dead member, but starts and configures it.
+func TestAControlPlaneThatWasNeverConfigured(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := w.stack(1, 0)
+	w.up(s.yaml(t))
+
+	s.Clusters[0].ControlPlanes = 2
+	w.killedUp(s.yaml(t), func(w *world) bool {
+		begun := len(w.processes("talosops", "apply")) > 0
+		if begun {
+			w.stopVM(2001)
+		}
+
+		return begun
+	}, true)
+	w.recover()
+	assert.Contains(t, w.state(s.yaml(t)), "one-cp-2-vm")
+	assert.NotContains(t, w.state(s.yaml(t)), "one-cp-2-configuration")
+
+	w.up(s.yaml(t), optup.Refresh())
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+	w.requireComplete(s.yaml(t))
+}
+
 // cancelRun unlocks the stack. If the kill interrupted the writing of the state or of its attributes, Pulumi cannot
 // read them: as in `talos-proxmox recover`, the backup replaces the state, and the attributes are removed.
 func (w *world) cancelRun(stack string) {
