@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/internal/spec"
@@ -242,6 +243,9 @@ func (c *comparison) compareNetwork(old, wanted Machine) {
 	switch {
 	case (old.Address == "") != (wanted.Address == ""):
 		c.add("initialization", "network.addressing", Restart, "another kind of addressing")
+	case old.Address != wanted.Address && wanted.Cluster != "":
+		c.addImpossible("initialization", "address", strconv.Quote(wanted.Address), fmt.Sprintf("is not %s, by which every step of a run knows "+
+			"%s; set %[1]s, or "+recreate, old.Address, old.Name))
 	case old.Address != wanted.Address:
 		c.add("initialization", "address", Restart, "another address")
 	case old.Prefix != wanted.Prefix:

@@ -102,7 +102,11 @@ func TestJudge(t *testing.T) {
 				"controlPlane: {count: 1}", "controlPlane: {count: 1, firstAddress: 10.0.1.20}", "name: general",
 				"name: batch, firstVmid: 3100, firstAddress: 10.0.1.60",
 			},
-			want: []string{`clusters[0].name: "one" creates one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed},
+			want: []string{
+				`clusters[0].name: "one" creates one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed,
+				`clusters[0].controlPlane.firstAddress: "10.0.1.20" is not 10.0.1.10, by which every step of a run knows one-cp-1; ` +
+					"set 10.0.1.10, or recreate the machine: for a worker, lower count and raise it again",
+			},
 		},
 		"machines exchange their VMIDs": {
 			after: []string{"count: 2, extraDisks", `count: 2, nodes: {"1": {vmid: 3001}, "2": {vmid: 3000}}, extraDisks`},
