@@ -3,6 +3,7 @@ package components
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -21,9 +22,14 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,
 		VIP:                            a.VIP,
-		PodCIDR:                        a.PodCIDR,
-		ServiceCIDR:                    a.ServiceCIDR,
+		PodCIDRs:                       validPrefixes(a.PodCIDR, a.PodCIDRIPv6),
+		ServiceCIDRs:                   validPrefixes(a.ServiceCIDR, a.ServiceCIDRIPv6),
 	}
+}
+
+// validPrefixes returns the networks that are set.
+func validPrefixes(list ...netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(list, func(prefix netip.Prefix) bool { return !prefix.IsValid() })
 }
 
 // clusterGPUs returns what the cluster's GPU nodes have in common; nil = it has none.
@@ -53,7 +59,10 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	network := a.network(n)
 
 	first := talos.Interface{
-		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.Address, MTU: network.MTU},
+		MAC: n.Machine.MAC, Link: talos.Link{
+			DHCP: network.DHCP, Address: n.Address, AddressIPv6: n.AddressIPv6, GatewayIPv6: orZero(network.IPv6).Gateway,
+			MTU: network.MTU,
+		},
 	}
 	if !network.DHCP {
 		first.Gateway = network.Gateway

@@ -83,7 +83,7 @@ func (a TalosClusterArgs) ciliumValues() (string, error) {
 		return "", nil
 	}
 
-	release, err := ciliumHelmRelease(a.CNI, len(a.Nodes))
+	release, err := ciliumHelmRelease(a)
 
 	return string(release.Values), err
 }

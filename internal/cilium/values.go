@@ -20,11 +20,13 @@ type Settings struct {
 	Pool []AddressRange
 	// Interfaces are regular expressions for the network interfaces that announce the pool's addresses; empty = all.
 	Interfaces []string
+	// IPv6 gives pods and services of a dual-stack cluster IPv6 addresses as well.
+	IPv6 bool
 	// Own are the user's values, which take precedence.
 	Own map[string]any
 }
 
-// AddressRange is a range of IPv4 addresses, both ends included.
+// AddressRange is a range of addresses of one family, both ends included.
 type AddressRange struct {
 	// The first address.
 	First netip.Addr `pulumi:"first" provider:"type=go@1:netip:text"`
@@ -127,6 +129,10 @@ func (s Settings) Values() map[string]any {
 		}},
 		"operator": object{"replicas": min(s.Nodes, 2)},
 		"hubble":   object{"enabled": false},
+	}
+
+	if s.IPv6 {
+		values["ipv6"] = object{"enabled": true}
 	}
 
 	if s.Hubble {

@@ -146,15 +146,27 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 		first, last, ok := p.addressRange(at, text)
 		network := cluster.Network
 
+		if ok && first.Is6() {
+			if network.IPv6 == nil {
+				p.problems.Add(at, text, "is IPv6, and the machines have IPv4 only; set network.ipv6, or use IPv4 addresses")
+
+				continue
+			}
+
+			p.checkIPv6Announcements(at, text, cni.Version)
+
+			network.CIDR = network.IPv6.CIDR
+		}
+
 		switch {
 		case !ok:
-		case addressToNumber(last)-addressToNumber(first) >= maxServiceAddresses:
+		case addressOffset(first, last) >= maxServiceAddresses:
 			p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
 		case network.CIDR.IsValid() && p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
 			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
 			p.services = append(p.services, serviceRange{first, claim{
 				owner: "the load balancer of " + cluster.Name, group: at, path: at,
-				count: int(addressToNumber(last)-addressToNumber(first)) + 1, net: network,
+				count: addressOffset(first, last) + 1, net: network,
 			}})
 		}
 	}
@@ -165,14 +177,10 @@ func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bo
 	from, to, isRange := strings.Cut(text, "-")
 
 	switch prefix, err := netip.ParsePrefix(text); {
-	case err == nil && prefix.Addr().Is4() && prefix == prefix.Masked():
+	case err == nil && prefix == prefix.Masked():
 		return prefix.Addr(), lastAddress(prefix), true
-	case err == nil && prefix.Addr().Is4():
-		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
-
-		return first, last, false
 	case err == nil:
-		p.problems.Add(path, text, noIPv6+"network")
+		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 
 		return first, last, false
 	case !isRange:
@@ -182,13 +190,28 @@ func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bo
 	first, err := netip.ParseAddr(strings.TrimSpace(from))
 	last, lastErr := netip.ParseAddr(strings.TrimSpace(to))
 
-	if cmp.Or(err, lastErr) != nil || !first.Is4() || !last.Is4() || last.Less(first) {
-		p.problems.Add(path, text, "is not a range of IPv4 addresses; write it as 10.0.0.200-10.0.0.220 or 10.0.0.240/28")
+	if cmp.Or(err, lastErr) != nil || first.Is4() != last.Is4() || last.Less(first) {
+		p.problems.Add(path, text, "is not a range of addresses; write it as 10.0.0.200-10.0.0.220 or 10.0.0.240/28")
 
 		return first, last, false
 	}
 
 	return first, last, true
+}
+
+// checkIPv6Announcements reports a range of IPv6 addresses for a version of Cilium that does not announce them, and warns
+// of what else keeps them from being found.
+func (p *planner) checkIPv6Announcements(path, text, version string) {
+	if !cilium.AnnouncesIPv6(version) {
+		p.problems.Add(path, text, "is IPv6, which Cilium announces from 1.19 on, and not %s; choose a newer version, or use "+
+			"IPv4 addresses", version)
+
+		return
+	}
+
+	p.warn("%s: clients find the IPv6 addresses of Services only if the bridges of the Proxmox hosts do not snoop multicast, "+
+		"because Cilium does not join the groups of these addresses (cilium#46274); add `bridge-mcsnoop no` to them "+
+		"(docs/networking.md#dual-stack)", path)
 }
 
 // claimServices claims the addresses for Services, in the order of the configuration.
