@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
@@ -30,6 +31,16 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 // validPrefixes returns the networks that are set.
 func validPrefixes(list ...netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(list, func(prefix netip.Prefix) bool { return !prefix.IsValid() })
+}
+
+// joinPrefixes returns those that are set, separated by commas.
+func joinPrefixes(list ...netip.Prefix) string {
+	texts := make([]string, 0, len(list))
+	for _, prefix := range validPrefixes(list...) {
+		texts = append(texts, prefix.String())
+	}
+
+	return strings.Join(texts, ",")
 }
 
 // clusterGPUs returns what the cluster's GPU nodes have in common; nil = it has none.

@@ -50,12 +50,12 @@ var checkedChanges = map[string][]change{
 	},
 	"IPv6NetworkConfig.cidr":    {{to: "fd00:2::/64"}},
 	"IPv6NetworkConfig.gateway": {{to: "fd00:1::1"}},
-	"NetworkConfig.gateway":    {{to: "10.0.1.254"}},
-	"NetworkConfig.bridge":     {{to: "vmbr2"}},
-	"NetworkConfig.vlan":       {{to: 7}},
-	"NetworkConfig.mtu":        {{to: 1400}},
-	"NetworkConfig.dns":        {{to: []any{"8.8.8.8"}}},
-	"NetworkConfig.addressing": {{to: "dhcp"}},
+	"NetworkConfig.gateway":     {{to: "10.0.1.254"}},
+	"NetworkConfig.bridge":      {{to: "vmbr2"}},
+	"NetworkConfig.vlan":        {{to: 7}},
+	"NetworkConfig.mtu":         {{to: 1400}},
+	"NetworkConfig.dns":         {{to: []any{"8.8.8.8"}}},
+	"NetworkConfig.addressing":  {{to: "dhcp"}},
 
 	"PoolNetworkConfig.cidr": {{
 		to: map[string]any{
@@ -107,11 +107,11 @@ var checkedChanges = map[string][]change{
 		"name": "web", "template": "debian", "network": map[string]any{"addressing": "dhcp", "dns": []any{"1.1.1.1"}},
 	}, path: "machines.0"}},
 
-	"NodeConfig.host":      {{to: "pve2"}},
-	"NodeConfig.devices":   {{to: []any{"nic"}}},
-	"NodeConfig.vmid":      {{to: 3050}},
-	"NodeConfig.mac":       {{to: "02:00:00:00:00:02"}},
-	"NodeConfig.address":   {{to: "10.0.1.70"}},
+	"NodeConfig.host":    {{to: "pve2"}},
+	"NodeConfig.devices": {{to: []any{"nic"}}},
+	"NodeConfig.vmid":    {{to: 3050}},
+	"NodeConfig.mac":     {{to: "02:00:00:00:00:02"}},
+	"NodeConfig.address": {{to: "10.0.1.70"}},
 
 	"NodeConfig.addressIPv6": {{to: "fd00:1::70"}},
 

@@ -142,33 +142,46 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 	cni.Interfaces = c.Interfaces
 
 	for i, text := range c.Addresses {
-		at := fmt.Sprintf("%s.addresses[%d]", path, i)
-		first, last, ok := p.addressRange(at, text)
-		network := cluster.Network
+		p.planServiceRange(fmt.Sprintf("%s.addresses[%d]", path, i), text, cni, cluster)
+	}
 
-		if ok && first.Is6() {
-			if network.IPv6 == nil {
-				p.problems.Add(at, text, "is IPv6, and the machines have IPv4 only; set network.ipv6, or use IPv4 addresses")
+	if slices.ContainsFunc(cni.LoadBalancer, func(r AddressRange) bool { return r.First.Is6() }) {
+		p.warn("%s.addresses: clients find IPv6 addresses of Services only if the bridges of the Proxmox hosts do not snoop "+
+			"multicast, because Cilium does not join the groups of these addresses (cilium#46274); add `bridge-mcsnoop no` to them "+
+			"(docs/networking.md#dual-stack)", path)
+	}
+}
 
-				continue
-			}
+// planServiceRange adds a range of addresses of the cluster's network, of either family.
+func (p *planner) planServiceRange(at, text string, cni *CNI, cluster Cluster) {
+	first, last, ok := p.addressRange(at, text)
+	network := cluster.Network
 
-			p.checkIPv6Announcements(at, text, cni.Version)
+	switch {
+	case !ok:
+		return
+	case first.Is6() && network.IPv6 == nil:
+		p.problems.Add(at, text, "is IPv6, and the machines have IPv4 only; set network.ipv6, or use IPv4 addresses")
 
-			network.CIDR = network.IPv6.CIDR
-		}
+		return
+	case first.Is6() && !cilium.AnnouncesIPv6(cni.Version):
+		p.problems.Add(at, text, "is IPv6, which Cilium announces from 1.19 on, and not %s; choose a newer version, or use "+
+			"IPv4 addresses", cni.Version)
 
-		switch {
-		case !ok:
-		case addressOffset(first, last) >= maxServiceAddresses:
-			p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
-		case network.CIDR.IsValid() && p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
-			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
-			p.services = append(p.services, serviceRange{first, claim{
-				owner: "the load balancer of " + cluster.Name, group: at, path: at,
-				count: addressOffset(first, last) + 1, net: network,
-			}})
-		}
+		return
+	case first.Is6():
+		network.CIDR = network.IPv6.CIDR
+	}
+
+	switch {
+	case addressOffset(first, last) >= maxServiceAddresses:
+		p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
+	case network.CIDR.IsValid() && p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
+		cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
+		p.services = append(p.services, serviceRange{first, claim{
+			owner: "the load balancer of " + cluster.Name, group: at, path: at,
+			count: addressOffset(first, last) + 1, net: network,
+		}})
 	}
 }
 
@@ -197,21 +210,6 @@ func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bo
 	}
 
 	return first, last, true
-}
-
-// checkIPv6Announcements reports a range of IPv6 addresses for a version of Cilium that does not announce them, and warns
-// of what else keeps them from being found.
-func (p *planner) checkIPv6Announcements(path, text, version string) {
-	if !cilium.AnnouncesIPv6(version) {
-		p.problems.Add(path, text, "is IPv6, which Cilium announces from 1.19 on, and not %s; choose a newer version, or use "+
-			"IPv4 addresses", version)
-
-		return
-	}
-
-	p.warn("%s: clients find the IPv6 addresses of Services only if the bridges of the Proxmox hosts do not snoop multicast, "+
-		"because Cilium does not join the groups of these addresses (cilium#46274); add `bridge-mcsnoop no` to them "+
-		"(docs/networking.md#dual-stack)", path)
 }
 
 // claimServices claims the addresses for Services, in the order of the configuration.
