@@ -3,6 +3,7 @@ package engine_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
@@ -79,4 +80,46 @@ func (w *world) nodeAddresses() map[string][]string {
 	}
 
 	return addresses
+}
+
+// TestRealDualStack: Kubernetes itself gives each node a network for pods of each family, and a Service that asks for
+// both an address of each.
+func TestRealDualStack(t *testing.T) {
+	t.Parallel()
+
+	w := realWorld(t)
+	s := w.stack(1, 1)
+	s.Clusters[0].VIP = 0
+	file := strings.Replace(s.yaml(t), "bridge: vmbr0\n", "bridge: vmbr0\n        ipv6: {cidr: \"fd00:1::/64\"}\n", 1)
+	w.up(file)
+	assert.Equal(t, map[string][]string{
+		"one-cp-1": {w.network + ".1.10", "fd00:1::a"}, "one-general-1": {w.network + ".1.20", "fd00:1::14"},
+	}, w.nodeAddresses())
+
+	client := w.kubeClient().CoreV1()
+
+	for _, name := range []string{"one-cp-1", "one-general-1"} {
+		var node *corev1.Node
+
+		require.Eventually(t, func() bool {
+			var err error
+
+			node, err = client.Nodes().Get(t.Context(), name, metav1.GetOptions{})
+
+			return err == nil && len(node.Spec.PodCIDRs) > 0
+		}, time.Minute, time.Second, name)
+		require.Len(t, node.Spec.PodCIDRs, 2, name)
+		assert.True(t, strings.HasPrefix(node.Spec.PodCIDRs[0], "10.244."), node.Spec.PodCIDRs[0])
+		assert.True(t, strings.HasPrefix(node.Spec.PodCIDRs[1], "fd00:10:244:"), node.Spec.PodCIDRs[1])
+	}
+
+	both := corev1.IPFamilyPolicyRequireDualStack
+	service, err := client.Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{IPFamilyPolicy: &both, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, service.Spec.IPFamilies)
+
+	w.up(file, optup.ExpectNoChanges())
 }
