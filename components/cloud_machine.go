@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -32,6 +33,8 @@ type CloudMachineArgs struct {
 	SearchDomain string `pulumi:"searchDomain,optional"`
 	// The address with its prefix length, 10.0.0.60/24. Default: none, the machine uses DHCP.
 	Address pulumi.StringInput `pulumi:"address,optional"`
+	// The address in the IPv6 network with its prefix length, fd00:1::60/64. Default: none.
+	AddressIPv6 netip.Prefix `pulumi:"addressIpv6,optional" provider:"type=go@1:netip:text"`
 	// The user that cloud-init creates.
 	User string `pulumi:"user"`
 	// The user's public SSH keys. Default: none.
@@ -127,7 +130,7 @@ func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
 		DatastoreId: pulumi.String(a.Machine.Datastore),
 		Interface:   pulumi.String(a.Hardware.CloudInitDrive),
 		IpConfigs: vm.VirtualMachineInitializationIpConfigArray{
-			vm.VirtualMachineInitializationIpConfigArgs{Ipv4: ipv4Config(*a.Network, a.Address)},
+			ipConfig(*a.Network, a.Address, a.AddressIPv6),
 		},
 	}
 
@@ -206,6 +209,7 @@ func (a CloudMachineArgs) validate(name string) error {
 
 	a.Machine.validate("machine.", found)
 	validateNetwork(*a.Network, "network.", found)
+	validateIPv6("addressIpv6", *a.Network, a.AddressIPv6, found)
 	required(found, "user", a.User, "the user that cloud-init creates, such as debian")
 
 	if a.Machine.Template == nil {

@@ -53,6 +53,12 @@ type TalosClusterArgs struct {
 	PodCIDR netip.Prefix `pulumi:"podCidr,optional" provider:"type=go@1:netip:text"`
 	// The IPv4 network of services, which cannot change. Default: Talos' own, 10.96.0.0/12.
 	ServiceCIDR netip.Prefix `pulumi:"serviceCidr,optional" provider:"type=go@1:netip:text"`
+	// The IPv6 network of pods of a dual-stack cluster, which cannot change. Default: fd00:10:244::/56 if network has
+	// IPv6, otherwise none.
+	PodCIDRIPv6 netip.Prefix `pulumi:"podCidrIpv6,optional" provider:"type=go@1:netip:text"`
+	// The IPv6 network of services of a dual-stack cluster, which cannot change. Default: fd00:10:96::/112 if network has
+	// IPv6, otherwise none.
+	ServiceCIDRIPv6 netip.Prefix `pulumi:"serviceCidrIpv6,optional" provider:"type=go@1:netip:text"`
 	// The CNI. Default: none, nodes wait for a CNI that replaces kube-proxy.
 	CNI *CNI `pulumi:"cni,optional"`
 	// The nodes. At least one of them is a control plane.
@@ -85,6 +91,8 @@ type ClusterNode struct {
 	Role string `pulumi:"role,optional"`
 	// The address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address netip.Prefix `pulumi:"address" provider:"type=go@1:netip:text"`
+	// The address in the IPv6 network of a dual-stack cluster, with its prefix length: fd00:1::10/64. Default: none.
+	AddressIPv6 netip.Prefix `pulumi:"addressIpv6,optional" provider:"type=go@1:netip:text"`
 	// The network of its first network device; with a VIP, the same for all control planes. Its time servers and
 	// addressing are the cluster's. Default: the cluster's.
 	Network *Network `pulumi:"network,optional"`
@@ -136,8 +144,11 @@ func (a TalosClusterArgs) network(n ClusterNode) Network {
 // networks returns the networks of the nodes, without duplicates.
 func (a TalosClusterArgs) networks() (cidrs []string) {
 	for _, n := range a.nodes() {
-		if cidr := a.network(n).CIDR.String(); !slices.Contains(cidrs, cidr) {
-			cidrs = append(cidrs, cidr)
+		network := a.network(n)
+		for _, cidr := range []netip.Prefix{network.CIDR, orZero(network.IPv6).CIDR} {
+			if cidr.IsValid() && !slices.Contains(cidrs, cidr.String()) {
+				cidrs = append(cidrs, cidr.String())
+			}
 		}
 	}
 
@@ -196,6 +207,13 @@ func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Name, name)
 	a.Network = networkWithDefaults(a.Network)
+	if a.Network.IPv6 != nil {
+		setDefault(&a.PodCIDR, netip.MustParsePrefix(talos.DefaultPodCIDR))
+		setDefault(&a.ServiceCIDR, netip.MustParsePrefix(talos.DefaultServiceCIDR))
+		setDefault(&a.PodCIDRIPv6, netip.MustParsePrefix(talos.DefaultPodCIDRIPv6))
+		setDefault(&a.ServiceCIDRIPv6, netip.MustParsePrefix(talos.DefaultServiceCIDRIPv6))
+	}
+
 	a.Proxmox = a.Proxmox.WithDefaults()
 
 	a.Nodes = slices.Clone(a.Nodes)
@@ -289,7 +307,10 @@ func (a TalosClusterArgs) validate(name string) error {
 	for _, network := range []struct {
 		path  string
 		value netip.Prefix
-	}{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
+	}{
+		{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}, {"podCidrIpv6", a.PodCIDRIPv6},
+		{"serviceCidrIpv6", a.ServiceCIDRIPv6},
+	} {
 		if network.value.IsValid() {
 			checkNetwork(found, network.path, network.value)
 		}
@@ -301,7 +322,15 @@ func (a TalosClusterArgs) validate(name string) error {
 		path := fmt.Sprintf("nodes[%d].", i)
 		n.validate(path, found)
 
-		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address.String()}} {
+		validateIPv6(path+"addressIpv6", a.network(n), n.AddressIPv6, found)
+
+		for _, key := range []struct{ field, value string }{
+			{"name", n.Name}, {"address", n.Address.String()}, {"addressIpv6", textOf(n.AddressIPv6)},
+		} {
+			if key.value == "" {
+				continue
+			}
+
 			if first, exists := firstPaths[key.field+key.value]; exists && !found.Has(path+key.field) {
 				found.Add(path+key.field, key.value, "is already at %s; list each node once", first)
 			}

@@ -55,6 +55,7 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 		node, err := c.registerNode(ctx, n, TalosNodeArgs{
 			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: new(args.network(n)),
 			Address:       pulumi.String(n.Address.String()),
+			AddressIPv6:   n.AddressIPv6,
 			Protect:       args.Protect && n.isControlPlane(),
 			Configuration: machineConfiguration(args, n, c.secrets),
 			Client: TalosClient{

@@ -134,16 +134,18 @@ func userValues(c *CNI) (map[string]any, error) {
 	return values, nil
 }
 
-// ciliumHelmRelease returns the Helm release for a cluster with this CNI.
-func ciliumHelmRelease(c *CNI, nodes int) (request.HelmRelease, error) {
+// ciliumHelmRelease returns the Helm release for a cluster with a CNI.
+func ciliumHelmRelease(a TalosClusterArgs) (request.HelmRelease, error) {
+	c := a.CNI
+
 	own, err := userValues(c)
 	if err != nil {
 		return request.HelmRelease{}, err
 	}
 
 	settings := cilium.Settings{
-		Nodes: nodes, Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own, Pool: c.LoadBalancer,
-		BGP: c.BGP,
+		Nodes: len(a.Nodes), Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own,
+		Pool: c.LoadBalancer, BGP: c.BGP, IPv6: a.Network.IPv6 != nil,
 	}
 
 	release := request.HelmRelease{
@@ -184,7 +186,7 @@ func (c *TalosCluster) registerCNI(ctx *pulumi.Context, name string, args TalosC
 		return nil
 	}
 
-	release, err := ciliumHelmRelease(args.CNI, len(args.Nodes))
+	release, err := ciliumHelmRelease(args)
 	if err != nil {
 		return err
 	}

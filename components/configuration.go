@@ -3,7 +3,9 @@ package components
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
@@ -21,9 +23,24 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,
 		VIP:                            a.VIP,
-		PodCIDR:                        a.PodCIDR,
-		ServiceCIDR:                    a.ServiceCIDR,
+		PodCIDRs:                       validPrefixes(a.PodCIDR, a.PodCIDRIPv6),
+		ServiceCIDRs:                   validPrefixes(a.ServiceCIDR, a.ServiceCIDRIPv6),
 	}
+}
+
+// validPrefixes returns the networks that are set.
+func validPrefixes(list ...netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(list, func(prefix netip.Prefix) bool { return !prefix.IsValid() })
+}
+
+// joinPrefixes returns those that are set, separated by commas.
+func joinPrefixes(list ...netip.Prefix) string {
+	texts := make([]string, 0, len(list))
+	for _, prefix := range validPrefixes(list...) {
+		texts = append(texts, prefix.String())
+	}
+
+	return strings.Join(texts, ",")
 }
 
 // clusterGPUs returns what the cluster's GPU nodes have in common; nil = it has none.

@@ -38,7 +38,10 @@ func (n ClusterNode) validateBonds(path string, found *problem.List) {
 func interfaceConfigs(n ClusterNode, network Network) []talos.Interface {
 	first := talos.Interface{
 		MAC: n.Machine.MAC, VLANs: vlanConfigs(n.VLANs),
-		Link: talos.Link{DHCP: network.DHCP, Address: n.Address, Routes: routeConfigs(network.Routes), MTU: network.MTU},
+		Link: talos.Link{
+			DHCP: network.DHCP, Address: n.Address, AddressIPv6: n.AddressIPv6, GatewayIPv6: orZero(network.IPv6).Gateway,
+			Routes: routeConfigs(network.Routes), MTU: network.MTU,
+		},
 	}
 	if !network.DHCP {
 		first.Gateway = network.Gateway

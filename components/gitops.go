@@ -59,7 +59,8 @@ func (a TalosClusterArgs) gitopsFacts() map[string]string {
 
 	facts := map[string]string{
 		"CLUSTER_NAME": a.Name, "CLUSTER_ENDPOINT": a.Endpoint, "CONTROL_PLANES": strings.Join(addresses, ", "),
-		"NODE_CIDR": strings.Join(a.networks(), ","), "POD_CIDR": textOf(a.PodCIDR), "SERVICE_CIDR": textOf(a.ServiceCIDR),
+		"NODE_CIDR": strings.Join(a.networks(), ","),
+		"POD_CIDR":  joinPrefixes(a.PodCIDR, a.PodCIDRIPv6), "SERVICE_CIDR": joinPrefixes(a.ServiceCIDR, a.ServiceCIDRIPv6),
 		"TALOS_VERSION": a.TalosVersion, "KUBERNETES_VERSION": a.KubernetesVersion,
 	}
 	maps.Copy(facts, a.GitOps.Facts)
@@ -83,7 +84,7 @@ func (a TalosClusterArgs) ciliumValues() (string, error) {
 		return "", nil
 	}
 
-	release, err := ciliumHelmRelease(a.CNI, len(a.Nodes))
+	release, err := ciliumHelmRelease(a)
 
 	return string(release.Values), err
 }

@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -103,6 +104,8 @@ type (
 	StaticHost = spec.StaticHost
 	// Network is the network of machines' first network device.
 	Network = spec.Network
+	// IPv6Network is the IPv6 network of machines that have IPv4 as well.
+	IPv6Network = spec.IPv6Network
 )
 
 // PCIDevice is a device of the host, by its mapping or by its address.
@@ -273,7 +276,23 @@ func networkWithDefaults(n Network) Network {
 	return n
 }
 
+// validateIPv6 requires an IPv6 address exactly in an IPv6 network.
+func validateIPv6(path string, n Network, address netip.Prefix, found *problem.List) {
+	switch {
+	case n.IPv6 == nil && address.IsValid():
+		found.Add(path, address.String(), "is set, and the network has IPv4 only; set ipv6 of the network, or remove it")
+	case n.IPv6 != nil && !address.IsValid():
+		found.Add(path, nil, "is missing, and the network has IPv6; set it with its prefix length, such as fd00:1::10/64")
+	case n.IPv6 != nil && !n.IPv6.CIDR.Contains(address.Addr()):
+		found.Add(path, address.String(), "is outside the network %s; choose one of its addresses", n.IPv6.CIDR)
+	}
+}
+
 func validateNetwork(n Network, path string, found *problem.List) {
+	if n.IPv6 != nil {
+		checkNetwork(found, path+"ipv6.cidr", n.IPv6.CIDR)
+	}
+
 	for i, server := range n.DNS {
 		requiredAddress(found, fmt.Sprintf("%sdns[%d]", path, i), server, "a name server, such as 1.1.1.1")
 	}

@@ -348,6 +348,18 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },
 			`nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`,
 		},
+		"IPv6 for some nodes": {
+			func(c *TalosClusterArgs) {
+				c.Network.IPv6 = &IPv6Network{CIDR: netip.MustParsePrefix("fd00:1::/64")}
+				c.controlPlane(0).AddressIPv6 = netip.MustParsePrefix("fd00:2::a/64")
+			},
+			`nodes[0].addressIpv6: "fd00:2::a/64" is outside the network fd00:1::/64; choose one of its addresses` + "\n" +
+				"nodes[1].addressIpv6: is missing, and the network has IPv6; set it with its prefix length, such as fd00:1::10/64",
+		},
+		"IPv6 addresses without a network": {
+			func(c *TalosClusterArgs) { c.worker(0).AddressIPv6 = netip.MustParsePrefix("fd00:1::a/64") },
+			`nodes[1].addressIpv6: "fd00:1::a/64" is set, and the network has IPv4 only; set ipv6 of the network, or remove it`,
+		},
 		"an invalid version": {
 			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" cannot be used: \"1\" is not a version of Talos",
 		},

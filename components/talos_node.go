@@ -46,6 +46,8 @@ type TalosNodeArgs struct {
 	Network *Network `pulumi:"network,optional"`
 	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address pulumi.StringInput `pulumi:"address"`
+	// The node's address in the IPv6 network with its prefix length, fd00:1::10/64. Default: none.
+	AddressIPv6 netip.Prefix `pulumi:"addressIpv6,optional" provider:"type=go@1:netip:text"`
 	// The machine configuration, of the node's role from talos:machine:getConfiguration or a whole one; secret.
 	Configuration pulumi.StringInput `pulumi:"configuration" provider:"secret"`
 	// Strategic-merge patches for the configuration, one YAML document each, applied with the configuration packages of
@@ -328,6 +330,7 @@ func (a TalosNodeArgs) validate(name string) error {
 	a.Machine.validate("machine.", found)
 	a.Machine.validateOrigin("machine.", found)
 	validateNetwork(*a.Network, "network.", found)
+	validateIPv6("addressIpv6", *a.Network, a.AddressIPv6, found)
 
 	if a.Address == nil {
 		found.Add("address", nil, "is missing; set it with its prefix length, or the one the router reserves")

@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -279,12 +280,12 @@ func networkDevice(card NIC, queues int) vm.VirtualMachineNetworkDeviceArgs {
 // no user data, which Talos does not need, and only the first network card: the machine configuration has the others,
 // and the provider cannot remove a card again, which would be a change in every run.
 func (a TalosNodeArgs) initialization() vm.VirtualMachineInitializationArgs {
-	address := ipv4Config(*a.Network, a.Address)
-
 	args := vm.VirtualMachineInitializationArgs{
 		DatastoreId: pulumi.String(a.Machine.Datastore),
 		Interface:   pulumi.String(talosHardware.CloudInitDrive),
-		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{vm.VirtualMachineInitializationIpConfigArgs{Ipv4: address}},
+		IpConfigs: vm.VirtualMachineInitializationIpConfigArray{
+			ipConfig(*a.Network, a.Address, a.AddressIPv6),
+		},
 	}
 	if len(a.Network.DNS) > 0 {
 		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: nameServers(*a.Network)}
@@ -293,15 +294,21 @@ func (a TalosNodeArgs) initialization() vm.VirtualMachineInitializationArgs {
 	return args
 }
 
-// ipv4Config returns the address configuration of the first network card.
-func ipv4Config(n Network, address pulumi.StringInput) vm.VirtualMachineInitializationIpConfigIpv4Args {
-	if n.DHCP {
-		return vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
+// ipConfig returns the address configuration of the first network card.
+func ipConfig(n Network, address pulumi.StringInput, ipv6 netip.Prefix) vm.VirtualMachineInitializationIpConfigArgs {
+	ipv4 := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
+	if !n.DHCP {
+		ipv4.Address, ipv4.Gateway = address.ToStringOutput().ToStringPtrOutput(), optionalString(textOf(n.Gateway))
 	}
 
-	return vm.VirtualMachineInitializationIpConfigIpv4Args{
-		Address: address.ToStringOutput().ToStringPtrOutput(), Gateway: optionalString(textOf(n.Gateway)),
+	config := vm.VirtualMachineInitializationIpConfigArgs{Ipv4: ipv4}
+	if ipv6.IsValid() {
+		config.Ipv6 = vm.VirtualMachineInitializationIpConfigIpv6Args{
+			Address: pulumi.String(ipv6.String()), Gateway: optionalString(textOf(orZero(n.IPv6).Gateway)),
+		}
 	}
+
+	return config
 }
 
 func nameServers(n Network) (list pulumi.StringArray) {

@@ -104,7 +104,8 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Upgrades:            &c.Upgrade,
 		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,
 		Backup:  d.backupArgs(c),
-		Network: c.Network, PodCIDR: c.PodCIDR, ServiceCIDR: c.ServiceCIDR,
+		Network: c.Network, PodCIDR: c.PodCIDR, ServiceCIDR: c.ServiceCIDR, PodCIDRIPv6: c.PodCIDRIPv6,
+		ServiceCIDRIPv6:                c.ServiceCIDRIPv6,
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
 		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox),
@@ -157,7 +158,7 @@ func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 
 func nodeArgs(n spec.Node) components.ClusterNode {
 	args := components.ClusterNode{
-		Name: n.Name, Role: string(n.Role), Address: n.Address, Network: n.Network, Talos: n.Template.Talos,
+		Name: n.Name, Role: string(n.Role), Address: n.Address, AddressIPv6: n.AddressIPv6, Network: n.Network, Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
 		Machine: vmArgs(n.VM), Bonds: n.Bonds, VLANs: n.VLANs, Encryption: n.Encryption,

@@ -45,7 +45,7 @@ func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 		// Without the release: a new one makes another template, but does not affect existing machines.
 		Name: m.Name, About: ownership.MachineAbout(system.Name(), m.Name), Machine: vmArgs(m.VM),
 		Hardware: &hardware,
-		Network:  &m.Network, SearchDomain: m.SearchDomain,
+		Network:  &m.Network, AddressIPv6: m.AddressIPv6, SearchDomain: m.SearchDomain,
 		User: m.User, SSHKeys: m.SSHKeys, Protect: m.Protect,
 	}
 	if m.Address.IsValid() {

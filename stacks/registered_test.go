@@ -52,6 +52,8 @@ func TestWhatStacksRegister(t *testing.T) {
 		"wide":     stackOptionsOf(t, "test", wideStack),
 		"proxmox":  stackOptionsOf(t, "test", proxmoxStack),
 		"machines": stackOptionsOf(t, "test", machinesStack),
+
+		"dual-stack": stackOptionsOf(t, "test", dualStack),
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
@@ -153,6 +155,32 @@ const wideStack = `config:
     - name: two
       network: {cidr: 127.1.2.0/24, addressing: dhcp, vlan: 7}
       controlPlane: {firstVmid: 2100}
+`
+
+// dualStack has IPv4 and IPv6: static, and with DHCP.
+const dualStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6}
+    debian: {os: debian, release: "13", build: "20260712-2537", firstVmid: 940}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, dns: ["fd00:1::1"], ipv6: {cidr: "fd00:1::/64", gateway: "fd00:1::1"}}
+      cni: {kind: cilium, loadBalancer: {addresses: [127.1.1.200-127.1.1.210, "fd00:1::c8-fd00:1::d2"]}}
+      controlPlane: {count: 1}
+      workers: [{name: db, count: 1}]
+    - name: two
+      kubernetesVersion: v1.35.0
+      network: {cidr: 127.1.2.0/24, addressing: dhcp, ipv6: {cidr: "fd00:2::/64"}}
+      podCidrIPv6: fd00:10:42::/56
+      controlPlane: {firstVmid: 2100}
+  talos-proxmox:machines:
+    - name: web
+      template: debian
+      sshKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f]
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, dns: [127.1.1.1], ipv6: {cidr: "fd00:1::/64", gateway: "fe80::1"}}
 `
 
 // wideCards are the network cards of its machines in Proxmox.

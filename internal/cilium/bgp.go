@@ -1,6 +1,9 @@
 package cilium
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // BGP is how the nodes announce the addresses of Services to routers. The settings of sessions are those of all routers.
 type BGP struct {
@@ -40,7 +43,7 @@ const DefaultHoldTime = 90
 
 // objects returns the nodes' instance, the settings of its sessions, and what is advertised. Routers keep the routes
 // while an agent restarts (graceful restart).
-func (b *BGP) objects() []map[string]any {
+func (b *BGP) objects(pool []AddressRange) []map[string]any {
 	const label = "talos-proxmox/advertise"
 
 	hold := b.HoldTimeSeconds
@@ -48,12 +51,20 @@ func (b *BGP) objects() []map[string]any {
 		hold = DefaultHoldTime
 	}
 
+	var families []any
+
+	for _, family := range []string{"ipv4", "ipv6"} {
+		if slices.ContainsFunc(pool, func(r AddressRange) bool { return r.First.Is6() == (family == "ipv6") }) {
+			families = append(families, object{
+				"afi": family, "safi": "unicast", "advertisements": object{"matchLabels": object{label: objectName}},
+			})
+		}
+	}
+
 	session := object{
 		"timers":          object{"holdTimeSeconds": hold, "keepAliveTimeSeconds": max(hold/3, 1)},
 		"gracefulRestart": object{"enabled": true, "restartTimeSeconds": 120},
-		"families": []any{object{
-			"afi": "ipv4", "safi": "unicast", "advertisements": object{"matchLabels": object{label: objectName}},
-		}},
+		"families":        families,
 	}
 	if b.Multihop > 0 {
 		session["ebgpMultihop"] = b.Multihop

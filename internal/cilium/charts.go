@@ -146,6 +146,16 @@ func Untested(version, kubernetes string) string {
 		kubernetes)
 }
 
+// AnnouncesIPv6 reports whether a version announces IPv6 addresses of Services in the nodes' network, which Cilium does
+// from 1.19 on (cilium/cilium#39648).
+func AnnouncesIPv6(version string) bool {
+	const first = 19
+
+	major, _, _ := strings.Cut(version, ".")
+
+	return major != "1" || minorVersion(version) >= first
+}
+
 // minorVersion returns 35 for v1.35 and v1.35.4.
 func minorVersion(version string) int {
 	parts := strings.Split(version, ".")

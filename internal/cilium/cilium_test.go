@@ -54,6 +54,11 @@ func TestValues(t *testing.T) {
 	}
 
 	assert.NotContains(t, plain, "SYS_MODULE")
+	assert.NotContains(t, plain, "ipv6")
+	assert.Contains(t, values(Settings{Nodes: 1, IPv6: true}), `"ipv6":{"enabled":true}`)
+	assert.False(t, AnnouncesIPv6("1.18.12"))
+	assert.True(t, AnnouncesIPv6("1.19.6"))
+	assert.True(t, AnnouncesIPv6("2.0.0"))
 
 	whole := values(Settings{
 		Nodes: 6, Hubble: true, GatewayAPI: true,

@@ -22,11 +22,13 @@ type Settings struct {
 	Interfaces []string
 	// BGP announces the pool's addresses to routers; nil = in the nodes' network, by ARP.
 	BGP *BGP
+	// IPv6 gives pods and services of a dual-stack cluster IPv6 addresses as well.
+	IPv6 bool
 	// Own are the user's values, which take precedence.
 	Own map[string]any
 }
 
-// AddressRange is a range of IPv4 addresses, both ends included.
+// AddressRange is a range of addresses of one family, both ends included.
 type AddressRange struct {
 	// The first address.
 	First netip.Addr `pulumi:"first" provider:"type=go@1:netip:text"`
@@ -134,6 +136,10 @@ func (s Settings) Values() map[string]any {
 		"hubble":            object{"enabled": false},
 	}
 
+	if s.IPv6 {
+		values["ipv6"] = object{"enabled": true}
+	}
+
 	if s.Hubble {
 		values["hubble"] = object{
 			"enabled": true, "relay": object{"enabled": true, "rollOutPods": true},
@@ -206,7 +212,7 @@ func (s Settings) Objects() []map[string]any {
 		"spec": object{"blocks": blocks},
 	}
 	if s.BGP != nil {
-		return append([]map[string]any{pool}, s.BGP.objects()...)
+		return append([]map[string]any{pool}, s.BGP.objects(s.Pool)...)
 	}
 
 	policy := object{"loadBalancerIPs": true}

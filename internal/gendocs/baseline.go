@@ -17,7 +17,7 @@ const baselineStack = `config:
   talos-proxmox:clusters:
     - name: prod
       kubernetesVersion: v1.36.4
-      network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
+      network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1], ipv6: {cidr: "fd00:1::/64"}}
       controlPlane: {count: 1}
       workers:
         - name: general

@@ -28,9 +28,11 @@ var checkedChanges = map[string][]change{
 	"ClusterConfig.kubernetesVersion": {
 		{when: "an older one, or more than one minor version newer", to: "v1.35.0"},
 	},
-	"ClusterConfig.clone":       {{to: "linked"}},
-	"ClusterConfig.podCidr":     {{to: "10.200.0.0/16"}},
-	"ClusterConfig.serviceCidr": {{to: "10.112.0.0/12"}},
+	"ClusterConfig.clone":           {{to: "linked"}},
+	"ClusterConfig.podCidr":         {{to: "10.200.0.0/16"}},
+	"ClusterConfig.serviceCidr":     {{to: "10.112.0.0/12"}},
+	"ClusterConfig.podCidrIPv6":     {{to: "fd00:10:42::/56"}},
+	"ClusterConfig.serviceCidrIPv6": {{to: "fd00:10:43::/112"}},
 
 	"ClusterConfig.encryption":   {{to: map[string]any{"state": "nodeID"}}},
 	pool + ".encryption":         {{to: map[string]any{"ephemeral": "nodeID"}}},
@@ -39,18 +41,28 @@ var checkedChanges = map[string][]change{
 	"EncryptionConfig.ephemeral": {{to: "nodeID"}},
 
 	"NetworkConfig.cidr": {{
-		to: map[string]any{"cidr": "10.0.2.0/24", "gateway": "10.0.2.1", "dns": []any{"1.1.1.1"}}, path: "clusters.0.network",
+		to: map[string]any{
+			"cidr": "10.0.2.0/24", "gateway": "10.0.2.1", "dns": []any{"1.1.1.1"}, "ipv6": map[string]any{"cidr": "fd00:1::/64"},
+		}, path: "clusters.0.network",
 	}},
-	"NetworkConfig.gateway":    {{to: "10.0.1.254"}},
-	"NetworkConfig.bridge":     {{to: "vmbr2"}},
-	"NetworkConfig.vlan":       {{to: 7}},
-	"NetworkConfig.mtu":        {{to: 1400}},
-	"NetworkConfig.dns":        {{to: []any{"8.8.8.8"}}},
-	"NetworkConfig.addressing": {{to: "dhcp"}},
+	"NetworkConfig.ipv6": {
+		{when: "adding or removing it", to: nil}, {when: "another", to: map[string]any{"cidr": "fd00:2::/64"}},
+	},
+	"IPv6NetworkConfig.cidr":    {{to: "fd00:2::/64"}},
+	"IPv6NetworkConfig.gateway": {{to: "fd00:1::1"}},
+	"NetworkConfig.gateway":     {{to: "10.0.1.254"}},
+	"NetworkConfig.bridge":      {{to: "vmbr2"}},
+	"NetworkConfig.vlan":        {{to: 7}},
+	"NetworkConfig.mtu":         {{to: 1400}},
+	"NetworkConfig.dns":         {{to: []any{"8.8.8.8"}}},
+	"NetworkConfig.addressing":  {{to: "dhcp"}},
 
 	"PoolNetworkConfig.cidr": {{
-		to: map[string]any{"cidr": "10.0.2.0/24", "gateway": "10.0.2.1"}, path: poolPath + "network",
+		to: map[string]any{
+			"cidr": "10.0.2.0/24", "gateway": "10.0.2.1", "ipv6": map[string]any{"cidr": "fd00:2::/64"},
+		}, path: poolPath + "network",
 	}},
+	"PoolNetworkConfig.ipv6":    {{to: map[string]any{"cidr": "fd00:2::/64"}}},
 	"PoolNetworkConfig.gateway": {{to: "10.0.1.254"}},
 	"PoolNetworkConfig.bridge":  {{to: "vmbr2"}},
 	"PoolNetworkConfig.vlan":    {{to: 7}},
@@ -86,6 +98,7 @@ var checkedChanges = map[string][]change{
 		to: map[string]any{"cidr": "10.0.0.0/16", "gateway": "10.0.1.1", "dns": []any{"1.1.1.1"}}, path: "machines.0.network",
 	}},
 	"MachineNetworkConfig.gateway":      {{to: "10.0.1.254"}},
+	"MachineNetworkConfig.ipv6":         {{to: map[string]any{"cidr": "fd00:1::/64"}}},
 	"MachineNetworkConfig.bridge":       {{to: "vmbr2"}},
 	"MachineNetworkConfig.vlan":         {{to: 7}},
 	"MachineNetworkConfig.mtu":          {{to: 1400}},
@@ -95,11 +108,14 @@ var checkedChanges = map[string][]change{
 		"name": "web", "template": "debian", "network": map[string]any{"addressing": "dhcp", "dns": []any{"1.1.1.1"}},
 	}, path: "machines.0"}},
 
-	"NodeConfig.host":      {{to: "pve2"}},
-	"NodeConfig.devices":   {{to: []any{"nic"}}},
-	"NodeConfig.vmid":      {{to: 3050}},
-	"NodeConfig.mac":       {{to: "02:00:00:00:00:02"}},
-	"NodeConfig.address":   {{to: "10.0.1.70"}},
+	"NodeConfig.host":    {{to: "pve2"}},
+	"NodeConfig.devices": {{to: []any{"nic"}}},
+	"NodeConfig.vmid":    {{to: 3050}},
+	"NodeConfig.mac":     {{to: "02:00:00:00:00:02"}},
+	"NodeConfig.address": {{to: "10.0.1.70"}},
+
+	"NodeConfig.addressIPv6": {{to: "fd00:1::70"}},
+
 	"NodeConfig.diskGiB":   {{when: "more", to: 80}, {when: "less", to: 30}},
 	"DiskConfig.sizeGiB":   {{when: "more", to: 20}, {when: "less", to: 5}},
 	"DiskConfig.datastore": {{to: "local-zfs"}},

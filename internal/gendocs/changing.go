@@ -135,6 +135,7 @@ var sections = []section{
 	{title: "Signatures of the GitOps source", of: "VerifyConfig"},
 	{title: "The chart of Flux' operator", of: "OperatorChartConfig"},
 	{title: "Networks", of: "NetworkConfig", at: "clusters.0.network."},
+	{title: "IPv6 networks", of: "IPv6NetworkConfig", at: "clusters.0.network.ipv6."},
 	{title: "Endpoints", of: "EndpointConfig"},
 	{title: "Proxmox", of: "ProxmoxConfig"},
 	{title: "Proxmox accounts", of: "IdentityConfig"},

@@ -23,7 +23,7 @@ type Guest struct {
 	proxmoxapi.Listed
 
 	Description string
-	Addresses   []GuestAddress // IPv4, without those by DHCP
+	Addresses   []GuestAddress // without those by DHCP and from routers
 }
 
 // GuestAddress is an address of a network device.
@@ -50,6 +50,7 @@ func plannedAddresses(plan *spec.Plan, machines []machine) (list []plannedAddres
 			}
 		}
 		add(m.Address.Addr(), cmp.Or(m.OverridePaths["address"], m.Path+".firstAddress"), m.Network.Bridge, m.Network.VLAN)
+		add(m.AddressIPv6.Addr(), fmt.Sprintf("%s.nodes.%d.addressIPv6", m.Path, m.Index+1), m.Network.Bridge, m.Network.VLAN)
 
 		for _, link := range m.LinkAddresses(m.Network) {
 			add(link.Address.Addr(), link.Path+".firstAddress", link.Bridge, link.VLAN)
@@ -83,8 +84,10 @@ func plannedAddresses(plan *spec.Plan, machines []machine) (list []plannedAddres
 // newAddresses reports whether the plan has an address that the last run did not give to the same machine or cluster.
 func (r *reader) newAddresses() bool {
 	changed := func(m machine) bool {
-		return m.Address.IsValid() && (m.new || !m.Network.DHCP &&
-			r.Stack.Machines[m.VMID].Address != m.Address.Addr().String())
+		last := r.Stack.Machines[m.VMID]
+
+		return m.Address.IsValid() && (m.new || !m.Network.DHCP && last.Address != m.Address.Addr().String()) ||
+			m.AddressIPv6.IsValid() && last.AddressIPv6 != m.AddressIPv6.String()
 	}
 	if slices.ContainsFunc(r.planned.machines, changed) {
 		return true
@@ -174,11 +177,13 @@ func guestAddresses(kind string, config proxmoxapi.Config) (list []GuestAddress)
 			at = "ipconfig" + number
 		}
 
-		ip, _ := guest.Option(at, "ip")
-		if prefix, err := netip.ParsePrefix(ip); err == nil {
-			bridge, _ := guest.Option(device, "bridge")
-			vlan, _ := guest.Option(device, "tag")
-			list = append(list, GuestAddress{prefix.Addr(), bridge, vlan})
+		for _, option := range []string{"ip", "ip6"} {
+			text, _ := guest.Option(at, option)
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				bridge, _ := guest.Option(device, "bridge")
+				vlan, _ := guest.Option(device, "tag")
+				list = append(list, GuestAddress{prefix.Addr(), bridge, vlan})
+			}
 		}
 	}
 

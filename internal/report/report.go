@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -193,8 +194,17 @@ func newCluster(c spec.Cluster) cluster {
 // networksOf returns the networks of a cluster's machines, without duplicates.
 func networksOf(c spec.Cluster) (list []string) {
 	for _, n := range c.Nodes() {
-		if network := c.NetworkOf(n).CIDR.String(); !slices.Contains(list, network) {
-			list = append(list, network)
+		network := c.NetworkOf(n)
+		networks := []netip.Prefix{network.CIDR}
+
+		if network.IPv6 != nil {
+			networks = append(networks, network.IPv6.CIDR)
+		}
+
+		for _, cidr := range networks {
+			if !slices.Contains(list, cidr.String()) {
+				list = append(list, cidr.String())
+			}
 		}
 	}
 
@@ -208,6 +218,10 @@ func newMachine(n spec.Member) machine {
 	}
 	if n.Address.IsValid() {
 		m.Address = n.Address.Addr().String()
+	}
+
+	if n.AddressIPv6.IsValid() {
+		m.Address += ", " + n.AddressIPv6.Addr().String()
 	}
 
 	if protection := protectionOf(n); protection != "" {

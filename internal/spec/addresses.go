@@ -7,6 +7,8 @@ import (
 
 // planAddresses assigns addresses in the cluster's network to the pool's machines.
 func (p *planner) planAddresses(g *pool, overrides map[int]nodeOverrides) {
+	defer p.planIPv6Addresses(g, overrides)
+
 	if !g.inCluster() && g.network.DHCP {
 		return // the guest agent reports them
 	}

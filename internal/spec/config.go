@@ -203,6 +203,12 @@ type ClusterConfig struct {
 	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
 	// The IPv4 network of services; the cluster's DNS has its tenth address. It cannot change.
 	ServiceCIDR string `json:"serviceCidr,omitempty" jsonschema:"default=10.96.0.0/12"`
+	// The IPv6 network of pods in a dual-stack cluster; every machine gets a /64 of it. It cannot change. Default:
+	// fd00:10:244::/56 with `network.ipv6`, otherwise none.
+	PodCIDRIPv6 string `json:"podCidrIPv6,omitempty" jsonschema:"example=fd00:10:244::/56"`
+	// The IPv6 network of services in a dual-stack cluster; the cluster's DNS has its tenth address as well. It cannot
+	// change. Default: fd00:10:96::/112 with `network.ipv6`, otherwise none.
+	ServiceCIDRIPv6 string `json:"serviceCidrIPv6,omitempty" jsonschema:"example=fd00:10:96::/112"`
 	// The CNI.
 	CNI CNIConfig `json:"cni,omitempty"`
 	// The encryption of the machines' disks. Default: none.
@@ -245,7 +251,10 @@ type NetworkConfig struct {
 	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
 	// The MTU in bytes; 0 = the bridge's.
 	MTU int `json:"mtu,omitempty" jsonschema:"default=0,minimum=0,maximum=65520"`
-	// Name servers. Default: Talos' own.
+	// The IPv6 network beside it, which makes the cluster dual-stack: machines, pods and services have addresses of both
+	// families. Whether a cluster is dual-stack cannot change. Default: none, IPv4 only.
+	IPv6 *IPv6NetworkConfig `json:"ipv6,omitempty"`
+	// Name servers; with `ipv6`, by addresses of either family. Default: Talos' own.
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
@@ -263,9 +272,19 @@ type NetworkConfig struct {
 	StaticHosts []StaticHostConfig `json:"staticHosts,omitempty"`
 }
 
+// IPv6NetworkConfig is the IPv6 network of machines that have IPv4 as well.
+type IPv6NetworkConfig struct {
+	// The network. Each machine has the same place in it as in the IPv4 network: with 10.0.0.0/24 and fd00:1::/64, the
+	// machine with 10.0.0.20 has fd00:1::14.
+	CIDR string `json:"cidr" jsonschema:"required,example=fd00:1::/64"`
+	// The router's address, in the network or link-local (fe80::…). Default: none; machines use the routers that announce
+	// themselves.
+	Gateway string `json:"gateway,omitempty" jsonschema:"example=fd00:1::1"`
+}
+
 // EndpointConfig is the endpoint of a cluster's Kubernetes API.
 type EndpointConfig struct {
-	// The DNS name or the IPv4 address of the VIP, of the control planes (a name with an address of each) or of a load
+	// The DNS name or the address of the VIP, of the control planes (a name with an address of each) or of a load
 	// balancer that forwards TCP connections to port 6443 of the control planes.
 	Host string `json:"host" jsonschema:"required,example=k8s.example.org"`
 	// The TCP port, which only a load balancer can have other than 6443.

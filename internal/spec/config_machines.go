@@ -38,6 +38,8 @@ type MachineNetworkConfig struct {
 	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.0.0.0/24"`
 	// The router's address. Default: none; machines can reach their own network only.
 	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.0.1"`
+	// The IPv6 network beside it, for static addresses. Default: none.
+	IPv6 *IPv6NetworkConfig `json:"ipv6,omitempty"`
 	// The Proxmox bridge.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
 	// The VLAN tag that Proxmox sets; 0 = untagged.

@@ -94,6 +94,8 @@ type PoolNetworkConfig struct {
 	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.0.1.0/24"`
 	// The router's address. Default: the cluster's, but none with another `cidr`.
 	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.1.1"`
+	// The IPv6 network, which a pool of a dual-stack cluster needs with another `cidr`. Default: the cluster's.
+	IPv6 *IPv6NetworkConfig `json:"ipv6,omitempty"`
 	// The Proxmox bridge, or the name of a VNet of Proxmox' SDN. Default: the cluster's, with its `vlan` and `mtu`.
 	Bridge string `json:"bridge,omitempty" jsonschema:"example=vmbr1"`
 	// The VLAN tag that Proxmox sets. Default: the cluster's, but 0, untagged, with `bridge`.
@@ -117,6 +119,8 @@ type VMConfig struct {
 	MAC string `json:"mac,omitempty" jsonschema:"example=02:00:00:00:00:01"`
 	// The address.
 	Address string `json:"address,omitempty"`
+	// The address in the IPv6 network. Default: the one with the same place as the machine's IPv4 address.
+	AddressIPv6 string `json:"addressIPv6,omitempty" jsonschema:"example=fd00:1::20"`
 	// Cores; 0 = the pool's.
 	Cores int `json:"cores,omitempty" jsonschema:"minimum=0,maximum=512"`
 	// Memory in MiB; 0 = the pool's.

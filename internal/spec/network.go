@@ -7,7 +7,26 @@ import (
 	"strings"
 )
 
-const noIPv6 = "is IPv6, which is not supported yet; set an IPv4 "
+// noIPv6 and noIPv6Network are the problems of IPv6 where IPv4 is needed: Proxmox hosts and machines are reached by it,
+// and Talos' images are in a registry without IPv6 (siderolabs/talos#6281).
+const (
+	noIPv6        = "is IPv6, and this needs IPv4 (docs/networking.md#dual-stack); set an IPv4 address"
+	noIPv6Network = "is IPv6, and this needs IPv4 as well: the images' registry ghcr.io and the program's connections to " +
+		"machines have no IPv6; set an IPv4 network%s"
+)
+
+// besideIPv4 says in which key the IPv6 network is, beside the IPv4 network at a path; empty = in none.
+func besideIPv4(path string) string {
+	for suffix, key := range map[string]string{
+		".network.cidr": "network.ipv6", ".podCidr": "podCidrIPv6", ".serviceCidr": "serviceCidrIPv6",
+	} {
+		if strings.HasSuffix(path, suffix) {
+			return ", and the IPv6 network in " + key
+		}
+	}
+
+	return ""
+}
 
 // parseAddress parses an IPv4 address, and reports an unusable one.
 func (p *planner) parseAddress(path, text string) (netip.Addr, bool) {
@@ -22,7 +41,7 @@ func (p *planner) parseAddress(path, text string) (netip.Addr, bool) {
 	case err != nil:
 		p.problems.Add(path, text, "is not an IPv4 address; write it as 10.0.0.2")
 	case address.Is6():
-		p.problems.Add(path, text, noIPv6+"address")
+		p.problems.Add(path, text, noIPv6)
 	case address.IsUnspecified() || address.IsMulticast() || address == lastAddress(netip.PrefixFrom(address, 0)):
 		p.problems.Add(path, text, "cannot be a machine's address; use a unicast address")
 	default:
@@ -48,7 +67,7 @@ func (p *planner) parseNetworkFor(what, path, text string, shortest, longest int
 	case err != nil:
 		p.problems.Add(path, text, "is not an IPv4 network; write it as 10.0.0.0/24")
 	case prefix.Addr().Is6():
-		p.problems.Add(path, text, noIPv6+"network")
+		p.problems.Add(path, text, noIPv6Network, besideIPv4(path))
 	case prefix.Bits() < shortest || prefix.Bits() > longest:
 		p.problems.Add(path, text, "has an unsuitable size for %s; set a prefix length from %d to %d", what, shortest, longest)
 	case prefix != prefix.Masked():
@@ -64,12 +83,14 @@ func (p *planner) parseNetworkFor(what, path, text string, shortest, longest int
 
 // planNetwork plans a network; unusable values are invalid.
 func (p *planner) planNetwork(path, owner string, c NetworkConfig) Network {
-	return p.planNetworkIn(path, owner, p.parseNetwork(path+".cidr", c.CIDR), c)
+	return p.planNetworkIn(path, owner, Network{
+		CIDR: p.parseNetwork(path+".cidr", c.CIDR), IPv6: p.planIPv6Network(path+".ipv6", owner, c.IPv6),
+	}, c)
 }
 
-// planNetworkIn plans a network with these addresses.
-func (p *planner) planNetworkIn(path, owner string, cidr netip.Prefix, c NetworkConfig) Network {
-	n := Network{CIDR: cidr, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DHCP: c.Addressing == "dhcp"}
+// planNetworkIn plans a network with the addresses of n.
+func (p *planner) planNetworkIn(path, owner string, n Network, c NetworkConfig) Network {
+	n.Bridge, n.VLAN, n.MTU, n.DHCP = c.Bridge, c.VLAN, c.MTU, c.Addressing == "dhcp"
 	p.checkFormat(path+".bridge", c.Bridge, bridgeFormat)
 	p.checkMTU(path+".mtu", c.MTU)
 
@@ -77,7 +98,7 @@ func (p *planner) planNetworkIn(path, owner string, cidr netip.Prefix, c Network
 		at := fmt.Sprintf("%s.dns[%d]", path, i)
 		p.checkNotEmpty(at, text, "write it as 1.1.1.1")
 
-		if server, ok := p.parseAddress(at, text); ok {
+		if server, ok := p.parseServer(at, text, n); ok {
 			n.DNS = append(n.DNS, server)
 		}
 	}
@@ -168,30 +189,50 @@ func addressProblem(address netip.Addr, network netip.Prefix) string {
 		return fmt.Sprintf("is outside the network %s", network)
 	case address == network.Addr():
 		return fmt.Sprintf("is the network %s itself", network)
-	case address == lastAddress(network):
+	case address.Is4() && address == lastAddress(network):
 		return fmt.Sprintf("is the broadcast address of %s", network)
 	default:
 		return ""
 	}
 }
 
-// addOffset returns the n-th address after an address. Networks end below 240.0.0.0 and pools are small, so it cannot
-// overflow.
+// addOffset returns the n-th address after an address. IPv4 networks end below 240.0.0.0 and pools are small, so it
+// cannot overflow.
 func addOffset(address netip.Addr, n int) netip.Addr {
-	number := addressToNumber(address) + uint32(n) //nolint:gosec // n is an index
+	bytes := address.AsSlice()
+	for i := len(bytes) - 1; i >= 0 && n > 0; i-- {
+		n += int(bytes[i])
+		bytes[i] = byte(n)
+		n >>= 8
+	}
 
-	return netip.AddrFrom4([4]byte{byte(number >> 24), byte(number >> 16), byte(number >> 8), byte(number)})
+	result, _ := netip.AddrFromSlice(bytes)
+
+	return result
 }
 
-func addressToNumber(address netip.Addr) uint32 {
-	b := address.As4()
+// addressOffset returns how many addresses a later one of the same family is after a first one; at most 2^32.
+func addressOffset(first, later netip.Addr) int {
+	from, to := first.AsSlice(), later.AsSlice()
+	offset := 0
 
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	for i := range to {
+		offset = min(offset<<8+int(to[i])-int(from[i]), 1<<32)
+	}
+
+	return offset
 }
 
-// lastAddress returns a network's broadcast address.
+// lastAddress returns a network's last address, which is the broadcast address of IPv4.
 func lastAddress(network netip.Prefix) netip.Addr {
-	return addOffset(network.Masked().Addr(), 1<<(32-network.Bits())-1)
+	bytes := network.Masked().Addr().AsSlice()
+	for bit := network.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+
+	last, _ := netip.AddrFromSlice(bytes)
+
+	return last
 }
 
 // firstFreeAddress returns the first of count consecutive free addresses, at a multiple of ten if possible.

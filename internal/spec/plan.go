@@ -189,6 +189,9 @@ type Cluster struct {
 	Network        Network
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
 	PodCIDR, ServiceCIDR netip.Prefix
+	// PodCIDRIPv6 and ServiceCIDRIPv6 are those of a dual-stack cluster; invalid = IPv4 only.
+	PodCIDRIPv6     netip.Prefix `json:",omitzero"`
+	ServiceCIDRIPv6 netip.Prefix `json:",omitzero"`
 	// CNI is the CNI that the program installs; nil = nodes wait for one that the user installs.
 	CNI           *CNI   `json:",omitempty"`
 	ControlPlanes []Node // in order of their index
@@ -238,6 +241,8 @@ type Network struct {
 	CIDR netip.Prefix `pulumi:"cidr,optional" provider:"type=go@1:netip:text"`
 	// The router's address. Default: none, machines can reach their own network only.
 	Gateway netip.Addr `pulumi:"gateway,optional" provider:"type=go@1:netip:text"`
+	// The IPv6 network beside it. Default: none.
+	IPv6 *IPv6Network `json:",omitempty" pulumi:"ipv6,optional"`
 	// The Proxmox bridge. Default: vmbr0.
 	Bridge string `pulumi:"bridge,optional"`
 	// The VLAN tag that Proxmox sets. Default: 0, untagged.
@@ -256,4 +261,12 @@ type Network struct {
 	SearchDomains []string `json:",omitempty" pulumi:"searchDomains,optional"`
 	// Names that machines resolve without DNS; for a cluster, not for a node. Default: none.
 	StaticHosts []StaticHost `json:",omitempty" pulumi:"staticHosts,optional"`
+}
+
+// IPv6Network is the IPv6 network of machines that have IPv4 as well.
+type IPv6Network struct {
+	// The network: fd00:1::/64.
+	CIDR netip.Prefix `pulumi:"cidr" provider:"type=go@1:netip:text"`
+	// The router's address. Default: none, machines use the routers that announce themselves.
+	Gateway netip.Addr `pulumi:"gateway,optional" provider:"type=go@1:netip:text"`
 }

@@ -63,6 +63,8 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 		"services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices,
 	)
 
+	p.planKubernetesIPv6(path, c, &cluster)
+
 	cluster.GitOps = p.planGitOps(path+".gitops", c.Name, c.GitOps)
 
 	pools := clusterPools(path, c)

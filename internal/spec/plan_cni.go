@@ -145,24 +145,50 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 	p.planBGP(path, c, cni, cluster)
 
 	for i, text := range c.Addresses {
-		at := fmt.Sprintf("%s.addresses[%d]", path, i)
-		first, last, ok := p.addressRange(at, text)
-		network := cluster.Network
+		p.planServiceRange(fmt.Sprintf("%s.addresses[%d]", path, i), text, cni, cluster)
+	}
 
-		switch {
-		case !ok || !network.CIDR.IsValid():
-		case addressToNumber(last)-addressToNumber(first) >= maxServiceAddresses:
-			p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
-		case cni.BGP != nil && (network.CIDR.Contains(first) || network.CIDR.Contains(last)):
-			p.problems.Add(at, text, "is in the nodes' network %s, in which nobody answers for addresses that are announced by "+
-				"BGP; use addresses outside of it", network.CIDR)
-		case cni.BGP != nil || p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
-			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
-			p.services = append(p.services, serviceRange{first, claim{
-				owner: "the load balancer of " + cluster.Name, group: at, path: at,
-				count: int(addressToNumber(last)-addressToNumber(first)) + 1, net: network,
-			}})
-		}
+	if cni.BGP == nil && slices.ContainsFunc(cni.LoadBalancer, func(r AddressRange) bool { return r.First.Is6() }) {
+		p.warn("%s.addresses: clients find IPv6 addresses of Services only if the bridges of the Proxmox hosts do not snoop "+
+			"multicast, because Cilium does not join the groups of these addresses (cilium#46274); add `bridge-mcsnoop no` to them "+
+			"(docs/networking.md#dual-stack)", path)
+	}
+}
+
+// planServiceRange adds a range of addresses, of either family: of the cluster's network, or with BGP outside of it.
+func (p *planner) planServiceRange(at, text string, cni *CNI, cluster Cluster) {
+	first, last, ok := p.addressRange(at, text)
+	network := cluster.Network
+
+	switch {
+	case !ok:
+		return
+	case first.Is6() && network.IPv6 == nil:
+		p.problems.Add(at, text, "is IPv6, and the machines have IPv4 only; set network.ipv6, or use IPv4 addresses")
+
+		return
+	case first.Is6() && cni.BGP == nil && !cilium.AnnouncesIPv6(cni.Version):
+		p.problems.Add(at, text, "is IPv6, which Cilium announces from 1.19 on, and not %s; choose a newer version, or use "+
+			"IPv4 addresses", cni.Version)
+
+		return
+	case first.Is6():
+		network.CIDR = network.IPv6.CIDR
+	}
+
+	switch {
+	case !network.CIDR.IsValid():
+	case addressOffset(first, last) >= maxServiceAddresses:
+		p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
+	case cni.BGP != nil && (network.CIDR.Contains(first) || network.CIDR.Contains(last)):
+		p.problems.Add(at, text, "is in the nodes' network %s, in which nobody answers for addresses that are announced by BGP; "+
+			"use addresses outside of it", network.CIDR)
+	case cni.BGP != nil || p.checkInside(at, first, network.CIDR) && p.checkInside(at, last, network.CIDR):
+		cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
+		p.services = append(p.services, serviceRange{first, claim{
+			owner: "the load balancer of " + cluster.Name, group: at, path: at,
+			count: addressOffset(first, last) + 1, net: network,
+		}})
 	}
 }
 
@@ -208,14 +234,10 @@ func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bo
 	from, to, isRange := strings.Cut(text, "-")
 
 	switch prefix, err := netip.ParsePrefix(text); {
-	case err == nil && prefix.Addr().Is4() && prefix == prefix.Masked():
+	case err == nil && prefix == prefix.Masked():
 		return prefix.Addr(), lastAddress(prefix), true
-	case err == nil && prefix.Addr().Is4():
-		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
-
-		return first, last, false
 	case err == nil:
-		p.problems.Add(path, text, noIPv6+"network")
+		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 
 		return first, last, false
 	case !isRange:
@@ -225,8 +247,8 @@ func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bo
 	first, err := netip.ParseAddr(strings.TrimSpace(from))
 	last, lastErr := netip.ParseAddr(strings.TrimSpace(to))
 
-	if cmp.Or(err, lastErr) != nil || !first.Is4() || !last.Is4() || last.Less(first) {
-		p.problems.Add(path, text, "is not a range of IPv4 addresses; write it as 10.0.0.200-10.0.0.220 or 10.0.0.240/28")
+	if cmp.Or(err, lastErr) != nil || first.Is4() != last.Is4() || last.Less(first) {
+		p.problems.Add(path, text, "is not a range of addresses; write it as 10.0.0.200-10.0.0.220 or 10.0.0.240/28")
 
 		return first, last, false
 	}

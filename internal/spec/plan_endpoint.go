@@ -58,7 +58,7 @@ func (c Cluster) apiAddress() netip.Addr {
 
 // ServesAPI reports whether an address is the VIP or that of a control plane, whose API servers have one port.
 func (c Cluster) ServesAPI(address netip.Addr) bool {
-	isNode := func(n Node) bool { return n.Address.Addr() == address }
+	isNode := func(n Node) bool { return n.Address.Addr() == address || n.AddressIPv6.Addr() == address }
 
 	return address == c.VIP || slices.ContainsFunc(c.ControlPlanes, isNode)
 }
@@ -79,12 +79,14 @@ func (p *planner) checkAPIEndpoint(path string, e EndpointConfig, c Cluster, mac
 		return p.checkFormat(at, e.Host, endpointFormat)
 	}
 
-	address, ok := p.parseAddress(at, e.Host)
+	address, ok := p.parseServer(at, e.Host, c.Network)
 
 	switch {
 	case !ok:
 		return false
-	case slices.ContainsFunc(machines, func(m Machine) bool { return m.Address.Addr() == address }):
+	case slices.ContainsFunc(machines, func(m Machine) bool {
+		return m.Address.Addr() == address || m.AddressIPv6.Addr() == address
+	}):
 	case !c.ServesAPI(address):
 		p.addresses.take(address, claim{
 			owner: "the endpoint of " + c.Name, group: path, path: at, count: 1, net: c.Network, shared: true,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // Prefix lengths of Kubernetes' own networks. Each machine gets a /24 for its pods; the API server accepts at most a
@@ -29,18 +31,29 @@ func (p *planner) checkKubernetesNetworks(clusters []Cluster) {
 		path := fmt.Sprintf("clusters[%d]", i)
 
 		pods, services := namedNetwork{path + ".podCidr", c.PodCIDR}, namedNetwork{path + ".serviceCidr", c.ServiceCIDR}
-		if !p.checkOverlap(pods, used, services) && !p.checkOverlap(services, used, pods) && pods.IsValid() &&
-			pods.Overlaps(services.Prefix) {
-			p.problems.Add(
-				pods.path, pods.String(), "overlaps %s (%s); %s", services.path, services, suggestNetwork(append(used, services)),
-			)
-		}
+		podsIPv6 := namedNetwork{path + ".podCidrIPv6", c.PodCIDRIPv6}
+		servicesIPv6 := namedNetwork{path + ".serviceCidrIPv6", c.ServiceCIDRIPv6}
 
-		p.checkPodCIDRSize(pods.path, c)
+		p.checkPodsAndServices(pods, services, used)
+		p.checkPodsAndServices(podsIPv6, servicesIPv6, used)
 
 		if c.CNI != nil && c.CNI.BGP != nil {
-			p.checkAnnounced(path, pods, services)
+			p.checkAnnounced(path, pods, services, podsIPv6, servicesIPv6)
 		}
+
+		p.checkPodCIDRSize(path+".podCidr", c, c.PodCIDR, podsOfMachine, "")
+		p.checkPodCIDRSize(path+".podCidrIPv6", c, c.PodCIDRIPv6, podsOfMachineIPv6, "-ipv6")
+	}
+}
+
+// checkPodsAndServices reports Kubernetes' networks of one family that overlap others or each other.
+func (p *planner) checkPodsAndServices(pods, services namedNetwork, used []namedNetwork) {
+	if !p.checkOverlap(pods, used, services) && !p.checkOverlap(services, used, pods) && pods.IsValid() &&
+		pods.Overlaps(services.Prefix) {
+		p.problems.Add(
+			pods.path, pods.String(), "overlaps %s (%s); %s", services.path, services,
+			suggestNetwork(pods, append(used, services)),
+		)
 	}
 }
 
@@ -72,7 +85,7 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 	for i, c := range clusters {
 		path := fmt.Sprintf("clusters[%d]", i)
 
-		list = append(list, namedNetwork{path + ".network.cidr", c.Network.CIDR})
+		list = appendNetworks(list, path+".network", c.Network)
 
 		if configured := p.config.Clusters[i].Endpoint; configured != nil {
 			address, _ := netip.ParseAddr(configured.Host)
@@ -91,7 +104,7 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 
 	for _, g := range p.pools {
 		if !g.inCluster() || g.Network != nil {
-			list = append(list, namedNetwork{g.path + ".network.cidr", g.network.CIDR})
+			list = appendNetworks(list, g.path+".network", g.network)
 		}
 
 		if g.Network != nil {
@@ -113,6 +126,16 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 	return list
 }
 
+// appendNetworks appends the networks of both families.
+func appendNetworks(list []namedNetwork, path string, n Network) []namedNetwork {
+	list = append(list, namedNetwork{path + ".cidr", n.CIDR})
+	if n.IPv6 != nil {
+		list = append(list, namedNetwork{path + ".ipv6.cidr", n.IPv6.CIDR})
+	}
+
+	return list
+}
+
 // checkOverlap reports the first network that overlaps own, and returns whether there is one. It suggests a network
 // that does not overlap the sibling either.
 func (p *planner) checkOverlap(own namedNetwork, others []namedNetwork, sibling namedNetwork) bool {
@@ -127,7 +150,7 @@ func (p *planner) checkOverlap(own namedNetwork, others []namedNetwork, sibling 
 		}
 
 		p.problems.Add(
-			own.path, own.String(), "overlaps %s (%s); %s", other.path, shown, suggestNetwork(append(others, sibling)),
+			own.path, own.String(), "overlaps %s (%s); %s", other.path, shown, suggestNetwork(own, append(others, sibling)),
 		)
 
 		return true
@@ -136,12 +159,22 @@ func (p *planner) checkOverlap(own namedNetwork, others []namedNetwork, sibling 
 	return false
 }
 
-// suggestNetwork suggests a free network among the usual ones for Kubernetes.
-func suggestNetwork(others []namedNetwork) string {
-	for _, text := range []string{
+// suggestNetwork suggests a free network among the usual ones for Kubernetes, of the same family and purpose as own.
+func suggestNetwork(own namedNetwork, others []namedNetwork) string {
+	usual := []string{
 		"10.244.0.0/16", "10.96.0.0/12", "10.42.0.0/16", "10.43.0.0/16", "172.20.0.0/16", "172.21.0.0/16", "192.168.128.0/18",
 		"192.168.192.0/18",
-	} {
+	}
+
+	switch {
+	case own.Addr().Is4():
+	case own.Bits() <= longestPodsIPv6:
+		usual = []string{talos.DefaultPodCIDRIPv6, "fd00:10:42::/56"}
+	default:
+		usual = []string{talos.DefaultServiceCIDRIPv6, "fd00:10:43::/112"}
+	}
+
+	for _, text := range usual {
 		candidate, free := netip.MustParsePrefix(text), true
 		for _, other := range others {
 			free = free && (!other.IsValid() || !other.Overlaps(candidate))
@@ -155,17 +188,23 @@ func suggestNetwork(others []namedNetwork) string {
 	return "choose another that overlaps no network of the stack"
 }
 
-// checkPodCIDRSize reports a network without a part for each machine. A patch may change the size of the parts.
-func (p *planner) checkPodCIDRSize(path string, c Cluster) {
+// checkPodCIDRSize reports a network of pods without a part for each machine. A patch may change the size of the parts,
+// with the flag node-cidr-mask-size and a suffix.
+func (p *planner) checkPodCIDRSize(path string, c Cluster, pods netip.Prefix, part int, suffix string) {
 	nodes := c.Nodes()
-	if !c.PodCIDR.IsValid() || len(nodes) <= 1<<(podsOfMachine-c.PodCIDR.Bits()) ||
-		strings.Contains(patchesOf(c), "node-cidr-mask-size") {
+	if !pods.IsValid() || len(nodes) <= 1<<(part-pods.Bits()) ||
+		strings.Contains(patchesOf(c), "node-cidr-mask-size"+suffix) {
 		return
 	}
 
-	p.problems.Add(path, c.PodCIDR.String(),
-		"has 256 addresses each for %d machines, and %s has %d; use a larger one, such as 10.244.0.0/16",
-		1<<(podsOfMachine-c.PodCIDR.Bits()), c.Name, len(nodes))
+	each, larger := "256 addresses", "10.244.0.0/16"
+	if pods.Addr().Is6() {
+		each, larger = "a /64", talos.DefaultPodCIDRIPv6
+	}
+
+	p.problems.Add(path, pods.String(),
+		"has %s each for %d machines, and %s has %d; use a larger one, such as %s", each, 1<<(part-pods.Bits()), c.Name,
+		len(nodes), larger)
 }
 
 func patchesOf(c Cluster) string {

@@ -125,7 +125,7 @@ func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 	n := c.Network
 
 	network := p.planNetwork(path, c.Name, NetworkConfig{
-		CIDR: n.CIDR, Gateway: n.Gateway, Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, DNS: n.DNS, Addressing: n.Addressing,
+		CIDR: n.CIDR, Gateway: n.Gateway, IPv6: n.IPv6, Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, DNS: n.DNS, Addressing: n.Addressing,
 	})
 
 	p.checkFormat(path+".searchDomain", n.SearchDomain, domainFormat)
@@ -137,7 +137,7 @@ func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 
 	if network.DHCP {
 		for key, isSet := range map[string]bool{
-			".network.cidr": n.CIDR != "", ".network.gateway": n.Gateway != "",
+			".network.cidr": n.CIDR != "", ".network.gateway": n.Gateway != "", ".network.ipv6": n.IPv6 != nil,
 			".firstAddress": c.FirstAddress != "", ".addresses": len(c.Addresses) > 0,
 		} {
 			if isSet {

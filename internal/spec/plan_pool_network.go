@@ -21,14 +21,12 @@ func (p *planner) planPoolNetworks(path string, pools []*pool, cluster Network) 
 	for i, g := range pools {
 		g.network = p.planPoolNetwork(g, cluster)
 
-		others := append([]Network{cluster}, networksOf(pools[:i])...)
-		at := g.path + ".network.cidr"
+		for _, other := range append([]Network{cluster}, networksOf(pools[:i])...) {
+			p.checkDistinct(g.path+".network.cidr", g.network.CIDR, other.CIDR)
 
-		if j := slices.IndexFunc(others, func(o Network) bool {
-			return o.CIDR.IsValid() && g.network.CIDR.IsValid() && o.CIDR != g.network.CIDR && o.CIDR.Overlaps(g.network.CIDR)
-		}); j >= 0 && !p.problems.Has(at) {
-			p.problems.Add(at, g.network.CIDR.String(), "overlaps %s, another network of the cluster; choose one that does not, "+
-				"or the same", others[j].CIDR)
+			if g.network.IPv6 != nil && other.IPv6 != nil {
+				p.checkDistinct(g.path+".network.ipv6.cidr", g.network.IPv6.CIDR, other.IPv6.CIDR)
+			}
 		}
 	}
 
@@ -38,6 +36,14 @@ func (p *planner) planPoolNetworks(path string, pools []*pool, cluster Network) 
 			p.checkRoute(path, g, controlPlanes)
 			p.checkRoute(path, controlPlanes, g)
 		}
+	}
+}
+
+// checkDistinct reports a network that is another one of the cluster in part.
+func (p *planner) checkDistinct(path string, own, other netip.Prefix) {
+	if own.IsValid() && other.IsValid() && own != other && own.Overlaps(other) && !p.problems.Has(path) {
+		p.problems.Add(path, own.String(), "overlaps %s, another network of the cluster; choose one that does not, or the same",
+			other)
 	}
 }
 
@@ -61,7 +67,7 @@ func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
 		cidr = p.parseNetwork(path+".cidr", c.CIDR)
 	}
 
-	n := p.planNetworkIn(path, g.namePrefix(), cidr, NetworkConfig{
+	n := p.planNetworkIn(path, g.namePrefix(), Network{CIDR: cidr, IPv6: p.planPoolIPv6(g, cidr, cluster)}, NetworkConfig{
 		Gateway: c.Gateway, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DNS: c.DNS, Routes: c.Routes,
 	})
 	n.NTP, n.DHCP, n.SearchDomains, n.StaticHosts = cluster.NTP, cluster.DHCP, cluster.SearchDomains, cluster.StaticHosts
@@ -83,6 +89,26 @@ func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
 	}
 
 	return n
+}
+
+// planPoolIPv6 returns the IPv6 network of a pool with a network of its own: the pool's, or the cluster's beside the
+// cluster's IPv4 network. All machines of a cluster have both families, or none has.
+func (p *planner) planPoolIPv6(g *pool, cidr netip.Prefix, cluster Network) *IPv6Network {
+	own, at := g.Network.IPv6, g.path+".network.ipv6"
+
+	switch {
+	case own != nil && cluster.IPv6 == nil:
+		p.problems.Add(at, nil, "is set, and the cluster has IPv4 only; set network.ipv6 of the cluster, or remove it")
+	case own != nil:
+		return p.planIPv6Network(at, g.namePrefix(), own)
+	case cidr == cluster.CIDR:
+		return cluster.IPv6
+	case cluster.IPv6 != nil:
+		p.problems.Add(at, nil, "is missing: the cluster is dual-stack, and the pool has an IPv4 network of its own; set its "+
+			"IPv6 network")
+	}
+
+	return nil
 }
 
 // checkRoute reports a pool whose machines reach the network of another pool neither through a router nor with an

@@ -19,7 +19,8 @@ func (p *planner) planRoutes(path string, configs []RouteConfig, network netip.P
 		case err != nil:
 			p.problems.Add(at+".destination", c.Destination, "is not an IPv4 network; write it as 10.50.0.0/16")
 		case destination.Addr().Is6():
-			p.problems.Add(at+".destination", c.Destination, noIPv6+"network")
+			p.problems.Add(at+".destination", c.Destination, "is IPv6, and this needs IPv4 (docs/networking.md#dual-stack); "+
+				"set an IPv4 network")
 		case destination != destination.Masked():
 			p.problems.Add(at+".destination", c.Destination, "is an address inside a network; write the network as %s", destination.Masked())
 		case destination.Bits() == 0 && c.Metric == 0:

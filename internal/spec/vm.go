@@ -35,6 +35,8 @@ type VM struct {
 	VMID       int
 	MAC        string // locally administered, lower case with colons
 	Address    netip.Prefix
+	// AddressIPv6 is the address in the IPv6 network; invalid = the machine has IPv4 only.
+	AddressIPv6 netip.Prefix `json:",omitzero"`
 
 	Template Template // the template on this host
 	Linked   bool     // linked instead of full clone

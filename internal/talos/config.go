@@ -13,8 +13,9 @@ type ClusterConfig struct {
 	// CertSANs are names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs, in addition
 	// to the endpoint's host, the VIP and the nodes' own names and addresses.
 	CertSANs []string
-	// PodCIDR and ServiceCIDR are the cluster's networks; invalid = Talos' defaults. They cannot change later.
-	PodCIDR, ServiceCIDR netip.Prefix
+	// PodCIDRs and ServiceCIDRs are the cluster's networks, one of each family, that of IPv4 first; empty = Talos'
+	// defaults. They cannot change later.
+	PodCIDRs, ServiceCIDRs []netip.Prefix
 	// NTP servers; empty = those of DHCP, or Talos' defaults.
 	NTP []string
 	// AllowSchedulingOnControlPlanes lets workloads run on control planes.
@@ -39,7 +40,7 @@ type NodeConfig struct {
 	// TalosVersion is the version that it runs, v1.14.4.
 	TalosVersion string
 	Install      Install
-	// Subnet contains the node's own address; etcd and the kubelet use no other.
+	// Subnet contains the node's own address; etcd and the kubelet use no other, the kubelet besides its IPv6 address.
 	Subnet netip.Prefix
 	// DNS servers; empty = those of DHCP, or Talos' defaults.
 	DNS []netip.Addr
@@ -81,6 +82,14 @@ type Install struct {
 
 // APIPort is the port of the Kubernetes API on control planes. The endpoint's may be another one, of a load balancer.
 const APIPort = constants.DefaultControlPlanePort
+
+// Kubernetes' own networks by default: Talos' for IPv4, and in dual-stack clusters those for IPv6.
+const (
+	DefaultPodCIDR         = constants.DefaultIPv4PodCIDR
+	DefaultServiceCIDR     = constants.DefaultIPv4ServiceCIDR
+	DefaultPodCIDRIPv6     = "fd00:10:244::/56"
+	DefaultServiceCIDRIPv6 = "fd00:10:96::/112"
+)
 
 // DefaultInstallDisk is where scsi0 of a Proxmox VM appears.
 const DefaultInstallDisk = "/dev/sda"
@@ -139,6 +148,10 @@ type Link struct {
 	RouteMetric int
 	// Routes beside that of the gateway.
 	Routes []Route
+	// AddressIPv6 with its prefix length is an address beside the others; invalid = none.
+	AddressIPv6 netip.Prefix
+	// GatewayIPv6 of its default route; invalid = none, the link uses the routers that announce themselves.
+	GatewayIPv6 netip.Addr
 	// MTU in bytes; 0 = the default.
 	MTU int
 }

@@ -39,7 +39,7 @@ func (f v1alpha1Form) cluster(c ClusterConfig, n NodeConfig) []object {
 	docs := []object{
 		{"machine": object{
 			"features": object{"kubePrism": object{"enabled": true, "port": constants.DefaultKubePrismPort}},
-			"kubelet":  object{"nodeIP": object{"validSubnets": nodeSubnets(c, n)}},
+			"kubelet":  object{"nodeIP": object{"validSubnets": kubeletSubnets(c, n)}},
 		}},
 		{"cluster": object{"network": object{"cni": object{"name": "none"}}, "discovery": f.discovery(c)}},
 	}
@@ -160,7 +160,7 @@ func document(kind string, fields object) object {
 // the taint of control planes. It turns off the isolation of workloads; docs/upgrades.md says why.
 func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 	docs := []object{
-		document("KubeNodeConfig", object{"nodeIP": object{"validSubnets": nodeSubnets(c, n)}}),
+		document("KubeNodeConfig", object{"nodeIP": object{"validSubnets": kubeletSubnets(c, n)}}),
 		document("SecurityProfileConfig", object{"workloadIsolation": false}),
 	}
 	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {

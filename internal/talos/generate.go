@@ -227,12 +227,12 @@ func generateForRole(g Generation, c ClusterConfig, role string, bundle *secrets
 		return nil, err
 	}
 
-	if c.PodCIDR.IsValid() {
-		input.PodNet = []string{c.PodCIDR.String()}
+	if len(c.PodCIDRs) > 0 {
+		input.PodNet = toStrings(c.PodCIDRs)
 	}
 
-	if c.ServiceCIDR.IsValid() {
-		input.ServiceNet = []string{c.ServiceCIDR.String()}
+	if len(c.ServiceCIDRs) > 0 {
+		input.ServiceNet = toStrings(c.ServiceCIDRs)
 	}
 
 	kind := machine.TypeWorker

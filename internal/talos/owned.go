@@ -44,10 +44,10 @@ func ownedPaths() map[string]string {
 		"KubeClusterConfig.endpoint":              "the cluster's endpoint, network.vip or first control plane",
 		"cluster.controlPlane.localAPIServerPort": apiPort,
 		"KubeAPIServerConfig.apiPort":             apiPort,
-		"cluster.network.podSubnets":              "the cluster's podCidr",
-		"KubeNetworkConfig.podSubnets":            "the cluster's podCidr",
-		"cluster.network.serviceSubnets":          "the cluster's serviceCidr",
-		"KubeNetworkConfig.serviceSubnets":        "the cluster's serviceCidr",
+		"cluster.network.podSubnets":              "the cluster's podCidr and podCidrIPv6",
+		"KubeNetworkConfig.podSubnets":            "the cluster's podCidr and podCidrIPv6",
+		"cluster.network.serviceSubnets":          "the cluster's serviceCidr and serviceCidrIPv6",
+		"KubeNetworkConfig.serviceSubnets":        "the cluster's serviceCidr and serviceCidrIPv6",
 	}
 }
 

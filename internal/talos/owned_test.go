@@ -39,11 +39,11 @@ func TestPatchesMustNotChangeOwnedPaths(t *testing.T) {
 		},
 		"pods": {
 			"cluster: {network: {podSubnets: [10.42.0.0/16]}}",
-			"it changes cluster.network.podSubnets (the cluster's podCidr): remove it",
+			"it changes cluster.network.podSubnets (the cluster's podCidr and podCidrIPv6): remove it",
 		},
 		"services in a second document": {
 			"machine: {sysctls: {a: b}}\n---\ncluster: {network: {serviceSubnets: [10.43.0.0/16]}}\n",
-			"it changes cluster.network.serviceSubnets (the cluster's serviceCidr): remove it",
+			"it changes cluster.network.serviceSubnets (the cluster's serviceCidr and serviceCidrIPv6): remove it",
 		},
 		"an authority's removal": {
 			"cluster: {ca: {$patch: delete}}", "it changes cluster.ca" + secret + ": remove it",
@@ -109,7 +109,7 @@ func TestPatchesMustNotChangeOwnedDocuments(t *testing.T) {
 		"KubeAPIServerCAConfig\n$patch: delete":                             "it changes KubeAPIServerCAConfig.issuingCA" + secret + ": remove it",
 		"KubeEtcdEncryptionConfig\nconfig: {}":                              "it changes KubeEtcdEncryptionConfig" + secret + ": remove it",
 		"KubeClusterConfig\nendpoint: https://10.9.9.9:6443":                "it changes KubeClusterConfig.endpoint (the cluster's endpoint, network.vip or first control plane): remove it",
-		"KubeNetworkConfig\npodSubnets: [10.42.0.0/16]":                     "it changes KubeNetworkConfig.podSubnets (the cluster's podCidr): remove it",
+		"KubeNetworkConfig\npodSubnets: [10.42.0.0/16]":                     "it changes KubeNetworkConfig.podSubnets (the cluster's podCidr and podCidrIPv6): remove it",
 		"KubeNodeConfig\n$patch: delete":                                    "it changes KubeNodeConfig.$patch (the node's address, labels and taints): remove it",
 
 		"KubeNodeConfig\nlabels: {a: b}":                       "",

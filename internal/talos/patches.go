@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -41,8 +42,8 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 		hostnamePatch(n.Name, release),
 		object{"machine": object{"network": object{"interfaces": interfaceConfigs(c, n)}}},
 	)
-	if own := n.Interfaces[0].Address; n.Role == RoleControlPlane && own.IsValid() {
-		docs = append(docs, form.certificateNames([]string{own.Addr().String()}))
+	if own := n.Interfaces[0].addresses(); n.Role == RoleControlPlane && len(own) > 0 {
+		docs = append(docs, form.certificateNames(own))
 	}
 
 	if n.GPUs != nil {
@@ -81,6 +82,28 @@ func nodeSubnets(c ClusterConfig, n NodeConfig) []string {
 	}
 
 	return subnets
+}
+
+// kubeletSubnets are those and the node's IPv6 address, which no other address of its network stands in for, such as
+// one from a router's announcements.
+func kubeletSubnets(c ClusterConfig, n NodeConfig) []string {
+	subnets := nodeSubnets(c, n)
+	if own := n.Interfaces[0].AddressIPv6; own.IsValid() {
+		return slices.Insert(subnets, 1, netip.PrefixFrom(own.Addr(), own.Addr().BitLen()).String())
+	}
+
+	return subnets
+}
+
+// addresses returns the link's known addresses without their prefix lengths.
+func (l Link) addresses() (list []string) {
+	for _, prefix := range []netip.Prefix{l.Address, l.AddressIPv6} {
+		if prefix.IsValid() {
+			list = append(list, prefix.Addr().String())
+		}
+	}
+
+	return list
 }
 
 // hostnamePatch sets the host name where the generated configuration has it: Talos rejects a second place.
@@ -168,8 +191,18 @@ func vlanConfigs(list []VLAN) []object {
 
 func linkConfig(l Link) object {
 	fields := object{"dhcp": l.DHCP}
+
+	var addresses []string
 	if !l.DHCP && l.Address.IsValid() {
-		fields["addresses"] = []string{l.Address.String()}
+		addresses = append(addresses, l.Address.String())
+	}
+
+	if l.AddressIPv6.IsValid() {
+		addresses = append(addresses, l.AddressIPv6.String())
+	}
+
+	if len(addresses) > 0 {
+		fields["addresses"] = addresses
 	}
 
 	if l.DHCP && l.RouteMetric > 0 {
@@ -189,13 +222,13 @@ func linkConfig(l Link) object {
 
 // routeConfigs returns the default route, then the others.
 func routeConfigs(l Link) (routes []object) {
-	if l.Gateway.IsValid() {
-		defaultRoute := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if l.Gateway.Is6() {
-			defaultRoute = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	for _, gateway := range []netip.Addr{l.Gateway, l.GatewayIPv6} {
+		switch {
+		case gateway.Is4():
+			routes = append(routes, object{"network": "0.0.0.0/0", "gateway": gateway.String()})
+		case gateway.Is6():
+			routes = append(routes, object{"network": "::/0", "gateway": gateway.String()})
 		}
-
-		routes = append(routes, object{"network": defaultRoute.String(), "gateway": l.Gateway.String()})
 	}
 
 	for _, r := range l.Routes {

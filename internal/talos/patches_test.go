@@ -121,6 +121,7 @@ func scenarios(contract string) map[string]struct {
 		"single-node": {single, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10)}},
 		"vip":         withVIP,
 		"dhcp":        {withDHCP, []NodeConfig{dhcpControlPlane, dhcp}},
+		"dual-stack":  dualStack(),
 		"several-nics": {
 			testCluster(),
 			[]NodeConfig{severalNICs("prod-cp-1", RoleControlPlane, 10), severalNICs("prod-storage-1", RoleWorker, 40)},
@@ -130,6 +131,34 @@ func scenarios(contract string) map[string]struct {
 		},
 		"extra-patches": {patched, []NodeConfig{patchedNode}},
 	}
+}
+
+// dualStack returns a control plane with static addresses, and a worker whose IPv4 address comes by DHCP.
+func dualStack() (scenario struct {
+	cluster ClusterConfig
+	nodes   []NodeConfig
+}) {
+	scenario.cluster = testCluster()
+	scenario.cluster.PodCIDRs = prefixes("10.244.0.0/16", "fd00:10:244::/56")
+	scenario.cluster.ServiceCIDRs = prefixes("10.96.0.0/12", "fd00:10:96::/112")
+
+	static, dhcp := testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-general-1", RoleWorker, 30)
+	static.DNS = append(static.DNS, netip.MustParseAddr("fd00:1::53"))
+	static.Interfaces[0].AddressIPv6 = netip.MustParsePrefix("fd00:1::a/64")
+	static.Interfaces[0].GatewayIPv6 = netip.MustParseAddr("fe80::1")
+	dhcp.Interfaces[0].DHCP, dhcp.Interfaces[0].Gateway = true, netip.Addr{}
+	dhcp.Interfaces[0].AddressIPv6 = netip.MustParsePrefix("fd00:1::1e/64")
+	scenario.nodes = []NodeConfig{static, dhcp}
+
+	return scenario
+}
+
+func prefixes(texts ...string) (list []netip.Prefix) {
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+
+	return list
 }
 
 func severalNICs(name, role string, last int) NodeConfig {
@@ -203,7 +232,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 					switch {
 					case contract == "v1.12":
 						requireGolden(t, path.Join(name, node.Name), cfg)
-					case name == "single-node", name == "links", name == "gpu" && node.GPUs != nil:
+					case name == "single-node", name == "links", name == "dual-stack", name == "gpu" && node.GPUs != nil:
 						requireGolden(t, path.Join(name, node.Name+"."+contract), cfg)
 					}
 				})
@@ -316,8 +345,8 @@ func TestKubernetesNetworks(t *testing.T) {
 		for _, role := range []string{RoleControlPlane, RoleWorker} {
 			node := testNode("prod-x-1", role, 10)
 			stated, other := testCluster(), testCluster()
-			stated.PodCIDR, stated.ServiceCIDR = netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")
-			other.PodCIDR, other.ServiceCIDR = netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.43.0.0/16")
+			stated.PodCIDRs, stated.ServiceCIDRs = prefixes("10.244.0.0/16"), prefixes("10.96.0.0/12")
+			other.PodCIDRs, other.ServiceCIDRs = prefixes("10.42.0.0/16"), prefixes("10.43.0.0/16")
 
 			before, err := generateConfig(t, testCluster(), node, contract).Bytes()
 			require.NoError(t, err)
@@ -328,8 +357,8 @@ func TestKubernetesNetworks(t *testing.T) {
 			configured := generateConfig(t, other, node, contract)
 			requireValid(t, configured)
 			network := configured.K8sNetworkConfig()
-			assert.Equal(t, []netip.Prefix{other.PodCIDR}, network.PodCIDRs())
-			assert.Equal(t, []netip.Prefix{other.ServiceCIDR}, network.ServiceCIDRs())
+			assert.Equal(t, other.PodCIDRs, network.PodCIDRs())
+			assert.Equal(t, other.ServiceCIDRs, network.ServiceCIDRs())
 		}
 	}
 }

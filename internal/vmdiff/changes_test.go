@@ -289,6 +289,55 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 	assert.Empty(t, problems, "a cluster that is gone is recreated")
 }
 
+// TestClustersKeepTheirFamilies: Kubernetes gives a running node no second network for pods. Another IPv6 address is a
+// restart.
+func TestClustersKeepTheirFamilies(t *testing.T) {
+	t.Parallel()
+
+	const key = "ipv6: {cidr: 'fd00:1::/64'}"
+
+	single := planOf(t, stackFile)
+	dual := planOf(t, strings.Replace(stackFile, "gateway: 10.0.1.1", "gateway: 10.0.1.1, "+key, 1))
+
+	for name, test := range map[string]struct {
+		before, after *spec.Plan
+		want          string
+	}{
+		"IPv6 is added": {single, dual, "clusters[0].network.ipv6: is set, and cluster one was created without it: Kubernetes gives " +
+			"its running nodes no IPv6 network for pods; remove it, and create another cluster with it"},
+		"IPv6 is removed": {dual, single, "clusters[0].network.ipv6: is missing, and cluster one was created with it: the IPv6 " +
+			"addresses of its pods and services are in use; set it again"},
+		"another network of services": {dual, planOf(t, strings.NewReplacer("gateway: 10.0.1.1", "gateway: 10.0.1.1, "+key,
+			"kubernetesVersion", "serviceCidrIPv6: fd00:10:43::/112\n      kubernetesVersion").Replace(stackFile)),
+			`clusters[0].serviceCidrIPv6: "fd00:10:43::/112" is not the network that cluster one was created with, which cannot ` +
+				"change: its addresses are in use; set fd00:10:96::/112"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			problems, _ := vmdiff.Check(test.after, machinesOf(test.before), vmdiff.CreationSettings(test.before))
+			require.Len(t, problems, 1)
+			assert.Equal(t, test.want, problems[0].String())
+		})
+	}
+
+	problems, warnings := vmdiff.Check(dual, machinesOf(single), nil)
+	assert.Empty(t, problems, "an earlier version recorded nothing")
+	assert.NotEmpty(t, warnings)
+
+	moved := planOf(t, strings.Replace(stackFile, "gateway: 10.0.1.1", "gateway: 10.0.1.1, ipv6: {cidr: 'fd00:2::/64'}", 1))
+	problems, warnings = vmdiff.Check(moved, machinesOf(dual), vmdiff.CreationSettings(dual))
+	require.Empty(t, problems)
+	require.NotEmpty(t, warnings)
+	assert.Contains(t, warnings[0], "IPv6 address fd00:1::a/64 → fd00:2::a/64")
+
+	swapped := planOf(t, strings.NewReplacer("gateway: 10.0.1.1", "gateway: 10.0.1.1, "+key, "count: 2, extraDisks",
+		`count: 2, nodes: {"1": {addressIPv6: "fd00:1::15"}, "2": {addressIPv6: "fd00:1::14"}}, extraDisks`).Replace(stackFile))
+	problems, _ = vmdiff.Check(swapped, machinesOf(dual), vmdiff.CreationSettings(dual))
+	require.Len(t, problems, 1)
+	assert.Contains(t, problems[0].String(), "one-general-1 would get the address fd00:1::15 of one-general-2")
+}
+
 // TestAnotherEndpoint is a warning: the endpoint is the issuer of tokens.
 func TestAnotherEndpoint(t *testing.T) {
 	t.Parallel()

@@ -258,6 +258,11 @@ func (c *comparison) compareNetwork(old, wanted Machine) {
 			cmp.Or(wanted.Gateway, "none"),
 		)
 	}
+
+	addIfChanged(c, "initialization", "network.ipv6", Restart, "IPv6 address %s → %s", cmp.Or(old.AddressIPv6, "none"),
+		cmp.Or(wanted.AddressIPv6, "none"))
+	addIfChanged(c, "initialization", "network.ipv6", Restart, "IPv6 gateway %s → %s",
+		cmp.Or(old.GatewayIPv6, "none"), cmp.Or(wanted.GatewayIPv6, "none"))
 	// No run removes name servers from a VM, so a plan without any changes nothing.
 	if len(wanted.DNS) > 0 && !slices.Equal(old.DNS, wanted.DNS) {
 		c.add(

@@ -19,6 +19,11 @@ func CreationSettings(plan *spec.Plan) map[string]string {
 	for _, cluster := range plan.Clusters {
 		settings[cluster.Name+" podCidr"], settings[cluster.Name+
 			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
+		if cluster.PodCIDRIPv6.IsValid() {
+			settings[cluster.Name+" podCidrIPv6"] = cluster.PodCIDRIPv6.String()
+			settings[cluster.Name+" serviceCidrIPv6"] = cluster.ServiceCIDRIPv6.String()
+		}
+
 		settings[cluster.Name+" "+endpointKey] = cluster.Endpoint
 		settings[AddressesOf(cluster.Name)] = addressesWithoutCards(cluster)
 
@@ -132,10 +137,22 @@ func (j *checker) checkImmutable(last map[string]string) {
 
 		path := clusterPath(cluster)
 
-		for _, key := range []string{"podCidr", "serviceCidr"} {
+		was, is := last[cluster.Name+" podCidrIPv6"], settings[cluster.Name+" podCidrIPv6"]
+
+		switch {
+		case last[cluster.Name+" podCidr"] == "": // the last run recorded none
+		case was == "" && is != "":
+			j.reportf(path+".network.ipv6", nil, "is set, and cluster %s was created without it: Kubernetes gives its running "+
+				"nodes no IPv6 network for pods; remove it, and create another cluster with it", cluster.Name)
+		case was != "" && is == "":
+			j.reportf(path+".network.ipv6", nil, "is missing, and cluster %s was created with it: the IPv6 addresses of its pods "+
+				"and services are in use; set it again", cluster.Name)
+		}
+
+		for _, key := range []string{"podCidr", "serviceCidr", "podCidrIPv6", "serviceCidrIPv6"} {
 			at := cluster.Name + " " + key
-			if was := last[at]; was != "" && was != settings[at] {
-				j.reportf(path+"."+key, settings[at], "is not the network that cluster %s was created with, which cannot change: "+
+			if was, is := last[at], settings[at]; was != "" && is != "" && was != is {
+				j.reportf(path+"."+key, is, "is not the network that cluster %s was created with, which cannot change: "+
 					"its addresses are in use; set %s", cluster.Name, was)
 			}
 		}

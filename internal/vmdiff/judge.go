@@ -2,6 +2,7 @@ package vmdiff
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -36,6 +37,10 @@ func Check(plan *spec.Plan, machines []Machine, settings map[string]string) (pro
 		j.byName[m.Name], j.byVMID[m.VMID] = m, m
 		if m.Address != "" {
 			j.byAddress[m.Address] = m
+		}
+
+		if address, _, found := strings.Cut(m.AddressIPv6, "/"); found {
+			j.byAddress[address] = m
 		}
 	}
 
@@ -98,12 +103,12 @@ func (j *checker) checkIdentities(path string, nodes []spec.Node) bool {
 
 		holder, ok := j.byVMID[n.VMID]
 		if !ok || holder.Name == n.Name {
-			address := n.Address.Addr().String()
-			if holder, ok = j.byAddress[address]; !ok || holder.Name == n.Name {
+			var address netip.Addr
+			if holder, address, ok = j.addressHolder(n); !ok {
 				continue
 			}
 
-			what = "address " + address
+			what = "address " + address.String()
 		}
 
 		if _, stays := j.planned[holder.Name]; stays {
@@ -125,6 +130,17 @@ func (j *checker) checkIdentities(path string, nodes []spec.Node) bool {
 	}
 
 	return false
+}
+
+// addressHolder returns the other machine that has an address of a node.
+func (j *checker) addressHolder(n spec.Node) (Machine, netip.Addr, bool) {
+	for _, prefix := range []netip.Prefix{n.Address, n.AddressIPv6} {
+		if holder, ok := j.byAddress[prefix.Addr().String()]; ok && holder.Name != n.Name {
+			return holder, prefix.Addr(), true
+		}
+	}
+
+	return Machine{}, netip.Addr{}, false
 }
 
 // checkPlacement reports machines with devices that the plan places on another host: they cannot migrate, and would be

@@ -31,6 +31,8 @@ type Machine struct {
 	Prefix  int    // of the address
 	Gateway string
 	DNS     []string
+	// AddressIPv6 has its prefix length; it and GatewayIPv6 are empty without.
+	AddressIPv6, GatewayIPv6 string
 
 	// SearchDomain and More, the addresses (or dhcp) of additional cards, are those of plain machines.
 	SearchDomain   string
@@ -106,7 +108,7 @@ type vmProperties struct {
 			Domain  string
 		}
 		IPConfigs []struct {
-			IPv4 struct{ Address, Gateway string }
+			IPv4, IPv6 struct{ Address, Gateway string }
 		}
 		UserAccount struct{ Password json.RawMessage }
 	}
@@ -184,6 +186,10 @@ func FromState(resource map[string]any) (Machine, error) {
 		}
 	}
 
+	if configs := vm.Initialization.IPConfigs; len(configs) > 0 {
+		m.AddressIPv6, m.GatewayIPv6 = configs[0].IPv6.Address, configs[0].IPv6.Gateway
+	}
+
 	if configs := vm.Initialization.IPConfigs; len(configs) > 0 && configs[0].IPv4.Address != "dhcp" {
 		var prefix string
 
@@ -232,6 +238,13 @@ func FromPlan(planned spec.Member) Machine {
 		m.Address, m.Prefix = n.Address.Addr().String(), n.Address.Bits()
 		if network.Gateway.IsValid() {
 			m.Gateway = network.Gateway.String()
+		}
+	}
+
+	if n.AddressIPv6.IsValid() {
+		m.AddressIPv6 = n.AddressIPv6.String()
+		if network.IPv6.Gateway.IsValid() {
+			m.GatewayIPv6 = network.IPv6.Gateway.String()
 		}
 	}
 

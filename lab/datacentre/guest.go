@@ -95,6 +95,9 @@ type CloudInitInterface struct {
 	DHCP    bool
 	Address netip.Prefix // invalid with DHCP
 	Gateway netip.Addr   // invalid without one
+	// AddressIPv6 and GatewayIPv6 are invalid without IPv6.
+	AddressIPv6 netip.Prefix `json:",omitzero"`
+	GatewayIPv6 netip.Addr   `json:",omitzero"`
 }
 
 // AgentInterface is a network interface as the guest agent reports it.
@@ -220,6 +223,14 @@ func (c Config) cloudInit(name string) *CloudInit {
 
 		if g, err := netip.ParseAddr(p["gw"]); err == nil {
 			nic.Gateway = g
+		}
+
+		if a, err := netip.ParsePrefix(p["ip6"]); err == nil {
+			nic.AddressIPv6 = a
+		}
+
+		if g, err := netip.ParseAddr(p["gw6"]); err == nil {
+			nic.GatewayIPv6 = g
 		}
 
 		ci.Interfaces = append(ci.Interfaces, nic)

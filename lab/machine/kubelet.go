@@ -183,7 +183,8 @@ func (m *machine) reportRegistrationFailure(message string) {
 func (m *machine) nodeMachine() nodes.Machine {
 	node := nodes.Machine{
 		Name: m.hostname, ID: strings.ReplaceAll(m.hw.UUID, "-", ""), BootID: m.bootID, Address: m.net.Node,
-		Talos: m.system.Version, Kubelet: controlplane.Tag(m.config.K8sKubeletConfig().Image()), Arch: m.system.Arch,
+		AddressIPv6: m.net.NodeIPv6,
+		Talos:       m.system.Version, Kubelet: controlplane.Tag(m.config.K8sKubeletConfig().Image()), Arch: m.system.Arch,
 		Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
 	}
 

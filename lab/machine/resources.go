@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"net/netip"
+
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
 	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
@@ -100,5 +102,7 @@ func (m *machine) nodeResources() []resource.Resource {
 		statuses[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())
 	}
 
-	return resources.Kubernetes(m.config, m.hostname, m.net.Node, m.release.FinalSettings, statuses)
+	addresses := []netip.Addr{m.net.Node, m.net.NodeIPv6}
+
+	return resources.Kubernetes(m.config, m.hostname, addresses, m.release.FinalSettings, statuses)
 }

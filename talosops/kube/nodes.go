@@ -40,8 +40,8 @@ func (k *Client) Nodes(ctx context.Context, address netip.Addr) ([]Node, error) 
 		}
 
 		for _, address := range item.Status.Addresses {
-			if address.Type == corev1.NodeInternalIP {
-				n.Address, _ = netip.ParseAddr(address.Address)
+			if found, err := netip.ParseAddr(address.Address); err == nil && found.Is4() && address.Type == corev1.NodeInternalIP {
+				n.Address = found
 
 				break
 			}

@@ -12,7 +12,7 @@ import (
 // Node is a Node object of the Kubernetes API.
 type Node struct {
 	Name         string
-	Address      netip.Addr // its InternalIP; invalid = none
+	Address      netip.Addr // its first InternalIP of IPv4; invalid = none
 	Ready        bool
 	Unreachable  bool   // the condition Ready is Unknown: its kubelet stopped reporting
 	ReadyMessage string // message of the condition Ready

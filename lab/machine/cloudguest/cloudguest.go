@@ -31,6 +31,8 @@ type Guest struct {
 	Upgraded bool `json:"upgraded,omitempty"`
 	// Addresses are the addresses of the network cards by MAC address.
 	Addresses map[string]netip.Prefix `json:"addresses,omitempty"`
+	// AddressesIPv6 are those of IPv6.
+	AddressesIPv6 map[string]netip.Prefix `json:"addressesIPv6,omitempty"`
 	// Agent is set if the guest agent is installed.
 	Agent bool `json:"agent,omitempty"`
 	// Packages were installed in addition to the image's own.
@@ -172,9 +174,13 @@ func (g *Guest) applyCloudInit(hw datacentre.Hardware, w World) {
 	g.newInstance(id)
 	g.Hostname, g.User, g.Keys, g.Password = ci.Hostname, ci.User, ci.Keys, ci.Password
 	g.Upgraded = g.Upgraded || ci.Upgrade
-	g.Addresses = map[string]netip.Prefix{}
+	g.Addresses, g.AddressesIPv6 = map[string]netip.Prefix{}, map[string]netip.Prefix{}
 
 	for i, card := range ci.Interfaces {
+		if card.AddressIPv6.IsValid() {
+			g.AddressesIPv6[card.MAC] = card.AddressIPv6
+		}
+
 		switch {
 		case card.Address.IsValid():
 			g.Addresses[card.MAC] = card.Address
@@ -224,8 +230,10 @@ func (g Guest) Interfaces(hw datacentre.Hardware) []datacentre.AgentInterface {
 
 	for i, card := range hw.NICs {
 		found := datacentre.AgentInterface{Name: fmt.Sprintf("eth%d", i), MAC: card.MAC}
-		if address, ok := g.Addresses[card.MAC]; ok {
-			found.Addresses = []netip.Prefix{address}
+		for _, addresses := range []map[string]netip.Prefix{g.Addresses, g.AddressesIPv6} {
+			if address, ok := addresses[card.MAC]; ok {
+				found.Addresses = append(found.Addresses, address)
+			}
 		}
 
 		list = append(list, found)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -145,13 +146,17 @@ func (l *Listeners) CloseAddress(address netip.Addr) {
 	}
 }
 
-// OpenTalos serves the Talos API on the addresses.
+// OpenTalos serves the Talos API on the addresses; the lab's computer has no IPv6 addresses for machines.
 func (l *Listeners) OpenTalos(addresses []netip.Addr) {
-	for _, a := range addresses {
+	for _, a := range onlyIPv4(addresses) {
 		l.Open(netip.AddrPortFrom(a, TalosPort), func(ln net.Listener) error {
 			return l.talos.Serve(firewall{ln, l.blocked})
 		})
 	}
+}
+
+func onlyIPv4(addresses []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addresses), netip.Addr.Is6)
 }
 
 // OpenKubernetes serves the Kubernetes API on the addresses if the API server runs.
@@ -164,7 +169,7 @@ func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 		return
 	}
 
-	for _, a := range addresses {
+	for _, a := range onlyIPv4(addresses) {
 		if !server.ListensOn(a) {
 			l.Open(netip.AddrPortFrom(a, port), server.Serve)
 		}

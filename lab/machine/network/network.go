@@ -34,8 +34,8 @@ type Plan struct {
 	Routes []Route
 	// Addresses are the sorted addresses of all links without virtual IPs.
 	Addresses []netip.Prefix
-	// Node is the machine's address in its cluster.
-	Node             netip.Addr
+	// Node is the machine's address in its cluster, NodeIPv6 its second one.
+	Node, NodeIPv6   netip.Addr
 	PlatformHostname string
 	Warnings         []string
 }
@@ -126,8 +126,10 @@ func (m Machine) platformNetwork(n *Plan) {
 
 			l.configured, l.dhcp = true, iface.DHCP
 
-			if iface.Address.IsValid() {
-				l.addAddress(iface.Address)
+			for _, address := range []netip.Prefix{iface.Address, iface.AddressIPv6} {
+				if address.IsValid() {
+					l.addAddress(address)
+				}
 			}
 
 			if iface.Address.IsValid() && iface.Gateway.IsValid() {
@@ -143,8 +145,8 @@ func (l *Link) addAddress(p netip.Prefix) {
 	}
 }
 
-// chooseNodeAddress collects the addresses, and chooses the node address: the first that kubelet.nodeIP allows outside
-// Kubernetes' networks.
+// chooseNodeAddress collects the addresses, and chooses the node addresses: the first of each family that kubelet.nodeIP
+// allows outside Kubernetes' networks. IPv4 sorts before IPv6.
 func (n *Plan) chooseNodeAddress(cfg config.Config) {
 	for _, l := range n.Links {
 		n.Addresses = append(n.Addresses, l.addresses...)
@@ -163,11 +165,21 @@ func (n *Plan) chooseNodeAddress(cfg config.Config) {
 
 	own := ExcludeClusterNetworks(n.Addresses, cfg)
 	for _, p := range own {
-		if InSubnets(p.Addr(), subnets) {
-			n.Node = p.Addr()
-
-			return
+		if !InSubnets(p.Addr(), subnets) {
+			continue
 		}
+
+		if !n.Node.IsValid() {
+			n.Node = p.Addr()
+		} else if p.Addr().Is6() && n.Node.Is4() {
+			n.NodeIPv6 = p.Addr()
+
+			break
+		}
+	}
+
+	if n.Node.IsValid() {
+		return
 	}
 
 	switch {

@@ -38,6 +38,17 @@ var nocloud = &datacentre.CloudInit{
 	},
 }
 
+// dualStack is a static address of each family.
+var dualStack = &datacentre.CloudInit{
+	Hostname: "node-1",
+	Interfaces: []datacentre.CloudInitInterface{
+		{
+			MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("127.9.0.21/24"),
+			AddressIPv6: netip.MustParsePrefix("fd00:1::15/64"),
+		},
+	},
+}
+
 var networkCases = map[string]struct {
 	platform  string
 	cloudInit *datacentre.CloudInit
@@ -45,6 +56,7 @@ var networkCases = map[string]struct {
 	config    string
 	addresses []string
 	node      string
+	nodeIPv6  string
 	warning   string
 }{
 	"nocloud data on the nocloud platform": {
@@ -88,6 +100,13 @@ var networkCases = map[string]struct {
 		platform: "nocloud", cloudInit: nocloud,
 		config:    "machine:\n  type: worker\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n  network:\n    podSubnets: [127.8.0.0/15]\n",
 		addresses: []string{"127.9.0.21/24"}, warning: "no address is outside cluster.network.podSubnets and serviceSubnets",
+	},
+	"addresses of both families, beside one from a router": {
+		platform: "nocloud", cloudInit: dualStack,
+		config: "machine:\n  type: worker\n  kubelet:\n    nodeIP:\n      validSubnets: [127.9.0.0/24, fd00:1::15/128]\n" +
+			"  network:\n    interfaces:\n      - interface: ens18\n        addresses: [\"fd00:1::2/64\"]\n" +
+			"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n",
+		addresses: []string{"127.9.0.21/24", "fd00:1::2/64", "fd00:1::15/64"}, node: "127.9.0.21", nodeIPv6: "fd00:1::15",
 	},
 	"an address in the service network is skipped": {
 		platform: "nocloud", cloudInit: nocloud,
@@ -166,6 +185,12 @@ func TestNetworkPlan(t *testing.T) {
 				assert.Equal(t, test.node, plan.Node.String())
 			} else {
 				assert.False(t, plan.Node.IsValid())
+			}
+
+			if test.nodeIPv6 != "" {
+				assert.Equal(t, test.nodeIPv6, plan.NodeIPv6.String())
+			} else {
+				assert.False(t, plan.NodeIPv6.IsValid())
 			}
 
 			if test.warning != "" {

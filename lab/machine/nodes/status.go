@@ -16,6 +16,7 @@ import (
 type Machine struct {
 	Name, ID, BootID string
 	Address          netip.Addr
+	AddressIPv6      netip.Addr // invalid without
 	// Talos is the version of Talos, Kubelet that of the kubelet.
 	Talos, Kubelet, Arch string
 	Cores, MemoryMiB     int
@@ -32,9 +33,12 @@ func (m Machine) Describe(s *corev1.NodeStatus) {
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(m.DiskBytes, resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
 	}
-	s.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: m.Address.String()}, {Type: corev1.NodeHostName, Address: m.Name},
+	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.Address.String()}}
+	if m.AddressIPv6.IsValid() {
+		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: m.AddressIPv6.String()})
 	}
+
+	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: m.Name})
 	s.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: m.ID, SystemUUID: m.ID, BootID: m.BootID,
 		KernelVersion: release.Kernel, OSImage: "Talos (" + m.Talos + ")",
@@ -52,7 +56,7 @@ func SetDeviceResources(s *corev1.NodeStatus, offers map[string]int) {
 	s.Allocatable = s.Capacity
 }
 
-// InternalIP returns the internal address of a node; empty if it has none.
+// InternalIP returns the first internal address of a node; empty if it has none.
 func InternalIP(n *corev1.Node) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {

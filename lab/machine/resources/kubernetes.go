@@ -2,6 +2,7 @@ package resources
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -10,11 +11,11 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Kubernetes returns the resources of a machine as a node and, on a control plane, of its components. The address is
-// invalid if the node has none; final adds the final form of the static pods' settings. Static pods are their statuses
+// Kubernetes returns the resources of a machine as a node and, on a control plane, of its components. Addresses of the
+// node that it does not have are invalid; final adds the final form of the static pods' settings. Static pods are their statuses
 // by namespace and name.
 func Kubernetes(
-	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
+	cfg config.Provider, hostname string, addresses []netip.Addr, final bool, staticPods map[string]map[string]any,
 ) []resource.Resource {
 	list := []resource.Resource{
 		WithSpec(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
@@ -26,12 +27,13 @@ func Kubernetes(
 		}),
 	}
 
-	if address.IsValid() {
+	addresses = slices.DeleteFunc(addresses, func(a netip.Addr) bool { return !a.IsValid() })
+	if len(addresses) > 0 {
 		list = append(
 			list,
 			WithSpec(
 				k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID),
-				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, address) },
+				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = addresses },
 			),
 		)
 	}

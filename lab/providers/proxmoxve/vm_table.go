@@ -218,6 +218,9 @@ func initializationTable() attributes {
 			"ipv4": {kind: block, fields: attributes{
 				"address": {key: "ip", fallback: ""}, "gateway": {key: "gw", fallback: ""},
 			}},
+			"ipv6": {kind: block, fields: attributes{
+				"address": {key: "ip6", fallback: ""}, "gateway": {key: "gw6", fallback: ""},
+			}},
 		}},
 		"userAccount": {kind: block, effect: Replace, fields: attributes{
 			"keys":     {key: "sshkeys", many: true, separator: "\n", escaped: true},
