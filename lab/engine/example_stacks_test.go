@@ -41,8 +41,8 @@ func TestHomeExample(t *testing.T) {
 	w.up(exampleStack(t, "home"), optup.ExpectNoChanges())
 }
 
-// TestCompanyExample brings up a company's cluster with its API by name, pools in VLANs, encrypted disks, and
-// bonds of workers.
+// TestCompanyExample brings up a company's cluster with its API by name, pools in VLANs, encrypted disks, bonds of
+// workers, and IPv6 beside IPv4.
 func TestCompanyExample(t *testing.T) {
 	t.Parallel()
 
@@ -52,5 +52,6 @@ func TestCompanyExample(t *testing.T) {
 	w.requireProtected("10", "tpm", true)
 	assert.Contains(t, w.vm("one-dmz-1").Config["net0"], "tag=30")
 	assert.Contains(t, w.vm("one-general-1").Config["net2"], "bridge=vmbr2")
+	assert.Contains(t, w.vm("one-cp-1").Config["ipconfig0"], "ip6=2001:db8:20:10::a/64,gw6=fe80::1")
 	w.up(exampleStack(t, "company"), optup.ExpectNoChanges())
 }
