@@ -307,9 +307,12 @@ func TestPlatform(t *testing.T) {
 	p.git.replace("gitops/clusters/lab/settings.yaml", "data:\n", "data:\n  DOMAIN: lab.example.org\n")
 	p.waitSetting("DOMAIN", "lab.example.org")
 	p.requireDriftRepaired()
-	p.changeValues()
-	p.switchSources()
 	assert.Equal(t, network, p.pods("kube-system"), "no pod of the network restarted")
+	p.changeValues()
+
+	network = p.pods("kube-system") // agents and operator are new, because they read their configuration only at start
+	p.switchSources()
+	assert.Equal(t, network, p.pods("kube-system"), "no pod of the network restarted again")
 	assert.Equal(t, flux, p.pods("flux-system"), "no pod of Flux restarted")
 
 	p.requireNoSecrets()
