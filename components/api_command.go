@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/internal/talosopsexec"
 )
 
-// ProxmoxSettings returns the settings of the provider proxmoxve in the stack's configuration, for requests of talosops.
-// They include secrets.
+// ProxmoxSettings returns the settings of the provider proxmoxve in the stack's configuration, for requests of
+// talosops. They include secrets.
 func ProxmoxSettings(ctx *pulumi.Context) map[string]string {
 	return proxmoxapi.Configured(func(key string) string {
 		value, _ := ctx.GetConfig("proxmoxve:" + key)

@@ -308,7 +308,9 @@ func (a TalosClusterArgs) validate(name string) error {
 		path  string
 		value netip.Prefix
 	}{
-		{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}, {"podCidrIpv6", a.PodCIDRIPv6},
+		{"podCidr", a.PodCIDR},
+		{"serviceCidr", a.ServiceCIDR},
+		{"podCidrIpv6", a.PodCIDRIPv6},
 		{"serviceCidrIpv6", a.ServiceCIDRIPv6},
 	} {
 		if network.value.IsValid() {

@@ -241,7 +241,6 @@ func (m Machine) validate(path string, found *problem.List) {
 		if card.NoAddress && card.Address.IsValid() {
 			found.Add(at+"noAddress", true, "is set with an address; remove one of the two")
 		}
-
 	}
 
 	for i, device := range m.PCIDevices {

@@ -55,7 +55,8 @@ func (c *TalosCluster) findUnreachable(ctx *pulumi.Context, _ string, args Talos
 	c.unreachable = map[string]bool{}
 
 	for i, n := range controlPlanes {
-		// One without a configuration in the state never was a member: an interrupted run made it, and this one configures it.
+		// One without a configuration in the state never was a member: an interrupted run made it, and this one configures
+		// it.
 		if problems[i] == nil || vmlookup.FromContext(ctx).Configuration(n.Name) == "" {
 			continue
 		}

@@ -158,7 +158,8 @@ func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 
 func nodeArgs(n spec.Node) components.ClusterNode {
 	args := components.ClusterNode{
-		Name: n.Name, Role: string(n.Role), Address: n.Address, AddressIPv6: n.AddressIPv6, Network: n.Network, Talos: n.Template.Talos,
+		Name: n.Name, Role: string(n.Role), Address: n.Address, AddressIPv6: n.AddressIPv6, Network: n.Network,
+		Talos:  n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
 		Machine: vmArgs(n.VM), Bonds: n.Bonds, VLANs: n.VLANs, Encryption: n.Encryption,

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// BGP is how the nodes announce the addresses of Services to routers. The settings of sessions are those of all routers.
+// BGP is how the nodes announce the addresses of Services to routers. The settings of sessions are those of all
+// routers.
 type BGP struct {
 	// The autonomous system number of the nodes.
 	LocalASN int `pulumi:"localAsn"`
@@ -114,8 +115,10 @@ func (b *BGP) absent() []ObjectName {
 	switch {
 	case b == nil:
 		return []ObjectName{
-			{bgpVersion, bgpCluster, "", objectName}, {bgpVersion, bgpPeerConfig, "", objectName},
-			{bgpVersion, bgpAdverts, "", objectName}, secret,
+			{bgpVersion, bgpCluster, "", objectName},
+			{bgpVersion, bgpPeerConfig, "", objectName},
+			{bgpVersion, bgpAdverts, "", objectName},
+			secret,
 		}
 	case b.Password == "":
 		return []ObjectName{secret}

@@ -234,7 +234,8 @@ type ObjectName struct{ APIVersion, Kind, Namespace, Name string }
 
 // Absent returns the objects that earlier settings may have created and these do not need.
 func (s Settings) Absent() []ObjectName {
-	policy, pool := ObjectName{policyVersion, policyKind, "", objectName}, ObjectName{poolVersion, poolKind, "", objectName}
+	policy := ObjectName{policyVersion, policyKind, "", objectName}
+	pool := ObjectName{poolVersion, poolKind, "", objectName}
 
 	switch {
 	case len(s.Pool) == 0:

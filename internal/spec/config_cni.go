@@ -30,8 +30,8 @@ type CNIConfig struct {
 // LoadBalancerConfig holds the addresses for Services of type LoadBalancer.
 type LoadBalancerConfig struct {
 	// Unused addresses, as ranges (`10.0.0.200-10.0.0.220`), networks (`10.0.0.240/28`) or single ones: of the cluster's
-	// network, or with `bgp` outside of it. In a dual-stack cluster also IPv6 (`fd00:1::c8-fd00:1::dc`), without `bgp` from
-	// Cilium 1.19 on.
+	// network, or with `bgp` outside of it. In a dual-stack cluster also IPv6 (`fd00:1::c8-fd00:1::dc`), without `bgp`
+	// from Cilium 1.19 on.
 	Addresses []string `json:"addresses" jsonschema:"required,minItems=1,example=10.0.0.200-10.0.0.220"`
 	// Regular expressions for the names of the network interfaces that announce them. Default: all that Cilium uses.
 	Interfaces []string `json:"interfaces,omitempty" jsonschema:"example=^ens18$"`

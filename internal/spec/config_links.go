@@ -16,8 +16,8 @@ type NICConfig struct {
 
 // LinkConfig is the addressing of an additional network device, a bond or a VLAN.
 type LinkConfig struct {
-	// The MTU in bytes; 0 = for a device the bridge's, for a bond the smallest of its devices, for a VLAN that of the device
-	// or bond.
+	// The MTU in bytes; 0 = for a device the bridge's, for a bond the smallest of its devices, for a VLAN that of the
+	// device or bond.
 	MTU int `json:"mtu,omitempty" jsonschema:"default=0,minimum=0,maximum=65520"`
 	// The IPv4 network of static addresses. Default: none.
 	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.1.0.0/24"`
@@ -42,10 +42,11 @@ type BondConfig struct {
 	Mode string `json:"mode,omitempty" jsonschema:"default=active-backup,enum=active-backup,enum=balance-rr,enum=balance-xor,enum=broadcast,enum=802.3ad,enum=balance-tlb,enum=balance-alb"`
 	// How often the state of the devices is checked, in milliseconds.
 	MIIMon int `json:"miimon,omitempty" jsonschema:"default=100,minimum=10,maximum=60000"`
-	// What chooses the device for a packet, with `balance-xor`, `balance-tlb` and `802.3ad`. Default: Linux' own, `layer2`.
+	// What chooses the device for a packet, with `balance-xor`, `balance-tlb` and `802.3ad`. Default: Linux' own,
+	// `layer2`.
 	XmitHashPolicy string `json:"xmitHashPolicy,omitempty" jsonschema:"enum=layer2,enum=layer2+3,enum=layer3+4,enum=encap2+3,enum=encap3+4"`
-	// How often the switch is asked to send LACP packets, with `802.3ad`: `slow` = every 30 seconds, `fast` = every second.
-	// Default: Linux' own, `slow`.
+	// How often the switch is asked to send LACP packets, with `802.3ad`: `slow` = every 30 seconds, `fast` = every
+	// second. Default: Linux' own, `slow`.
 	LACPRate string `json:"lacpRate,omitempty" jsonschema:"enum=slow,enum=fast"`
 	LinkConfig
 	// VLANs that the machines tag on the bond. Proxmox must not tag its devices.

@@ -87,8 +87,8 @@ type PoolConfig struct {
 	Patches []string `json:"patches,omitempty"`
 }
 
-// PoolNetworkConfig is the network of a pool's machines. Addressing, time servers, search domains and static hosts are the
-// cluster's.
+// PoolNetworkConfig is the network of a pool's machines. Addressing, time servers, search domains and static hosts are
+// the cluster's.
 type PoolNetworkConfig struct {
 	// The IPv4 network. Default: the cluster's.
 	CIDR string `json:"cidr,omitempty" jsonschema:"example=10.0.1.0/24"`

@@ -125,7 +125,8 @@ func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 	n := c.Network
 
 	network := p.planNetwork(path, c.Name, NetworkConfig{
-		CIDR: n.CIDR, Gateway: n.Gateway, IPv6: n.IPv6, Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, DNS: n.DNS, Addressing: n.Addressing,
+		CIDR: n.CIDR, Gateway: n.Gateway, IPv6: n.IPv6, Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, DNS: n.DNS,
+		Addressing: n.Addressing,
 	})
 
 	p.checkFormat(path+".searchDomain", n.SearchDomain, domainFormat)

@@ -137,7 +137,8 @@ func scenarios(contract string) map[string]struct {
 func dualStack() (scenario struct {
 	cluster ClusterConfig
 	nodes   []NodeConfig
-}) {
+},
+) {
 	scenario.cluster = testCluster()
 	scenario.cluster.PodCIDRs = prefixes("10.244.0.0/16", "fd00:10:244::/56")
 	scenario.cluster.ServiceCIDRs = prefixes("10.96.0.0/12", "fd00:10:96::/112")
@@ -207,8 +208,10 @@ func withLinks(name, role string, last int) NodeConfig {
 	node.Bonds = []Bond{
 		{
 			Name: "bond0", Mode: "active-backup", MIIMon: 100,
-			Link:  Link{Address: address("40"), MTU: 9000, Routes: []Route{route("10.70.0.0/16", "10.0.40.1", 0)}},
-			VLANs: []VLAN{{ID: 31, Link: Link{Address: address("31"), MTU: 1500}}, {ID: 32, Link: Link{DHCP: true, RouteMetric: 4096}}},
+			Link: Link{Address: address("40"), MTU: 9000, Routes: []Route{route("10.70.0.0/16", "10.0.40.1", 0)}},
+			VLANs: []VLAN{
+				{ID: 31, Link: Link{Address: address("31"), MTU: 1500}}, {ID: 32, Link: Link{DHCP: true, RouteMetric: 4096}},
+			},
 		},
 		{Name: "bond1", Mode: "802.3ad", MIIMon: 200, XmitHashPolicy: "layer3+4", LACPRate: "fast"},
 	}

@@ -24,9 +24,9 @@ func linkNames(card int) []string {
 	}
 }
 
-// checkLinks returns why a patch conflicts with the links that the program configures, or nil: it makes one of the cards
-// a member of a bond or bridge, which then has its addresses twice, sets the VIP on another link as well, or defines a
-// bond or VLAN of the stack file.
+// checkLinks returns why a patch conflicts with the links that the program configures, or nil: it makes one of the
+// cards a member of a bond or bridge, which then has its addresses twice, sets the VIP on another link as well, or
+// defines a bond or VLAN of the stack file.
 func checkLinks(c ClusterConfig, n NodeConfig, patch string) error {
 	loaded, err := configpatcher.LoadPatch([]byte(patch))
 	merge, ok := loaded.(configpatcher.StrategicMergePatch)
@@ -87,7 +87,8 @@ func checkDevice(c ClusterConfig, n NodeConfig, device config.Device) error {
 
 	var problems []error
 
-	if vip := device.VIPConfig(); vip != nil && c.VIP.IsValid() && vip.IP() == c.VIP.String() && !slices.Contains(links, 0) {
+	vip := device.VIPConfig()
+	if vip != nil && c.VIP.IsValid() && vip.IP() == c.VIP.String() && !slices.Contains(links, 0) {
 		problems = append(problems, secondVIP(c))
 	}
 

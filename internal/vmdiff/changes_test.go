@@ -307,10 +307,12 @@ func TestClustersKeepTheirFamilies(t *testing.T) {
 			"its running nodes no IPv6 network for pods; remove it, and create another cluster with it"},
 		"IPv6 is removed": {dual, single, "clusters[0].network.ipv6: is missing, and cluster one was created with it: the IPv6 " +
 			"addresses of its pods and services are in use; set it again"},
-		"another network of services": {dual, planOf(t, strings.NewReplacer("gateway: 10.0.1.1", "gateway: 10.0.1.1, "+key,
-			"kubernetesVersion", "serviceCidrIPv6: fd00:10:43::/112\n      kubernetesVersion").Replace(stackFile)),
+		"another network of services": {
+			dual, planOf(t, strings.NewReplacer("gateway: 10.0.1.1", "gateway: 10.0.1.1, "+key,
+				"kubernetesVersion", "serviceCidrIPv6: fd00:10:43::/112\n      kubernetesVersion").Replace(stackFile)),
 			`clusters[0].serviceCidrIPv6: "fd00:10:43::/112" is not the network that cluster one was created with, which cannot ` +
-				"change: its addresses are in use; set fd00:10:96::/112"},
+				"change: its addresses are in use; set fd00:10:96::/112",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

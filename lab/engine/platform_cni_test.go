@@ -239,7 +239,7 @@ func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]
 	require.NotEmpty(c, before)
 
 	file := c.stack("values", values, "loadBalancer", map[string]any{
-		"addresses": []string{"127.99.0.0/28"},
+		"addresses": []string{c.w.network + ".9.0/28"},
 		"bgp": map[string]any{
 			"localAsn": 64513, "peers": []map[string]any{{"address": c.w.network + ".1.254", "asn": 64512}}, "password": "hunter2",
 		},
@@ -250,7 +250,7 @@ func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]
 	assert.True(c, c.exists(ciliumBGPConfig))
 	assert.False(c, c.exists(ciliumL2Policy))
 	assert.NotEqual(c, before, checksum())
-	c.waitAddress(client, "127.99.0.")
+	c.waitAddress(client, c.w.network+".9.")
 	require.Eventually(c, func() bool { return c.exists("v2/ciliumbgpnodeconfigs/one-w-1") }, within, 100*time.Millisecond,
 		"the operator's configuration for a node")
 

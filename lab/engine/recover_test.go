@@ -84,8 +84,8 @@ func TestRecoverMachines(t *testing.T) {
 	w.requireComplete(s.yaml(t))
 }
 
-// TestRecoverReplacement kills a run while it creates a machine in the place of one that it has deleted: the state still
-// has the deleted one, with the same VMID.
+// TestRecoverReplacement kills a run while it creates a machine in the place of one that it has deleted: the state
+// still has the deleted one, with the same VMID.
 func TestRecoverReplacement(t *testing.T) {
 	t.Parallel()
 
@@ -112,8 +112,8 @@ func TestRecoverReplacement(t *testing.T) {
 	w.requireComplete(file)
 }
 
-// TestAControlPlaneThatWasNeverConfigured kills a run between the creation of a control plane and its configuration. The
-// next run finds it off: it does not take it for a dead member, but starts and configures it.
+// TestAControlPlaneThatWasNeverConfigured kills a run between the creation of a control plane and its configuration.
+// The next run finds it off: it does not take it for a dead member, but starts and configures it.
 func TestAControlPlaneThatWasNeverConfigured(t *testing.T) {
 	t.Parallel()
 

@@ -165,13 +165,17 @@ func cloudInitUpdates() map[string]update {
 		"dns.servers":              {[]any{"10.0.0.1"}, []any{"10.0.0.2"}},
 		"interface":                {"ide2", "ide3"},
 		"ipConfigs[].ipv4.address": {"10.9.0.2/24", "10.9.0.3/24"}, "ipConfigs[].ipv4.gateway": {"10.9.0.1", "10.9.0.254"},
+		"ipConfigs[].ipv6.address": {"fd00::2/64", "fd00::3/64"}, "ipConfigs[].ipv6.gateway": {"fd00::1", "fd00::fe"},
 		"userAccount.keys":     {[]any{keyOfOps}, []any{keyOfOps + "-2"}},
 		"userAccount.password": {"first-password", "second-password"}, "userAccount.username": {"a", "b"},
 	} {
 		with := object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2"}}
 
-		if name == "ipConfigs[].ipv4.gateway" {
+		switch name {
+		case "ipConfigs[].ipv4.gateway":
 			with = changed(with, "initialization.ipConfigs[].ipv4.address", "10.9.0.2/24")
+		case "ipConfigs[].ipv6.gateway":
+			with = changed(with, "initialization.ipConfigs[].ipv6.address", "fd00::2/64")
 		}
 
 		out["initialization."+name] = update{from: values[0], to: values[1], with: with}

@@ -40,7 +40,8 @@ func (k *Client) Nodes(ctx context.Context, address netip.Addr) ([]Node, error) 
 		}
 
 		for _, address := range item.Status.Addresses {
-			if found, err := netip.ParseAddr(address.Address); err == nil && found.Is4() && address.Type == corev1.NodeInternalIP {
+			found, err := netip.ParseAddr(address.Address)
+			if err == nil && found.Is4() && address.Type == corev1.NodeInternalIP {
 				n.Address = found
 
 				break

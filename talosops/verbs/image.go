@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const imageHelp = `Has a host download a disk image into a datastore with the content type import, from which templates are
-made through the API: docs/templates.md#talos-without-ssh.
+const imageHelp = `Has a host download a disk image into a datastore with the content type import, from which templates
+are made through the API: docs/templates.md#talos-without-ssh.
 
 The name of the file identifies its contents: a file that is there already stays, and is compared with the checksum if
 there is one. A download that an interrupted run has started is waited for. With --remove, the file is deleted.`

@@ -23,7 +23,8 @@ docs/templates.md#talos-without-ssh.
 
 A template that is there already stays. One that was made of something else, or whose making was interrupted, is
 replaced, unless there are linked clones of it. A VM that is not the stack's is left alone. After a failure there is no
-VM; after an interruption, the next run replaces what is left. With --remove, the template is removed if it is this one.`
+VM; after an interruption, the next run replaces what is left. With --remove, the template is removed if it is this
+one.`
 
 // templateRequest has a secret: the credentials for Proxmox.
 type templateRequest struct{ request.Template }
@@ -202,8 +203,10 @@ func (b templateBuild) assemble(ctx context.Context) error {
 		what, method, path string
 		parameters         map[string]any
 	}{
-		{"create it (is its number taken on another host? State another talos-proxmox:templates.<class>.firstVmid)",
-			http.MethodPost, b.path("/qemu"), r.hardware()},
+		{
+			"create it (is its number taken on another host? State another talos-proxmox:templates.<class>.firstVmid)",
+			http.MethodPost, b.path("/qemu"), r.hardware(),
+		},
 		{"import its disk", http.MethodPost, b.vm + "/config", map[string]any{
 			"efidisk0": r.Datastore + ":1,efitype=4m,pre-enrolled-keys=0,format=raw",
 			"scsi0":    r.Datastore + ":0,import-from=" + r.Image + ",format=raw,discard=on,ssd=1,aio=io_uring",

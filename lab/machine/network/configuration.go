@@ -79,8 +79,11 @@ func (l *Link) matches(s config.NetworkDeviceSelector) bool {
 	}
 
 	for _, part := range [][2]string{
-		{strings.ToLower(s.HardwareAddress()), l.mac}, {strings.ToLower(s.PermanentAddress()), l.permanent},
-		{s.KernelDriver(), driver}, {s.PCIID(), pciID}, {s.Bus(), ""},
+		{strings.ToLower(s.HardwareAddress()), l.mac},
+		{strings.ToLower(s.PermanentAddress()), l.permanent},
+		{s.KernelDriver(), driver},
+		{s.PCIID(), pciID},
+		{s.Bus(), ""},
 	} {
 		if part[0] == "" {
 			continue

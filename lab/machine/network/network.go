@@ -145,8 +145,8 @@ func (l *Link) addAddress(p netip.Prefix) {
 	}
 }
 
-// chooseNodeAddress collects the addresses, and chooses the node addresses: the first of each family that kubelet.nodeIP
-// allows outside Kubernetes' networks. IPv4 sorts before IPv6.
+// chooseNodeAddress collects the addresses, and chooses the node addresses: the first of each family that
+// kubelet.nodeIP allows outside Kubernetes' networks. IPv4 sorts before IPv6.
 func (n *Plan) chooseNodeAddress(cfg config.Config) {
 	for _, l := range n.Links {
 		n.Addresses = append(n.Addresses, l.addresses...)

@@ -249,7 +249,8 @@ func TestLinks(t *testing.T) {
 			m := network.Machine{
 				Platform: "nocloud", CloudInit: nocloud,
 				NICs: []datacentre.NIC{
-					{Name: "net0", MAC: firstMAC, Bridge: "vmbr0"}, {Name: "net1", MAC: secondMAC, Bridge: "vmbr1"},
+					{Name: "net0", MAC: firstMAC, Bridge: "vmbr0"},
+					{Name: "net1", MAC: secondMAC, Bridge: "vmbr1"},
 					{Name: "net2", MAC: "02:00:00:00:00:03", Bridge: "vmbr1"},
 				},
 				Lease: func(string, string) (datacentre.Lease, bool) { return datacentre.Lease{}, false },
@@ -279,7 +280,8 @@ func reported(list []resource.Resource) (links, routes []string) {
 		case *resources.AddressStatus:
 			addresses[r.TypedSpec().LinkName] += " " + r.TypedSpec().Address.String()
 		case *resources.RouteStatus:
-			routes = append(routes, fmt.Sprint(r.TypedSpec().Destination, " ", r.TypedSpec().OutLinkName, " ", r.TypedSpec().Priority))
+			spec := r.TypedSpec()
+			routes = append(routes, fmt.Sprint(spec.Destination, " ", spec.OutLinkName, " ", spec.Priority))
 		}
 	}
 

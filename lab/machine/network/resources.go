@@ -62,9 +62,18 @@ func (n *Plan) indexOf(l *Link) uint32 {
 	return uint32(firstIndex + slices.Index(n.Links, l))
 }
 
+func familyOf(address netip.Addr) nethelpers.Family {
+	if address.Is6() {
+		return nethelpers.FamilyInet6
+	}
+
+	return nethelpers.FamilyInet4
+}
+
 func (n *Plan) linkStatuses() (list []resource.Resource) {
 	for _, l := range n.Links {
-		list = append(list, resources.WithSpec(network.NewLinkStatus(network.NamespaceName, l.Name), func(r *network.LinkStatus) {
+		status := network.NewLinkStatus(network.NamespaceName, l.Name)
+		list = append(list, resources.WithSpec(status, func(r *network.LinkStatus) {
 			spec := r.TypedSpec()
 			spec.Index, spec.Type, spec.Kind, spec.MTU = n.indexOf(l), nethelpers.LinkEther, l.kind, l.mtu
 			spec.HardwareAddr, spec.PermanentAddr = hardwareAddress(l.mac), hardwareAddress(l.permanent)
@@ -105,11 +114,11 @@ func (n *Plan) addressStatuses(vips []netip.Addr) (list []resource.Resource) {
 		}
 
 		for _, address := range addresses {
-			id := network.AddressID(l.Name, address)
-			list = append(list, resources.WithSpec(network.NewAddressStatus(network.NamespaceName, id), func(r *network.AddressStatus) {
+			status := network.NewAddressStatus(network.NamespaceName, network.AddressID(l.Name, address))
+			list = append(list, resources.WithSpec(status, func(r *network.AddressStatus) {
 				spec := r.TypedSpec()
 				spec.Address, spec.LinkName, spec.LinkIndex = address, l.Name, n.indexOf(l)
-				spec.Family, spec.Scope = nethelpers.FamilyInet4, nethelpers.ScopeGlobal
+				spec.Family, spec.Scope = familyOf(address.Addr()), nethelpers.ScopeGlobal
 			}))
 		}
 	}
@@ -124,10 +133,13 @@ func (n *Plan) routeStatuses() (list []resource.Resource) {
 			destination = netip.Prefix{} // as Talos normalizes it
 		}
 
-		id := network.RouteID(nethelpers.TableMain, nethelpers.FamilyInet4, destination, route.Gateway, route.Priority, route.Link.Name)
-		list = append(list, resources.WithSpec(network.NewRouteStatus(network.NamespaceName, id), func(r *network.RouteStatus) {
+		family := familyOf(route.Gateway)
+		status := network.NewRouteStatus(network.NamespaceName, network.RouteID(
+			nethelpers.TableMain, family, destination, route.Gateway, route.Priority, route.Link.Name,
+		))
+		list = append(list, resources.WithSpec(status, func(r *network.RouteStatus) {
 			spec := r.TypedSpec()
-			spec.Family, spec.Table, spec.Type = nethelpers.FamilyInet4, nethelpers.TableMain, nethelpers.TypeUnicast
+			spec.Family, spec.Table, spec.Type = family, nethelpers.TableMain, nethelpers.TypeUnicast
 			spec.Destination, spec.Gateway, spec.Priority = destination, route.Gateway, route.Priority
 			spec.OutLinkName, spec.OutLinkIndex = route.Link.Name, n.indexOf(route.Link)
 			spec.Scope, spec.Protocol = nethelpers.ScopeGlobal, nethelpers.ProtocolStatic

@@ -12,8 +12,8 @@ import (
 )
 
 // Kubernetes returns the resources of a machine as a node and, on a control plane, of its components. Addresses of the
-// node that it does not have are invalid; final adds the final form of the static pods' settings. Static pods are their statuses
-// by namespace and name.
+// node that it does not have are invalid; final adds the final form of the static pods' settings. Static pods are their
+// statuses by namespace and name.
 func Kubernetes(
 	cfg config.Provider, hostname string, addresses []netip.Addr, final bool, staticPods map[string]map[string]any,
 ) []resource.Resource {
