@@ -251,7 +251,7 @@ func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]
 	assert.False(c, c.exists(ciliumL2Policy))
 	assert.NotEqual(c, before, checksum())
 	c.waitAddress(client, c.w.network+".9.")
-	require.Eventually(c, func() bool { return c.exists("v2/ciliumbgpnodeconfigs/one-w-1") }, within, 100*time.Millisecond,
+	require.Eventually(c, func() bool { return c.exists("v2/ciliumbgpnodeconfigs/one-general-1") }, within, 100*time.Millisecond,
 		"the operator's configuration for a node")
 
 	secret, err := client.CoreV1().Secrets("kube-system").Get(c.Context(), "talos-proxmox-bgp", metav1.GetOptions{})

@@ -185,7 +185,7 @@ func TestNewTargetRefusesStacks(t *testing.T) {
 		"a card in a network wider than the lab's": {
 			"  talos-proxmox:hosts: [{name: pve1, address: 192.0.2.2}]\n" +
 				"  talos-proxmox:clusters: [{name: a, network: {cidr: 192.0.2.0/24}, controlPlane: {extraNICs: [{bridge: vmbr1, cidr: 10.0.0.0/16}]}}]\n",
-			"a card of node a-cp-1 has address 10.0.0.10, which is not the lab's: run this stack with pulumi on its own Proxmox",
+			"a link of node a-cp-1 has address 10.0.0.10, which is not the lab's: run this stack with pulumi on its own Proxmox",
 		},
 		"objects as text are mapped too": {
 			"  talos-proxmox:hosts: '[{\"name\": \"far1\", \"address\": \"192.0.2.2\"}]'\n  talos-proxmox:clusters: [{name: a, network: {cidr: 192.0.2.0/24}, controlPlane: {}}]\n",
