@@ -206,6 +206,7 @@ func (a TalosClusterArgs) Validated(name string) (TalosClusterArgs, error) {
 
 func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Name, name)
+
 	a.Network = networkWithDefaults(a.Network)
 	if a.Network.IPv6 != nil {
 		setDefault(&a.PodCIDR, netip.MustParsePrefix(talos.DefaultPodCIDR))

@@ -37,7 +37,7 @@ const (
 )
 
 // The Secret of the sessions' password, where Cilium looks for it by default (bgpControlPlane.secretsNamespace).
-const bgpSecret, bgpSecretNamespace = "talos-proxmox-bgp", "kube-system"
+const bgpSecret, bgpSecretNamespace = "talos-proxmox-bgp", "kube-system" //nolint:gosec // names
 
 // DefaultHoldTime is Cilium's hold time of BGP sessions, in seconds.
 const DefaultHoldTime = 90

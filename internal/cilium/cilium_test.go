@@ -146,6 +146,7 @@ func TestAbsentObjects(t *testing.T) {
 			left := kinds(before)
 			for _, name := range after.Absent() {
 				left = slices.DeleteFunc(left, func(kind string) bool { return kind == name.Kind })
+
 				assert.NotContains(t, kinds(after), name.Kind, to)
 			}
 

@@ -16,6 +16,7 @@ func TestTemplateDescriptions(t *testing.T) {
 			Owner: ownership.Owner{Name: "talos-proxmox/prod", ID: id}, Provenance: "1f", State: ownership.Ready,
 		}
 	}
+
 	const script = "talos-proxmox-template owner=talos-proxmox/prod provenance=1f state=ready id=9f86 (Talos v1.14.4 state=x)"
 
 	assert.Equal(t, script, of("9f86").Description("Talos v1.14.4 state=x"), "as the build script writes it")

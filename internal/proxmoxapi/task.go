@@ -104,6 +104,7 @@ func (c Changes) Await(ctx context.Context, id proxmox.UPID) error {
 
 		if c.Progress != nil && time.Since(shown) >= progressInterval {
 			shown = time.Now()
+
 			c.Progress(c.lastLine(ctx, task))
 		}
 

@@ -103,7 +103,8 @@ func (p *planner) planKubernetesIPv6(path string, c ClusterConfig, cluster *Clus
 		planned                   *netip.Prefix
 	}{
 		{
-			"pods", "podCidrIPv6", c.PodCIDRIPv6, talos.DefaultPodCIDRIPv6, shortestPodsIPv6, longestPodsIPv6, &cluster.PodCIDRIPv6,
+			"pods", "podCidrIPv6", c.PodCIDRIPv6, talos.DefaultPodCIDRIPv6, shortestPodsIPv6, longestPodsIPv6,
+			&cluster.PodCIDRIPv6,
 		},
 		{
 			"services", "serviceCidrIPv6", c.ServiceCIDRIPv6, talos.DefaultServiceCIDRIPv6, shortestServicesIPv6,

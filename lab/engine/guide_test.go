@@ -104,7 +104,7 @@ func (r *reader) requireOutput() {
 	output := r.output.String()
 
 	for _, expected := range []string{
-		"SHA256:", "checks, all fine.", "gpu-gpu-1-vm", "clusters[0].gitops.age: a secret key was stored, encrypted",
+		"SHA256:", " checks: no problem", "gpu-gpu-1-vm", "clusters[0].gitops.age: a secret key was stored, encrypted",
 		"kustomization.kustomize.toolkit.fluxcd.io/flux-system condition met",
 		"kustomization.kustomize.toolkit.fluxcd.io/storage condition met",
 	} {

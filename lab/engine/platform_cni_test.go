@@ -221,8 +221,8 @@ func (c *ciliumStack) waitAddress(client kubernetes.Interface, begin string) {
 }
 
 // requireBGP changes from announcements by ARP to BGP: Cilium's operator accepts the objects, gives the Service an
-// address outside the nodes' network, and makes a configuration for each node; agents with the new settings replace
-// those that read the old ones.
+// address outside the nodes' network, and judges the sessions (agents, of which the lab has no real ones, would open
+// them); agents with the new settings replace those that read the old ones.
 func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]any) {
 	c.Helper()
 
@@ -251,8 +251,11 @@ func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]
 	assert.False(c, c.exists(ciliumL2Policy))
 	assert.NotEqual(c, before, checksum())
 	c.waitAddress(client, c.w.network+".9.")
-	require.Eventually(c, func() bool { return c.exists("v2/ciliumbgpnodeconfigs/one-general-1") }, within, 100*time.Millisecond,
-		"the operator's configuration for a node")
+	require.Eventually(c, func() bool {
+		text, err := client.CoreV1().RESTClient().Get().AbsPath("/apis/cilium.io/" + ciliumBGP).DoRaw(c.Context())
+
+		return err == nil && strings.Contains(string(text), `"type":"cilium.io/MissingPeerConfigs"`)
+	}, within, 100*time.Millisecond, "the operator's verdict on the sessions")
 
 	secret, err := client.CoreV1().Secrets("kube-system").Get(c.Context(), "talos-proxmox-bgp", metav1.GetOptions{})
 	require.NoError(c, err)
