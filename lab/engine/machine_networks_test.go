@@ -43,6 +43,7 @@ func TestMachineNetworks(t *testing.T) {
 	assert.Empty(t, w.machines())
 
 	c.WorkerYAML = links("active-backup", "31", "10.60.0.0/16")
+
 	w.up(s.yaml(t))
 
 	worker := subnet(1) + ".20"
@@ -81,6 +82,7 @@ func (w *world) machineNetwork(address string) (addresses, bond string, routes [
 			spec := link.TypedSpec()
 			if spec.SlaveKind == network.LinkKindBond {
 				cards = append(cards, link.Metadata().ID())
+
 				assert.NotEmpty(w.t, spec.PermanentAddr)
 			}
 

@@ -107,6 +107,7 @@ func hardwareAddress(text string) nethelpers.HardwareAddr {
 func (n *Plan) addressStatuses(vips []netip.Addr) (list []resource.Resource) {
 	for i, l := range n.Links {
 		addresses := slices.Clone(l.addresses)
+
 		for _, a := range vips {
 			if i == 0 {
 				addresses = append(addresses, netip.PrefixFrom(a, a.BitLen()))

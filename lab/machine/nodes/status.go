@@ -33,6 +33,7 @@ func (m Machine) Describe(s *corev1.NodeStatus) {
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(m.DiskBytes, resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
 	}
+
 	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.Address.String()}}
 	if m.AddressIPv6.IsValid() {
 		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: m.AddressIPv6.String()})
