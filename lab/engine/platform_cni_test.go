@@ -241,7 +241,8 @@ func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]
 	file := c.stack("values", values, "loadBalancer", map[string]any{
 		"addresses": []string{c.w.network + ".9.0/28"},
 		"bgp": map[string]any{
-			"localAsn": 64513, "peers": []map[string]any{{"address": c.w.network + ".1.254", "asn": 64512}}, "password": "hunter2",
+			"localAsn": 64513, "peers": []map[string]any{{"address": c.w.network + ".1.254", "asn": 64512}},
+			"password": "hunter2",
 		},
 	})
 	output := c.w.outputOf(func() { c.w.up(file) })
