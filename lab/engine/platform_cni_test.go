@@ -220,9 +220,9 @@ func (c *ciliumStack) waitAddress(client kubernetes.Interface, begin string) {
 	}, within, 100*time.Millisecond, "the address of the Service")
 }
 
-// requireBGP changes from announcements by ARP to BGP: Cilium's operator gives the Service an address outside the nodes'
-// network, and agents with the new settings replace those that read the old ones. Sessions are opened by agents, of
-// which the lab has no real ones.
+// requireBGP changes from announcements by ARP to BGP: Cilium's operator gives the Service an address outside the
+// nodes' network, and agents with the new settings replace those that read the old ones. Sessions are opened by agents,
+// of which the lab has no real ones.
 func (c *ciliumStack) requireBGP(client kubernetes.Interface, values map[string]any) {
 	c.Helper()
 
