@@ -48,7 +48,7 @@ func TestValues(t *testing.T) {
 	for _, want := range []string{
 		`"cgroup":{"autoMount":{"enabled":false},"hostRoot":"/sys/fs/cgroup"}`, `"ipam":{"mode":"kubernetes"}`,
 		`"k8sServiceHost":"localhost","k8sServicePort":7445,"kubeProxyReplacement":true`,
-		`"operator":{"replicas":1,"rollOutPods":true}`, `"hubble":{"enabled":false}`, `"rollOutCiliumPods":true`,
+		`"operator":{"replicas":1}`, `"hubble":{"enabled":false}`, `"rollOutCiliumPods":true`,
 	} {
 		assert.Contains(t, plain, want)
 	}
@@ -66,7 +66,7 @@ func TestValues(t *testing.T) {
 		Own:  map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
 	})
 	for _, want := range []string{
-		`"operator":{"prometheus":{"enabled":true},"replicas":2,"rollOutPods":true}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
+		`"operator":{"podAnnotations":{"talos-proxmox/gateway-api":"true"},"prometheus":{"enabled":true},"replicas":2}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
 		`"method":"cronJob"`, `"gatewayClass":{"create":"true"}`,
 	} {
 		assert.Contains(t, whole, want)

@@ -129,9 +129,9 @@ func (s Settings) Values() map[string]any {
 			},
 			"cleanCiliumState": []any{"NET_ADMIN", "SYS_ADMIN", "SYS_RESOURCE"},
 		}},
-		// Agents and operator read their configuration only at start, and without these the chart does not restart them.
+		// Agents read their configuration only at start, and without this the chart does not restart them.
 		"rollOutCiliumPods": true,
-		"operator":          object{"replicas": min(s.Nodes, 2), "rollOutPods": true},
+		"operator":          object{"replicas": min(s.Nodes, 2)},
 		"envoy":             object{"rollOutPods": true},
 		"hubble":            object{"enabled": false},
 	}
@@ -147,6 +147,21 @@ func (s Settings) Values() map[string]any {
 			// The method helm would generate new keys at each rendering.
 			"tls": object{"auto": object{"method": "cronJob"}},
 		}
+	}
+
+	// The operator does, too, but one that starts without a pool no longer takes back the pool's addresses: it restarts
+	// only for what it serves.
+	served := object{}
+	if s.GatewayAPI {
+		served["talos-proxmox/gateway-api"] = "true"
+	}
+
+	if len(s.Pool) > 0 && s.BGP != nil {
+		served["talos-proxmox/bgp"] = "true"
+	}
+
+	if len(served) > 0 {
+		values["operator"] = object{"replicas": min(s.Nodes, 2), "podAnnotations": served}
 	}
 
 	if s.GatewayAPI {

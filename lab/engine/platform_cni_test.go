@@ -186,9 +186,11 @@ func TestPlatformCNI(t *testing.T) {
 	c.requireNetwork("1400")
 
 	c.requireBGP(client, values(1400))
+	w.up(c.stack("values", values(1400))) // by ARP again
+	assert.False(t, c.exists(ciliumBGP))
+	c.waitAddress(client, w.network+".1.2")
 	w.up(c.stack("values", values(1400), "loadBalancer", nil))
 	assert.False(t, c.exists(ciliumPool))
-	assert.False(t, c.exists(ciliumBGP))
 	c.waitAddress(client, "")
 	c.requireHubble(client)
 }
