@@ -76,7 +76,7 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 		requiredAddress(found, at+"last", r.Last, "the last address, such as 10.0.0.220")
 	}
 
-	validateBGP(c.BGP, found)
+	validateBGP(c, found)
 
 	for path, patches := range patchesByPath(a) {
 		for i, patch := range patches {
@@ -91,9 +91,14 @@ func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 // maxASN is the highest autonomous system number.
 const maxASN = 1<<32 - 1
 
-func validateBGP(b *BGP, found *problem.List) {
+func validateBGP(c *CNI, found *problem.List) {
+	b := c.BGP
 	if b == nil {
 		return
+	}
+
+	if len(c.LoadBalancer) == 0 {
+		found.Add("cni.bgp", nil, "is set without addresses to announce; set cni.loadBalancer, or remove it")
 	}
 
 	checkASN := func(path string, number int) {

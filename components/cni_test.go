@@ -63,7 +63,12 @@ func TestCNIProblems(t *testing.T) {
 	}
 	cluster.Patches = []string{"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"}
 
-	_, err := cluster.Validated("one")
+	unused := cluster
+	unused.CNI = &CNI{BGP: &BGP{LocalASN: 64513, Peers: []BGPPeer{{Address: netip.MustParseAddr("127.1.1.1"), ASN: 64512}}}}
+	_, err := unused.Validated("one")
+	require.ErrorContains(t, err, "cni.bgp: is set without addresses to announce; set cni.loadBalancer, or remove it")
+
+	_, err = cluster.Validated("one")
 	for _, problem := range []string{
 		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.20.2`,
 		"cni.values.k8sServicePort: is set by the program, because KubePrism has port 7445; remove it",

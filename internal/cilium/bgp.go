@@ -39,8 +39,8 @@ const (
 // The Secret of the sessions' password, where Cilium looks for it by default (bgpControlPlane.secretsNamespace).
 const bgpSecret, bgpSecretNamespace = "talos-proxmox-bgp", "kube-system" //nolint:gosec // names
 
-// DefaultHoldTime is Cilium's hold time of BGP sessions, in seconds.
-const DefaultHoldTime = 90
+// defaultHoldTime is Cilium's hold time of BGP sessions, in seconds.
+const defaultHoldTime = 90
 
 // objects returns the nodes' instance, the settings of its sessions, and what is advertised. Routers keep the routes
 // while an agent restarts (graceful restart).
@@ -49,7 +49,7 @@ func (b *BGP) objects(pool []AddressRange) []map[string]any {
 
 	hold := b.HoldTimeSeconds
 	if hold == 0 {
-		hold = DefaultHoldTime
+		hold = defaultHoldTime
 	}
 
 	var families []any
