@@ -7,6 +7,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
 )
 
 // plannedImage is an image of a plan, with the datastores that need it.
@@ -76,4 +77,24 @@ func planImages(plan *spec.Plan) ([]plannedImage, problem.List) {
 	slices.SortFunc(images, func(a, b plannedImage) int { return strings.Compare(a.name, b.name) })
 
 	return images, problems
+}
+
+// isBuilt reports whether a template was built.
+func (l *lastRun) isBuilt(t spec.Template) bool {
+	kind := tokens.RemoteCommand
+	if t.Source == spec.SourceImport {
+		kind = tokens.LocalCommand
+	}
+
+	return l.has(kind, t.Key+"-"+t.Host+"-build")
+}
+
+// isDownloaded reports whether the image of a template was downloaded.
+func (l *lastRun) isDownloaded(t spec.Template) bool {
+	kind := tokens.File
+	if t.Source == spec.SourceImport {
+		kind = tokens.LocalCommand
+	}
+
+	return l.has(kind, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore)
 }

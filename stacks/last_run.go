@@ -240,26 +240,6 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 // has reports whether the state has a resource with this type and name.
 func (l *lastRun) has(kind, name string) bool { return l.resources[kind+"::"+name] }
 
-// isBuilt reports whether a template was built.
-func (l *lastRun) isBuilt(t spec.Template) bool {
-	kind := tokens.RemoteCommand
-	if t.Source == spec.SourceImport {
-		kind = tokens.LocalCommand
-	}
-
-	return l.has(kind, t.Key+"-"+t.Host+"-build")
-}
-
-// isDownloaded reports whether the image of a template was downloaded.
-func (l *lastRun) isDownloaded(t spec.Template) bool {
-	kind := tokens.File
-	if t.Source == spec.SourceImport {
-		kind = tokens.LocalCommand
-	}
-
-	return l.has(kind, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore)
-}
-
 // hasAny reports whether the state has a resource of one of these types.
 func (l *lastRun) hasAny(kinds ...string) bool {
 	for resource := range l.resources {
