@@ -131,7 +131,7 @@ func (s Settings) Values() map[string]any {
 		}},
 		// Agents read their configuration only at start, and without this the chart does not restart them.
 		"rollOutCiliumPods": true,
-		"operator":          object{"replicas": min(s.Nodes, 2)},
+		"operator":          s.operator(),
 		"envoy":             object{"rollOutPods": true},
 		"hubble":            object{"enabled": false},
 	}
@@ -147,21 +147,6 @@ func (s Settings) Values() map[string]any {
 			// The method helm would generate new keys at each rendering.
 			"tls": object{"auto": object{"method": "cronJob"}},
 		}
-	}
-
-	// The operator does, too, but one that starts without a pool no longer takes back the pool's addresses: it restarts
-	// only for what it serves.
-	served := object{}
-	if s.GatewayAPI {
-		served["talos-proxmox/gateway-api"] = "true"
-	}
-
-	if len(s.Pool) > 0 && s.BGP != nil {
-		served["talos-proxmox/bgp"] = "true"
-	}
-
-	if len(served) > 0 {
-		values["operator"] = object{"replicas": min(s.Nodes, 2), "podAnnotations": served}
 	}
 
 	if s.GatewayAPI {
@@ -182,6 +167,26 @@ func (s Settings) Values() map[string]any {
 	}
 
 	return mergeValues(values, s.Own)
+}
+
+// operator returns the operator's values. It reads its configuration only at start, too, but one that starts without a
+// pool no longer takes back the pool's addresses: it restarts only for what it serves.
+func (s Settings) operator() object {
+	served := object{}
+	if s.GatewayAPI {
+		served["talos-proxmox/gateway-api"] = "true"
+	}
+
+	if len(s.Pool) > 0 && s.BGP != nil {
+		served["talos-proxmox/bgp"] = "true"
+	}
+
+	operator := object{"replicas": min(s.Nodes, 2)}
+	if len(served) > 0 {
+		operator["podAnnotations"] = served
+	}
+
+	return operator
 }
 
 // mergeValues merges maps like Helm: the second one takes precedence.
