@@ -64,7 +64,9 @@ func TestCNIProblems(t *testing.T) {
 	cluster.Patches = []string{"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"}
 
 	unused := cluster
-	unused.CNI = &CNI{BGP: &BGP{LocalASN: 64513, Peers: []BGPPeer{{Address: netip.MustParseAddr("127.1.1.1"), ASN: 64512}}}}
+	unused.CNI = &CNI{BGP: &BGP{
+		LocalASN: 64513, Peers: []BGPPeer{{Address: netip.MustParseAddr("127.1.1.1"), ASN: 64512}},
+	}}
 	_, err := unused.Validated("one")
 	require.ErrorContains(t, err, "cni.bgp: is set without addresses to announce; set cni.loadBalancer, or remove it")
 
