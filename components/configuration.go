@@ -19,6 +19,8 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	return talos.ClusterConfig{
 		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
+		NTS:                            a.Network.NTS,
+		LogDestinations:                a.LogDestinations,
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,

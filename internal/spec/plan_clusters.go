@@ -103,6 +103,8 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
+	cluster.LogDestinations = p.planLogDestinations(path+".logDestinations", c.LogDestinations)
+	p.checkNTS(path+".network", c.Network, pools)
 
 	return cluster
 }

@@ -70,7 +70,8 @@ func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
 	n := p.planNetworkIn(path, g.namePrefix(), Network{CIDR: cidr, IPv6: p.planPoolIPv6(g, cidr, cluster)}, NetworkConfig{
 		Gateway: c.Gateway, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DNS: c.DNS, Routes: c.Routes,
 	})
-	n.NTP, n.DHCP, n.SearchDomains, n.StaticHosts = cluster.NTP, cluster.DHCP, cluster.SearchDomains, cluster.StaticHosts
+	n.NTP, n.NTS, n.DHCP = cluster.NTP, cluster.NTS, cluster.DHCP
+	n.SearchDomains, n.StaticHosts = cluster.SearchDomains, cluster.StaticHosts
 
 	if c.Gateway == "" && n.CIDR == cluster.CIDR {
 		n.Gateway = cluster.Gateway
