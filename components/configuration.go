@@ -21,6 +21,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		NTP:                            a.Network.NTP,
 		NTS:                            a.Network.NTS,
 		LogDestinations:                a.LogDestinations,
+		Tailscale:                      a.Tailscale.ForTalos(),
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,

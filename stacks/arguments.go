@@ -98,6 +98,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Endpoint:            c.Endpoint,
 		CertSANs:            c.CertSANs,
 		LogDestinations:     c.LogDestinations,
+		Tailscale:           c.Tailscale,
 		VIP:                 c.VIP,
 		TalosVersion:        c.TalosVersion,
 		Contract:            d.lastRun.contracts[c.Name],

@@ -201,6 +201,8 @@ type ClusterConfig struct {
 	CertSANs []string `json:"certSANs,omitempty" jsonschema:"example=k8s.example.org"`
 	// Where machines send the logs of Talos' services and of the kernel, as JSON lines: docs/status.md. Default: nowhere.
 	LogDestinations []string `json:"logDestinations,omitempty" jsonschema:"example=tcp://10.0.0.7:6050"`
+	// The tailnet that the machines join, of Tailscale or Headscale: networking.md. Default: none.
+	Tailscale *Tailscale `json:"tailscale,omitempty"`
 	// The IPv4 network of pods; every machine gets 256 addresses of it. It cannot change.
 	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
 	// The IPv4 network of services; the cluster's DNS has its tenth address. It cannot change.

@@ -177,7 +177,9 @@ type Cluster struct {
 	// CertSANs are additional names and addresses in the certificates of the Kubernetes and Talos APIs.
 	CertSANs []string `json:",omitempty"`
 	// LogDestinations are URLs that machines send the logs of Talos' services and of the kernel to.
-	LogDestinations   []string   `json:",omitempty"`
+	LogDestinations []string `json:",omitempty"`
+	// Tailscale is the tailnet that the nodes join; nil = none.
+	Tailscale         *Tailscale `json:"-"` // has a secret
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string

@@ -104,6 +104,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
 	cluster.LogDestinations = p.planLogDestinations(path+".logDestinations", c.LogDestinations)
+	cluster.Tailscale = p.planTailscale(path, c.Tailscale, cluster, pools)
 	p.checkNTS(path+".network", c.Network, pools)
 
 	return cluster

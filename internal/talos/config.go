@@ -24,6 +24,8 @@ type ClusterConfig struct {
 	LogDestinations []string
 	// AllowSchedulingOnControlPlanes lets workloads run on control planes.
 	AllowSchedulingOnControlPlanes bool
+	// Tailscale is the tailnet that the nodes join; nil = none.
+	Tailscale *Tailscale
 	// NoDiscoveryService disables discovery; otherwise members find each other through the discovery service. The
 	// Kubernetes registry is always disabled: it cannot work since Kubernetes 1.32.
 	NoDiscoveryService bool

@@ -38,6 +38,7 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 		docs = append(docs, object{"machine": object{"certSANs": c.CertSANs}})
 	}
 
+	docs = append(docs, c.Tailscale.service(n)...)
 	docs = append(docs, logDestinations(n.Name, c.LogDestinations)...)
 	docs = append(docs,
 		form.install(n.Install),

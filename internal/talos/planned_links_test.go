@@ -56,6 +56,13 @@ func TestPatchesOfLinks(t *testing.T) {
 				"it changes KmsgLogConfig, which follows from logDestinations in the stack file",
 		},
 
+		"another key of the tailnet": {
+			of("ExtensionServiceConfig", "name: tailscale\n$patch: delete\n---\n") +
+				of("ExtensionServiceConfig", "name: tailscale\nenvironment: [TS_AUTHKEY=other]\n"),
+			"it changes ExtensionServiceConfig, which follows from tailscale in the stack file",
+		},
+		"another service": {patch: of("ExtensionServiceConfig", "name: cloudflared\nenvironment: [TUNNEL_TOKEN=x]\n")},
+
 		"a bridge of a free card":     {patch: of("BridgeConfig", "name: br9\nlinks: [ens23]\n")},
 		"another VLAN":                {patch: of("VLANConfig", "name: bond0.99\nparent: bond0\nvlanID: 99\n")},
 		"another static host":         {patch: of("StaticHostConfig", "name: 10.0.0.7\nhostnames: [other]\n")},
@@ -68,6 +75,7 @@ func TestPatchesOfLinks(t *testing.T) {
 			n.Patches = []string{test.patch}
 
 			cluster := testCluster()
+			cluster.Tailscale = &Tailscale{AuthKey: "tskey-auth-fake"}
 			cluster.NTS, cluster.LogDestinations = true, []string{"tcp://10.0.0.7:6050"}
 
 			_, invalid, err := Plan(testGeneration("v1.14"), cluster, n)

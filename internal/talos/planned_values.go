@@ -35,6 +35,7 @@ var plannedParts = []struct {
 	{"TimeSyncConfig.ntp.useNTS", "network.nts", false},
 	{"machine.logging.destinations", "logDestinations", true},
 	{"KmsgLogConfig", "logDestinations", true},
+	{"ExtensionServiceConfig", "tailscale", true},
 	{"machine.certSANs", "certSANs", true},
 	{"cluster.apiServer.certSANs", "certSANs, endpoint and network.vip", true},
 	{"KubeAPIServerConfig.certExtraSANs", "certSANs, endpoint and network.vip", true},
