@@ -107,8 +107,8 @@ func shownValues(text string) map[string]string {
 	return values
 }
 
-// redactServices redacts the settings of an extension's service, most of which are credentials, and which Talos does not
-// know as secret.
+// redactServices redacts the settings of an extension's service: most are credentials, and Talos does not know them as
+// secret.
 func redactServices(document object) {
 	if document["kind"] != extensions.ServiceConfigKind {
 		return

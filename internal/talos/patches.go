@@ -38,8 +38,8 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 		docs = append(docs, object{"machine": object{"certSANs": c.CertSANs}})
 	}
 
-	docs = append(docs, c.Tailscale.service(n)...)
-	docs = append(docs, logDestinations(n.Name, c.LogDestinations)...)
+	docs = slices.Concat(docs, c.Tailscale.service(n), logDestinations(n.Name, c.LogDestinations))
+
 	docs = append(docs,
 		form.install(n.Install),
 		hostnamePatch(n.Name, release),
@@ -109,7 +109,8 @@ func (l Link) addresses() (list []string) {
 	return list
 }
 
-// logDestinations sends the logs of services, with the node's name, and of the kernel to URLs. The kernel's have no tags.
+// logDestinations sends the logs of services, with the node's name, and of the kernel to URLs. The kernel's have no
+// tags.
 func logDestinations(node string, urls []string) []object {
 	if len(urls) == 0 {
 		return nil

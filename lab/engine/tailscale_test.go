@@ -13,7 +13,8 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// TestTailscale: machines join a tailnet with a key that neither previews nor the state show; another key restarts none.
+// TestTailscale: machines join a tailnet with a key that neither previews nor the state show; another key restarts no
+// machine.
 func TestTailscale(t *testing.T) {
 	t.Parallel()
 
@@ -39,12 +40,15 @@ func TestTailscale(t *testing.T) {
 	}
 
 	booted := w.bootTimes()
+
 	setKey("tskey-auth-fake2")
+
 	shown := w.previewOutput(stack)
 	assert.Contains(t, shown, "ExtensionServiceConfig tailscale: environment")
 	assert.NotContains(t, shown, "tskey")
 	w.up(stack)
 	assert.Equal(t, booted, w.bootTimes())
+
 	for place, text := range w.writtenFiles() {
 		assert.NotContains(t, text+w.output(), "tskey", place)
 	}
