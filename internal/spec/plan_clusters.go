@@ -19,7 +19,7 @@ func (p *planner) planClusters() []Cluster {
 	seen := map[string]bool{}
 
 	if len(p.config.Clusters)+len(p.config.Machines) == 0 && !p.problems.Has("clusters") && !p.problems.Has("machines") {
-		p.problems.Add("clusters", nil, "is missing, and so is machines; set one of them as docs/configuration.md shows")
+		p.addMissing("clusters", "is missing, and so is machines; set one of them as docs/configuration.md shows")
 	}
 
 	for i, c := range p.config.Clusters {

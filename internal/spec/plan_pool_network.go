@@ -105,7 +105,7 @@ func (p *planner) planPoolIPv6(g *pool, cidr netip.Prefix, cluster Network) *IPv
 	case cidr == cluster.CIDR:
 		return cluster.IPv6
 	case cluster.IPv6 != nil:
-		p.problems.Add(at, nil, "is missing: the cluster is dual-stack, and the pool has an IPv4 network of its own; set its "+
+		p.addMissing(at, "is missing: the cluster is dual-stack, and the pool has an IPv4 network of its own; set its "+
 			"IPv6 network")
 	}
 
@@ -138,6 +138,6 @@ func (p *planner) checkRoute(path string, from, to *pool) {
 		return
 	}
 
-	p.problems.Add(at, nil, "is missing, and %s have no route to %s in %s; set the router's address, or add one of extraNICs "+
+	p.addMissing(at, "is missing, and %s have no route to %s in %s; set the router's address, or add one of extraNICs "+
 		"with that cidr", from.path, to.path, to.network.CIDR)
 }
