@@ -111,7 +111,9 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 
 		return value
 	}, os.Getenv)
-	problems = slices.Concat(misspeltFileKeys(c.file), unknownKeys(c.keys), checkEndpoint(s.proxmox), checkCredentials(s.proxmox))
+	problems = slices.Concat(
+		misspeltFileKeys(c.file), unknownKeys(c.keys), checkEndpoint(s.proxmox), checkCredentials(s.proxmox),
+	)
 
 	values := map[string]string{}
 

@@ -96,7 +96,8 @@ func (p *planner) planProxmoxCluster() string {
 	return fingerprint
 }
 
-// addMissing reports that a key is missing, unless it has a problem already: what has a wrong type is empty in the plan.
+// addMissing reports that a key is missing, unless it has a problem already: what has a wrong type is empty in the
+// plan.
 func (p *planner) addMissing(path, format string, arguments ...any) {
 	if !p.problems.Has(path) {
 		p.problems.Add(path, nil, format, arguments...)
