@@ -103,6 +103,8 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
+	cluster.APIServer = p.planAPIServer(path+".apiServer", c.APIServer, cluster)
+	cluster.Registries = p.planRegistries(path+".registries", c.Registries)
 
 	return cluster
 }
