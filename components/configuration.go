@@ -20,6 +20,8 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
+		APIServer:                      a.APIServer.ForTalos(),
+		Registries:                     a.Registries.ForTalos(),
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,
 		VIP:                            a.VIP,
