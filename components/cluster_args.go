@@ -66,6 +66,10 @@ type TalosClusterArgs struct {
 	ServiceCIDRIPv6 netip.Prefix `pulumi:"serviceCidrIpv6,optional" provider:"type=go@1:netip:text"`
 	// The CNI. Default: none, nodes wait for a CNI that replaces kube-proxy.
 	CNI *CNI `pulumi:"cni,optional"`
+	// The API servers: who logs in, what is recorded, and what pods may do. Default: as Talos sets them.
+	APIServer *APIServer `pulumi:"apiServer,optional"`
+	// Mirrors, users and certificate authorities of image registries. Default: none.
+	Registries *Registries `pulumi:"registries,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
@@ -246,6 +250,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	}
 
 	a.GitOps = a.GitOps.WithDefaults(a.Name)
+	a.APIServer = a.APIServer.WithDefaults()
 
 	if a.AllowSchedulingOnControlPlanes == nil {
 		alone := a.controlPlaneCount() == len(a.Nodes)
@@ -312,6 +317,14 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	if a.Tailscale != nil {
 		a.Tailscale.Check("tailscale", found)
+	}
+
+	if a.APIServer != nil && a.controlPlaneCount() > 0 {
+		a.APIServer.Check("apiServer", a.controlPlanes()[0].Talos.Version, found)
+	}
+
+	if a.Registries != nil {
+		a.Registries.Check("registries", found)
 	}
 
 	for _, network := range []struct {

@@ -23,6 +23,8 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		LogDestinations:                a.LogDestinations,
 		Tailscale:                      a.Tailscale.ForTalos(),
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
+		APIServer:                      a.APIServer.ForTalos(),
+		Registries:                     a.Registries.ForTalos(),
 		GPUs:                           clusterGPUs(a),
 		Patches:                        a.Patches,
 		VIP:                            a.VIP,

@@ -114,6 +114,7 @@ func NewTalosCluster(
 		part("CNI", c.registerCNI),
 		part("labels and taints", c.registerNodeMarks),
 		part("accounts in the cluster", c.registerCredentials),
+		part("access", c.registerAccess),
 		part("health gate", c.registerHealthGate),
 		part("GitOps", c.registerGitOps),
 		part("outputs", c.setOutputs),

@@ -34,6 +34,8 @@ type talosopsCall struct {
 	keepRequest pulumi.BoolInput
 	// circumstances are further fields whose change alone does not repeat the command.
 	circumstances []string
+	// removes runs the verb with --remove when the command is deleted.
+	removes bool
 	// passPreviousOutput passes the result of the previous call to the verb, if there was one.
 	passPreviousOutput bool
 
@@ -69,6 +71,10 @@ func (t talosopsCall) register(
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(t.passPreviousOutput),
 		Logging:                local.LoggingStderr, // standard output is the result
+	}
+
+	if t.removes {
+		args.Delete = args.Create.(pulumi.String) + " --remove"
 	}
 
 	environment := pulumi.StringMap{}

@@ -23,6 +23,26 @@ type (
 	Talos = spec.Talos
 	// Encryption are the keys of a node's volumes.
 	Encryption = spec.Encryption
+	// APIServer are the settings of a cluster's API servers.
+	APIServer = spec.APIServer
+	// OIDC is the identity provider whose users may log in.
+	OIDC = spec.OIDC
+	// AuditPolicy is what is written to the audit log.
+	AuditPolicy = spec.AuditPolicy
+	// AuditRule says what is recorded of some requests.
+	AuditRule = spec.AuditRule
+	// AuditResources are resources of an API group.
+	AuditResources = spec.AuditResources
+	// PodSecurity is what pods may do.
+	PodSecurity = spec.PodSecurity
+	// Registries are how nodes pull images.
+	Registries = spec.Registries
+	// RegistryMirror are the mirrors of a registry.
+	RegistryMirror = spec.RegistryMirror
+	// RegistryAuth is a user of a registry.
+	RegistryAuth = spec.RegistryAuth
+	// RegistryTLS is how the certificate of a registry is verified.
+	RegistryTLS = spec.RegistryTLS
 )
 
 func talosWithDefaults(t Talos) Talos {

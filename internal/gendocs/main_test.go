@@ -162,7 +162,7 @@ func TestReferenceNeedsATableForEachType(t *testing.T) {
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
 	_, err = fillTables([]byte("# Nothing\n<!-- keys of NoType, written by make schema -->\n<!-- end -->\n"), schema)
-	require.ErrorContains(t, err, "differ in BGPConfig, ")
+	require.ErrorContains(t, err, "differ in APIServerConfig, ")
 	require.ErrorContains(t, err, "NoType")
 }
 

@@ -83,6 +83,12 @@ func (w *writer) clusters(v view) {
 
 	w.table([]string{"cluster", "control planes + workers", "Talos", "Kubernetes", "fixes until", "API", "network"}, rows)
 
+	for _, c := range v.Clusters {
+		if c.Settings != "" {
+			w.line("\n%s: %s.", c.Name, c.Settings)
+		}
+	}
+
 	if v.Protect {
 		w.line("\nControl planes, Talos secrets and the bootstrap are protected against deletion.")
 	}

@@ -83,6 +83,8 @@ type cluster struct {
 	Fixes                  string
 	ControlPlanes, Workers int
 	GPUOperator            bool
+	// Settings are those of its API servers and registries; empty = Talos' own.
+	Settings string
 }
 
 // API describes the endpoint of the cluster's API.
@@ -177,6 +179,8 @@ func newCluster(c spec.Cluster) cluster {
 		CIDR:          strings.Join(networksOf(c), ", "),
 		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), GPUOperator: c.GPUOperator,
 	}
+	result.Settings = strings.Join(settingsOf(c), ", ")
+
 	ends := talos.EndsOfLife(c.TalosVersion, c.KubernetesVersion)
 	slices.SortStableFunc(ends, func(a, b talos.EndOfLife) int { return strings.Compare(a.Day, b.Day) })
 
@@ -189,6 +193,29 @@ func newCluster(c spec.Cluster) cluster {
 	}
 
 	return result
+}
+
+// settingsOf describes who logs in, what is recorded, what pods may do, and where images come from.
+func settingsOf(c spec.Cluster) (list []string) {
+	if a := c.APIServer; a != nil {
+		if a.OIDC != nil {
+			list = append(list, "users of "+a.OIDC.Issuer+" log in")
+		}
+
+		if a.AuditPolicy != nil {
+			list = append(list, "audit policy")
+		}
+
+		if a.PodSecurity != nil {
+			list = append(list, "Pod Security "+a.PodSecurity.Enforce)
+		}
+	}
+
+	if c.Registries != nil && len(c.Registries.Mirrors) > 0 {
+		list = append(list, "mirrors of "+strings.Join(slices.Sorted(maps.Keys(c.Registries.Mirrors)), " and "))
+	}
+
+	return list
 }
 
 // networksOf returns the networks of a cluster's machines, without duplicates.

@@ -211,6 +211,29 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
+func TestReportOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Clusters[0].APIServer = &spec.APIServer{
+		OIDC: &spec.OIDC{Issuer: "https://id.example.org"}, AuditPolicy: &spec.AuditPolicy{}, PodSecurity: &spec.PodSecurity{Enforce: "restricted"},
+	}
+	p.Clusters[0].Registries = &spec.Registries{
+		Mirrors: map[string]spec.RegistryMirror{"docker.io": {}, "*": {}},
+		Auth:    map[string]spec.RegistryAuth{"mirror.example.org": {Username: "robot", Password: "not to be seen"}},
+	}
+
+	const want = "users of https://id.example.org log in, audit policy, Pod Security restricted, mirrors of * and docker.io"
+
+	page, err := report.HTML(p)
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "<p>"+want+"</p>")
+
+	text := report.Markdown(p, nil)
+	assert.Contains(t, text, "prod: "+want+".\n")
+	assert.NotContains(t, text+string(page), "not to be seen")
+}
+
 func TestReportOfProtection(t *testing.T) {
 	t.Parallel()
 

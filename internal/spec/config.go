@@ -217,6 +217,10 @@ type ClusterConfig struct {
 	CNI CNIConfig `json:"cni,omitempty"`
 	// The encryption of the machines' disks. Default: none.
 	Encryption *Encryption `json:"encryption,omitempty"`
+	// The API servers: who logs in, what is recorded, and what pods may do. Default: as Talos sets them.
+	APIServer *APIServer `json:"apiServer,omitempty"`
+	// Mirrors, users and certificate authorities of image registries. Default: none.
+	Registries *Registries `json:"registries,omitempty"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.

@@ -106,6 +106,8 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.LogDestinations = p.planLogDestinations(path+".logDestinations", c.LogDestinations)
 	cluster.Tailscale = p.planTailscale(path, c.Tailscale, cluster, pools)
 	p.checkNTS(path+".network", c.Network, pools)
+	cluster.APIServer = p.planAPIServer(path+".apiServer", c.APIServer, cluster)
+	cluster.Registries = p.planRegistries(path+".registries", c.Registries)
 
 	return cluster
 }

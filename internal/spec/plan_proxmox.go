@@ -104,7 +104,7 @@ func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 
 	path += ".proxmox"
 	p.checkFormat(path+".region", c.Region, regionFormat)
-	p.checkCertificate(path+".ca", c.CA)
+	p.checkCertificate(path+".ca", c.CA, "/etc/pve/pve-root-ca.pem of a host")
 
 	x := &Proxmox{Region: c.Region, CA: c.CA, ExistingRoles: c.Roles != "make", RolesSet: c.Roles != ""}
 	if c.CSI != nil {
@@ -119,8 +119,8 @@ func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 	return x
 }
 
-// checkCertificate accepts only certificates as PEM, which can also contain keys.
-func (p *planner) checkCertificate(path, text string) {
+// checkCertificate accepts only certificates as PEM, which can also contain keys; what says whose belongs there.
+func (p *planner) checkCertificate(path, text, what string) {
 	if text == "" || p.isUndecrypted(path) {
 		return
 	}
@@ -131,15 +131,13 @@ func (p *planner) checkCertificate(path, text string) {
 
 		block, rest = pem.Decode(rest)
 		if block == nil || block.Type != "CERTIFICATE" {
-			p.problems.Add(path, nil, "is not a certificate in PEM form; put /etc/pve/pve-root-ca.pem of a host "+
-				"there, from -----BEGIN CERTIFICATE----- on")
+			p.problems.Add(path, nil, "is not a certificate in PEM form; put %s there, from -----BEGIN CERTIFICATE----- on", what)
 
 			return
 		}
 
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			p.problems.Add(path, nil, "has a certificate that cannot be read; put /etc/pve/pve-root-ca.pem of a host "+
-				"there, whole")
+			p.problems.Add(path, nil, "has a certificate that cannot be read; put %s there, whole", what)
 
 			return
 		}

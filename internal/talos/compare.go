@@ -96,6 +96,9 @@ var restartRequired = []struct {
 	{pathPrefix(`VolumeConfig [^:]*(: mount\b| \()`), nil},
 	// controllers/block/internal/volumes/volumeconfig/system_volumes.go: how EPHEMERAL is mounted.
 	{pathPrefix(`machine\.features\.diskQuotaSupport\b`), nil},
+	// controllers/cri/registries_config.go: users of registries are settings of containerd, unlike mirrors and
+	// authorities, which it reads for every image.
+	{pathPrefix(`RegistryAuthConfig\b|machine\.registries\.config\b.*\bauth\b`), restartsContainerd},
 	// v1alpha1_sequencer_tasks.go: StartAllServices, workload isolation.
 	{pathPrefix(`SecurityProfileConfig\b`), nil},
 }
@@ -136,6 +139,24 @@ func isWorker(_, next string) bool {
 	loaded, err := configloader.NewFromBytes([]byte(next))
 
 	return err == nil && loaded.Machine() != nil && loaded.Machine().Type() == machine.TypeWorker
+}
+
+// restartsContainerd reports whether the Talos that a configuration names restarts containerd for other settings.
+func restartsContainerd(_, next string) bool {
+	documents, err := readDocuments(next)
+	if err != nil {
+		return false
+	}
+
+	image, found := valueAt(documents["UnattendedInstallConfig"], []string{"installer", "image"})
+	if !found {
+		image, _ = valueAt(documents[""], []string{"machine", "install", "image"})
+	}
+
+	text, _ := image.(string)
+	release, err := ReleaseOf(text[strings.LastIndex(text, ":")+1:])
+
+	return err == nil && release.RestartsContainerd
 }
 
 // keepsKernelModules reports whether every kernel module and its parameters are kept.

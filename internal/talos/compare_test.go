@@ -145,7 +145,23 @@ func TestAtRestart(t *testing.T) {
 		"a volume of the user's is larger": {user("10GiB"), user("20GiB"), []string{"UserVolumeConfig data: provisioning.maxSize"}},
 		"a volume of the user's is new":    {first, user("20GiB"), nil},
 		"quotas":                           {first, in("machine: {", "machine: {features: {diskQuotaSupport: true}, "), []string{"machine.features.diskQuotaSupport"}},
-		"isolated workloads":               {first, and("SecurityProfileConfig\nworkloadIsolation: true\n"), []string{"SecurityProfileConfig (missing)"}},
+		"a registry's mirrors":             {first, and("RegistryMirrorConfig\nname: a\nendpoints: [{url: https://b}]\n"), nil},
+		"a registry's user": {
+			and("RegistryAuthConfig\nname: a\nusername: b\npassword: c\n"), and("RegistryAuthConfig\nname: a\nusername: b\npassword: d\n"),
+			[]string{"RegistryAuthConfig a: password"},
+		},
+		"a registry's first user": {
+			first, and("RegistryAuthConfig\nname: a\nusername: b\npassword: c\n"), []string{"RegistryAuthConfig a (missing)"},
+		},
+		"a registry's user, in the first document": {
+			first, in("machine: {", "machine: {registries: {config: {a.b: {auth: {username: c, password: d}}}}, "),
+			[]string{`machine.registries.config["a.b"].auth.password`, `machine.registries.config["a.b"].auth.username`},
+		},
+		"a registry's user, with a Talos that restarts containerd": {
+			first, in("machine: {", "machine: {install: {image: a/b:v1.14.4}, ") + "---\napiVersion: v1alpha1\nkind: RegistryAuthConfig\n" +
+				"name: a\nusername: b\npassword: c\n", nil,
+		},
+		"isolated workloads": {first, and("SecurityProfileConfig\nworkloadIsolation: true\n"), []string{"SecurityProfileConfig (missing)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,9 @@ type ClusterConfig struct {
 	NoDiscoveryService bool
 	// DiscoveryEndpoint is the discovery service's URL; empty = the public one.
 	DiscoveryEndpoint string
+	// APIServer and Registries differ from Talos' own settings.
+	APIServer  APIServer
+	Registries Registries
 	// GPUs configures the nodes with GPUs; nil = no node has one.
 	GPUs *ClusterGPUs
 	// Patches are the user's strategic-merge patches for every node, applied after the program's own.

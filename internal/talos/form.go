@@ -14,6 +14,8 @@ import (
 type form interface {
 	// cluster returns what all nodes of a role share, but for the networks of their pools.
 	cluster(c ClusterConfig, n NodeConfig) []object
+	// apiServer returns what control planes have for the API server.
+	apiServer(a APIServer) []object
 	install(i Install) object
 	// certificateNames adds names and addresses to the certificate of the API server.
 	certificateNames(names []string) object

@@ -75,7 +75,8 @@ func Plan(g Generation, c ClusterConfig, n NodeConfig) (Planned, []PatchError, e
 	refused := make([]error, len(ofUser))
 	for i, patch := range ofUser {
 		refused[i] = cmp.Or(
-			checkReleaseReads(n.TalosVersion, patch), checkLinks(c, n, patch), checkPlannedParts(withOwn, own, patch),
+			checkReleaseReads(n.TalosVersion, patch), checkLinks(c, n, patch), checkBesideKeys(c, patch),
+			checkPlannedParts(withOwn, own, patch),
 		)
 	}
 

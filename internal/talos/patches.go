@@ -24,7 +24,11 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 
 	form := release.form()
 
-	docs := form.cluster(c, n)
+	docs := append(form.cluster(c, n), c.Registries.documents()...)
+	if n.Role == RoleControlPlane {
+		docs = append(docs, form.apiServer(c.APIServer)...)
+	}
+
 	if n.Role == RoleControlPlane && c.GPUs != nil {
 		text, err := gpuManifest(c.GPUs)
 		if err != nil {

@@ -72,6 +72,12 @@ type Release struct {
 	// RegistersTaints reports whether the kubelet registers its node with all configured taints. Before, it registered
 	// only with that of control planes (internal/app/machined/pkg/controllers/k8s/kubelet_spec.go).
 	RegistersTaints bool
+	// ListArguments reports whether an argument of Kubernetes' programs can have several values
+	// (pkg/machinery/config/types/v1alpha1: ExtraArgsConfig).
+	ListArguments bool
+	// RestartsContainerd reports whether containerd restarts, without its pods, when its settings change, such as users of
+	// registries (internal/app/machined/pkg/controllers/cri/service.go). Before, it read them only at boot.
+	RestartsContainerd bool
 	// FinalSettings reports whether the settings of static pods also exist as final-kube-apiserver and so on, which the
 	// pods then use (internal/app/machined/pkg/controllers/k8s/control_plane_final.go).
 	FinalSettings bool
@@ -137,7 +143,7 @@ func Releases() []Release {
 			Extensions:         "intel-npu joydev px-fuse rockchip-rknn uhid",
 			NVIDIA:             NVIDIA{LTS: "580.126.20", Production: "595.58.03", Oldest: "turing", Operator: true},
 			RestartsForChanges: true, RequiresInstall: true, PublishedInstaller: true, MaintenanceServesMachineAPI: true,
-			LifecycleAPI: true, EtcdHTTPPort: 2379, MinimumTLS: "VersionTLS12",
+			LifecycleAPI: true, ListArguments: true, EtcdHTTPPort: 2379, MinimumTLS: "VersionTLS12",
 			Etcd: "v3.6.12", CoreDNS: "v1.14.6", Flannel: "0.28.8", Containerd: "2.2.7",
 			Kernel: "6.18.48-talos", Pause: "registry.k8s.io/pause:3.10.1",
 		},
@@ -165,6 +171,7 @@ func Releases() []Release {
 			Extensions:      "amd-npu harbor-credential-provider hyperv-guest-agent kata-containers-snp",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
 			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true,
+			ListArguments: true, RestartsContainerd: true,
 			InstallerChecksKubernetes: true, DiskImagesEnrollKeys: true,
 			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
 			Etcd: "v3.7.2", CoreDNS: "v1.14.6", Flannel: "0.28.9", Containerd: "2.3.3",
@@ -176,6 +183,7 @@ func Releases() []Release {
 			Documents: "MacVLANConfig VXLANConfig", Fields: "BondConfig.primary", Extensions: "cachefilesd",
 			NVIDIA:          NVIDIA{LTS: "580.178.04", Production: "595.91.07", Oldest: "turing", Operator: true},
 			RegistersTaints: true, FinalSettings: true, MaintenanceServesMachineAPI: true, LifecycleAPI: true,
+			ListArguments: true, RestartsContainerd: true,
 			InstallerChecksKubernetes: true, DiskImagesEnrollKeys: true,
 			EtcdHTTPPort: 2383, MinimumTLS: "VersionTLS13",
 		},

@@ -221,7 +221,8 @@ func badProduction() map[string]badPlan {
 		},
 		"an endpoint that one control plane is": {
 			production: true,
-			config:     `{"production-endpoint": "mandatory", "production-talos-firewall": "disabled", "production-disk-encryption": "disabled"}`,
+			config: `{"production-endpoint": "mandatory", "production-talos-firewall": "disabled", "production-disk-encryption": "disabled", ` +
+				`"production-pod-security": "disabled", "production-audit-log": "disabled"}`,
 			draft: func(d *draft) {
 				for name, address := range map[string]string{"c": "10.0.0.1", "d": "10.0.0.2"} {
 					d.configuration(name, address, "machine: {type: controlplane, network: {interfaces: [{addresses: ["+address+"/24]}]}}\n"+
@@ -229,6 +230,33 @@ func badProduction() map[string]badPlan {
 				}
 			},
 			policies: []string{"production-endpoint"}, message: "which has 2 control planes, is this one",
+		},
+		"pods that may do anything": {
+			production: true,
+			config: `{"production-pod-security": "mandatory", "production-talos-firewall": "disabled", ` +
+				`"production-disk-encryption": "disabled"}`,
+			draft: func(d *draft) {
+				d.configuration("c", "10.0.0.1", "machine: {type: controlplane}\ncluster: {apiServer: {auditPolicy: {rules: [{level: Metadata}]}}}\n")
+			},
+			policies: []string{"production-pod-security"}, message: "pods may do anything",
+		},
+		"an API server that records nothing": {
+			production: true,
+			config: `{"production-audit-log": "mandatory", "production-talos-firewall": "disabled", ` +
+				`"production-disk-encryption": "disabled", "production-pod-security": "disabled"}`,
+			draft: func(d *draft) {
+				d.configuration("c", "10.0.0.1", "machine: {type: controlplane}\ncluster: {apiServer: {auditPolicy: {rules: [{level: None}]}}}\n")
+			},
+			policies: []string{"production-audit-log"}, message: "records no requests",
+		},
+		"images from anyone": {
+			production: true,
+			config: `{"production-registries": "mandatory", "production-talos-firewall": "disabled", ` +
+				`"production-disk-encryption": "disabled"}`,
+			draft: func(d *draft) {
+				d.configuration("c", "10.0.0.1", "machine: {registries: {config: {registry.example.org: {tls: {insecureSkipVerify: true}}}}}\n")
+			},
+			policies: []string{"production-registries"}, message: "images come from whoever answers",
 		},
 		"a Talos API open to all": {
 			production: true, config: `{"production-talos-firewall": "mandatory", "production-disk-encryption": "disabled"}`,

@@ -59,6 +59,30 @@ func productionPolicies() []policy {
 			Stack:    inProduction(talosFirewall),
 		},
 		{
+			Name:        "production-pod-security",
+			Description: "In production, pods must meet a Pod Security Standard.",
+			Reason: "Otherwise whoever may create a pod in any namespace becomes root on its node. Advisory, because namespaces can have labels of their " +
+				"own: `clusters[].apiServer.podSecurity.enforce`.",
+			Advisory: true,
+			Stack:    inProduction(podSecurity),
+		},
+		{
+			Name:        "production-audit-log",
+			Description: "In production, the API servers record requests.",
+			Reason: "Without an audit log nobody knows who changed what. Advisory, because a proxy in front of the API may record them: " +
+				"`clusters[].apiServer.auditPolicy`; Talos records the metadata of every request by default.",
+			Advisory: true,
+			Stack:    inProduction(auditLog),
+		},
+		{
+			Name:        "production-registries",
+			Description: "In production, registries and mirrors of images are verified.",
+			Reason: "Otherwise anybody in the network path can replace images, and read passwords. Advisory, because images can be pinned by digest: " +
+				"`clusters[].registries.tls` has authorities of registries.",
+			Advisory: true,
+			Stack:    inProduction(verifiedRegistries),
+		},
+		{
 			Name:        "production-chart-digests",
 			Description: "In production, the chart of Flux' operator is the one whose digest the stack file states.",
 			Reason: "The operator is an administrator of the cluster, and a tag in a registry can be moved. Advisory, because the program knows no " +

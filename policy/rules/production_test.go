@@ -210,6 +210,86 @@ func TestProductionTalosFirewall(t *testing.T) {
 	})
 }
 
+func TestProductionPodSecurity(t *testing.T) {
+	t.Parallel()
+
+	const controlPlane = "machine: {type: controlplane}\n"
+
+	document := func(enforce string) string {
+		return "kind: KubeAdmissionControlConfig\nname: PodSecurity\nconfiguration: {defaults: {enforce: " + enforce + "}}\n"
+	}
+	old := func(enforce string) string {
+		return "cluster: {apiServer: {admissionControl: [{name: PodSecurity, configuration: {defaults: {enforce: " + enforce + "}}}]}}\n"
+	}
+
+	runProductionCases(t, "production-pod-security", map[string]policyCase{
+		"baseline and restricted": {plan: []resource{
+			nodeConfiguration(controlPlane, document("baseline")), nodeConfiguration(controlPlane + old("restricted")),
+		}},
+		"a worker": {plan: []resource{nodeConfiguration("machine: {type: worker}\n")}},
+		"privileged": {
+			plan: []resource{nodeConfiguration(controlPlane, document("privileged")), nodeConfiguration(controlPlane + old("privileged"))},
+			want: []string{"n: pods may do anything: set apiServer.podSecurity.enforce", "n: "},
+		},
+		"without the plugin": {
+			plan: []resource{nodeConfiguration(controlPlane, "kind: KubeAdmissionControlConfig\nname: EventRateLimit\n")}, want: []string{"n: "},
+		},
+	})
+}
+
+func TestProductionAuditLog(t *testing.T) {
+	t.Parallel()
+
+	const controlPlane = "machine: {type: controlplane}\n"
+
+	document := func(level string) string {
+		return "kind: KubeAuditPolicyConfig\nconfiguration: {rules: [{level: None, verbs: [get]}, {level: " + level + "}]}\n"
+	}
+	old := func(level string) string {
+		return "cluster: {apiServer: {auditPolicy: {rules: [{level: " + level + "}]}}}\n"
+	}
+
+	runProductionCases(t, "production-audit-log", map[string]policyCase{
+		"metadata": {plan: []resource{
+			nodeConfiguration(controlPlane, document("Metadata")), nodeConfiguration(controlPlane + old("Request")),
+		}},
+		"a worker": {plan: []resource{nodeConfiguration("machine: {type: worker}\n")}},
+		"nothing": {
+			plan: []resource{nodeConfiguration(controlPlane, document("None")), nodeConfiguration(controlPlane + old("None"))},
+			want: []string{"n: its API server records no requests: set a rule of apiServer.auditPolicy", "n: "},
+		},
+	})
+}
+
+func TestProductionRegistries(t *testing.T) {
+	t.Parallel()
+
+	mirror := func(url string) string {
+		return "kind: RegistryMirrorConfig\nname: docker.io\nendpoints: [{url: '" + url + "'}]\n"
+	}
+
+	runProductionCases(t, "production-registries", map[string]policyCase{
+		"verified": {plan: []resource{
+			nodeConfiguration(), nodeConfiguration(mirror("https://mirror.example.org"), mirror("http://127.0.0.1:5000")),
+			nodeConfiguration("kind: RegistryTLSConfig\nname: mirror.example.org\nca: PEM\n"),
+		}},
+		"not verified": {
+			plan: []resource{
+				nodeConfiguration("kind: RegistryTLSConfig\nname: mirror.example.org\ninsecureSkipVerify: true\n"),
+				nodeConfiguration("machine: {registries: {config: {a.b: {tls: {insecureSkipVerify: true}}}}}\n"),
+			},
+			want: []string{"n: images come from whoever answers in a registry's place: set ca", "n: "},
+		},
+		"not encrypted": {
+			plan: []resource{
+				nodeConfiguration(mirror("http://mirror.example.org")),
+				nodeConfiguration("machine: {registries: {mirrors: {docker.io: {endpoints: ['http://10.0.0.5:5000']}}}}\n"),
+			},
+			want: []string{"n: ", "n: "},
+		},
+	})
+}
+
 func TestIsProduction(t *testing.T) {
 	t.Parallel()
 

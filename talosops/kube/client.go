@@ -102,7 +102,7 @@ type Interface interface {
 	ApplyObject(ctx context.Context, address netip.Addr, o *unstructured.Unstructured) (changed bool, err error)
 	// PruneObjects returns the names of the deleted objects.
 	PruneObjects(
-		ctx context.Context, address netip.Addr, kind string, wanted []*unstructured.Unstructured,
+		ctx context.Context, address netip.Addr, part, kind string, wanted []*unstructured.Unstructured,
 	) ([]string, error)
 
 	Close()

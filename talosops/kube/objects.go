@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,32 +24,35 @@ import (
 // resources maps the kinds that are applied to their resources.
 func resources() map[string]schema.GroupVersionResource {
 	return map[string]schema.GroupVersionResource{
-		KindNamespace:    corev1.SchemeGroupVersion.WithResource("namespaces"),
-		KindSecret:       corev1.SchemeGroupVersion.WithResource("secrets"),
-		KindStorageClass: storagev1.SchemeGroupVersion.WithResource("storageclasses"),
+		KindNamespace:          corev1.SchemeGroupVersion.WithResource("namespaces"),
+		KindSecret:             corev1.SchemeGroupVersion.WithResource("secrets"),
+		KindStorageClass:       storagev1.SchemeGroupVersion.WithResource("storageclasses"),
+		KindClusterRoleBinding: rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"),
 	}
 }
 
 // The kinds that are applied.
 const (
-	KindNamespace    = "Namespace"
-	KindSecret       = "Secret" //nolint:gosec // a kind
-	KindStorageClass = "StorageClass"
+	KindNamespace          = "Namespace"
+	KindSecret             = "Secret" //nolint:gosec // a kind
+	KindStorageClass       = "StorageClass"
+	KindClusterRoleBinding = "ClusterRoleBinding"
 )
 
-// NewObject returns an object with the label of `talosops proxmox`.
-func NewObject(kind, namespace, name string, body map[string]any) *unstructured.Unstructured {
+// NewObject returns an object with the label of the verb that it belongs to: [PartProxmox], [PartAccess].
+func NewObject(part, kind, namespace, name string, body map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: body}
 	o.SetAPIVersion(resources()[kind].GroupVersion().String())
 	o.SetKind(kind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
-	o.SetLabels(map[string]string{partLabel: partProxmox})
+	o.SetLabels(map[string]string{partLabel: part})
 
 	return o
 }
 
-func isManaged(o *unstructured.Unstructured) bool { return o.GetLabels()[partLabel] == partProxmox }
+// partOf returns the verb that an object belongs to; empty = none.
+func partOf(o *unstructured.Unstructured) string { return o.GetLabels()[partLabel] }
 
 // ObjectName returns kind, namespace and name, for example Secret csi-proxmox/proxmox-csi-plugin.
 func ObjectName(o *unstructured.Unstructured) string {
@@ -59,14 +63,15 @@ func ObjectName(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + namespacedName(o)
 }
 
-// The label of objects that belong to `talosops proxmox`, and the manager of their fields.
+// The label of objects that belong to a verb, its values, and the manager of their fields.
 const (
 	partLabel    = "talos-proxmox/part"
-	partProxmox  = "proxmox"
+	PartProxmox  = "proxmox"
+	PartAccess   = "access"
 	fieldManager = "talos-proxmox"
 )
 
-// describeOwner names the owner of an object that `talosops proxmox` did not create.
+// describeOwner names the owner of an object that its verb did not create.
 func describeOwner(o *unstructured.Unstructured) string {
 	annotations := o.GetAnnotations()
 
@@ -126,7 +131,7 @@ func (k *Client) ApplyObject(ctx context.Context, address netip.Addr, o *unstruc
 		return false, callError(err)
 	}
 
-	if exists && isManaged(o) && !isManaged(before) {
+	if exists && partOf(o) != "" && partOf(o) != partOf(before) {
 		return false, &RefusedError{fmt.Sprintf("%s exists already and belongs to %s: remove it there, or delete it with "+
 			"kubectl, so that the next up creates it", ObjectName(o), describeOwner(before))}
 	}
@@ -213,10 +218,9 @@ func deleteObject(ctx context.Context, objects dynamic.ResourceInterface, o *uns
 	return nil
 }
 
-// PruneObjects deletes the objects of a kind that have the label of `talosops proxmox` and are not wanted, and returns
-// their names.
+// PruneObjects deletes the objects of a kind that have the label of a verb and are not wanted, and returns their names.
 func (k *Client) PruneObjects(
-	ctx context.Context, address netip.Addr, kind string, wanted []*unstructured.Unstructured,
+	ctx context.Context, address netip.Addr, part, kind string, wanted []*unstructured.Unstructured,
 ) (deleted []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
@@ -226,7 +230,7 @@ func (k *Client) PruneObjects(
 		return nil, err
 	}
 
-	list, err := all.List(ctx, metav1.ListOptions{LabelSelector: partLabel + "=" + partProxmox})
+	list, err := all.List(ctx, metav1.ListOptions{LabelSelector: partLabel + "=" + part})
 	if err != nil {
 		return nil, fmt.Errorf("unable to list %s: %w", resources()[kind].Resource, callError(err))
 	}

@@ -104,6 +104,8 @@ func SortedNames(nodes []request.Node) []string {
 type Session struct {
 	*cluster.Cluster
 
+	Remove bool // the verb removes what it made, see [WithRemoval]
+
 	In    *json.Decoder // standard input after the request
 	Stdin io.Reader
 	Out   io.Writer
@@ -132,12 +134,30 @@ func NewForCluster[R any, P interface {
 			defer c.Talos.Close()
 		}
 
-		return run(cmd.Context(), &Session{Cluster: c, In: in, Stdin: cmd.InOrStdin(), Out: cmd.OutOrStdout()}, req)
+		return run(cmd.Context(), &Session{
+			Cluster: c, Remove: IsRemoval(cmd), In: in, Stdin: cmd.InOrStdin(), Out: cmd.OutOrStdout(),
+		}, req)
 	})
 	cmd.Flags().Duration("timeout", DefaultTimeout, "how long to wait at most; overrides the request")
 	cmd.Flags().Duration("interval", defaultInterval, "pause between two rounds of questions; overrides the request")
 
 	return cmd
+}
+
+const removeFlag = "remove"
+
+// WithRemoval adds the flag --remove to a command, with which a verb removes what it made.
+func WithRemoval(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().Bool(removeFlag, false, "remove it")
+
+	return cmd
+}
+
+// IsRemoval reports whether a verb was called with --remove.
+func IsRemoval(cmd *cobra.Command) bool {
+	remove, err := cmd.Flags().GetBool(removeFlag)
+
+	return err == nil && remove
 }
 
 // New returns a command that reads and validates a request and prints the result of run: a string as it is, anything

@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/verb"
 )
 
 const imageHelp = `Has a host download a disk image into a datastore with the content type import, from which templates
@@ -46,7 +47,7 @@ func runImage(cmd *cobra.Command, _ *json.Decoder, req *imageRequest) (any, erro
 		return nil, err
 	}
 
-	if isRemoval(cmd) {
+	if verb.IsRemoval(cmd) {
 		return nil, h.removeImage(ctx, req)
 	}
 

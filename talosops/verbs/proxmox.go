@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -14,8 +13,6 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/talosops/checks"
-	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/verb"
 )
@@ -71,8 +68,11 @@ func runProxmox(ctx context.Context, s *verb.Session, req *proxmoxRequest) (any,
 	}
 
 	return struct {
-		Applied []string `json:"applied"`
-	}{applied}, (&objectApplier{Cluster: s.Cluster, objects: objects}).apply(ctx)
+			Applied []string `json:"applied"`
+		}{applied}, (&objectApplier{
+			Cluster: s.Cluster, what: "accounts and storage classes", part: kube.PartProxmox,
+			kinds: []string{kube.KindSecret, kube.KindStorageClass}, objects: objects,
+		}).apply(ctx)
 }
 
 // Names that the software's charts expect.
@@ -97,7 +97,7 @@ func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 
-		namespace := kube.NewObject(kube.KindNamespace, "", csiNamespace, map[string]any{})
+		namespace := kube.NewObject(kube.PartProxmox, kube.KindNamespace, "", csiNamespace, map[string]any{})
 		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // other software may use it, too
 
 		objects = append(objects, namespace, secret)
@@ -135,7 +135,9 @@ func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Un
 		data["ca.crt"] = r.CA
 	}
 
-	return kube.NewObject(kube.KindSecret, namespace, name, map[string]any{"type": "Opaque", "stringData": data}), nil
+	return kube.NewObject(kube.PartProxmox, kube.KindSecret, namespace, name, map[string]any{
+		"type": "Opaque", "stringData": data,
+	}), nil
 }
 
 // storageClass returns a class that creates a volume only once a pod is scheduled, on the datastore of that pod's host.
@@ -145,76 +147,11 @@ func storageClass(c spec.StorageClass) *unstructured.Unstructured {
 		parameters["ssd"] = "true"
 	}
 
-	class := kube.NewObject(kube.KindStorageClass, "", c.Name, map[string]any{
+	class := kube.NewObject(kube.PartProxmox, kube.KindStorageClass, "", c.Name, map[string]any{
 		"provisioner": csiDriver, "parameters": parameters, "reclaimPolicy": c.ReclaimPolicy,
 		"volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
 	})
 	class.SetAnnotations(map[string]string{keyDefaultClass: fmt.Sprint(c.Default)})
 
 	return class
-}
-
-// objectApplier applies a cluster's objects.
-type objectApplier struct {
-	*cluster.Cluster
-
-	objects []*unstructured.Unstructured
-}
-
-// apply retries until an API server answers. A refusal by Kubernetes ends it.
-func (h *objectApplier) apply(ctx context.Context) error {
-	goal := checks.Goal{
-		Before: "the cluster had its accounts and storage classes",
-		Missed: "the cluster does not have its accounts and storage classes",
-		Remedy: "see what keeps the API server from answering, with talosctl --nodes <address> dmesg",
-	}
-
-	var refused *kube.RefusedError
-
-	err := h.Until(ctx, goal, func(ctx context.Context) checks.Report {
-		var last checks.Report
-
-		for _, n := range h.ControlPlanes {
-			err := h.applyAt(ctx, n.Address)
-			if err == nil || errors.As(err, &refused) {
-				return nil
-			}
-
-			last = checks.Problem(n.Name, "accounts and storage classes", "the Kubernetes API does not accept them", err.Error())
-		}
-
-		return last
-	})
-
-	if refused != nil {
-		return refused
-	}
-
-	return err
-}
-
-func (h *objectApplier) applyAt(ctx context.Context, address netip.Addr) error {
-	for _, o := range h.objects {
-		changed, err := h.Kubernetes.ApplyObject(ctx, address, o)
-		if err != nil {
-			return fmt.Errorf("%s: %w", kube.ObjectName(o), err)
-		}
-
-		if changed {
-			h.Print(kube.ObjectName(o) + ": applied")
-		}
-	}
-
-	for _, kind := range []string{kube.KindSecret, kube.KindStorageClass} {
-		deleted, err := h.Kubernetes.PruneObjects(ctx, address, kind, h.objects)
-		for _, name := range deleted {
-			h.Print(name + ": deleted, it is not set any more")
-		}
-
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/verb"
 )
 
 const templateHelp = `Makes a template of Talos from an image of the content type import, through the API:
@@ -108,7 +109,7 @@ func runTemplate(cmd *cobra.Command, _ *json.Decoder, req *templateRequest) (any
 	}
 
 	b := templateBuild{proxmoxHost: h, req: req, vm: h.path("/qemu/%s", strconv.Itoa(req.VMID))}
-	if isRemoval(cmd) {
+	if verb.IsRemoval(cmd) {
 		return nil, b.remove(ctx)
 	}
 

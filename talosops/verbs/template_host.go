@@ -118,19 +118,3 @@ func hostProblems(settings, required map[string]string) (problems problem.List) 
 
 	return problems.Sorted()
 }
-
-// removeFlag is the flag with which a verb removes what it made.
-const removeFlag = "remove"
-
-// withRemoval adds removeFlag to a command.
-func withRemoval(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().Bool(removeFlag, false, "remove it")
-
-	return cmd
-}
-
-func isRemoval(cmd *cobra.Command) bool {
-	remove, _ := cmd.Flags().GetBool(removeFlag) //nolint:errcheck // it is declared
-
-	return remove
-}

@@ -60,7 +60,7 @@ func checkKnown(release talos.Release, document map[string]any) error {
 	}
 
 	if len(unknown) == 0 {
-		return nil
+		return checkArguments(release, document)
 	}
 
 	text, err := yaml.Marshal(unknown)
@@ -69,6 +69,29 @@ func checkKnown(release talos.Release, document map[string]any) error {
 	}
 
 	return fmt.Errorf("unknown keys found during decoding:\n%s", text)
+}
+
+// checkArguments checks the arguments of Kubernetes' programs: before Talos 1.13 they are texts
+// (pkg/machinery/config/types/v1alpha1: ExtraArgsConfig).
+func checkArguments(release talos.Release, document map[string]any) error {
+	if release.ListArguments || document["kind"] != nil {
+		return nil
+	}
+
+	cluster, _ := document["cluster"].(map[string]any)
+
+	for _, program := range []string{"apiServer", "controllerManager", "scheduler", "proxy"} {
+		settings, _ := cluster[program].(map[string]any)
+		arguments, _ := settings["extraArgs"].(map[string]any)
+
+		for _, value := range arguments {
+			if _, several := value.([]any); several {
+				return errors.New("yaml: construct errors: cannot construct !!seq into string")
+			}
+		}
+	}
+
+	return nil
 }
 
 // subtree returns the part of a value at a path; of a list, the entries that have it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,6 +126,10 @@ func (h Host) apiServer() (Component, error) {
 		extra["service-account-issuer"] = append([]string{account.IssuerURL()}, account.AcceptedIssuers()...)
 	}
 
+	if err := h.writeMountedFiles(extra); err != nil {
+		return Component{}, err
+	}
+
 	denied := apiServerDenied
 
 	if suites, old := apiServerCiphers[h.Release.MinimumTLS]; old {
@@ -151,6 +156,41 @@ func (h Host) apiServer() (Component, error) {
 	}
 
 	return Component{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
+}
+
+// writeMountedFiles writes the files of the configuration that are in the API server's volumes, and changes the
+// arguments that name them: the lab's machines have no file system of their own.
+func (h Host) writeMountedFiles(arguments map[string][]string) error {
+	files, err := h.Config.Machine().Files()
+	if err != nil {
+		return fmt.Errorf("machine.files: %w", err)
+	}
+
+	for _, volume := range h.Config.K8sAPIServerConfig().ExtraVolumes() {
+		for _, file := range files {
+			inside, mounted := strings.CutPrefix(file.Path(), strings.TrimSuffix(volume.HostPath(), "/")+"/")
+			if !mounted {
+				continue
+			}
+
+			name := "files" + file.Path()
+			if err := h.write(name, []byte(file.Content())); err != nil {
+				return err
+			}
+
+			for flag, values := range arguments {
+				arguments[flag] = slices.Clone(values)
+
+				for i, value := range values {
+					if value == path.Join(volume.MountPath(), inside) {
+						arguments[flag][i] = h.path(name)
+					}
+				}
+			}
+		}
+	}
+
+	return nil
 }
 
 // setsAuthorization reports whether flags of the configuration select the authorizers: they exclude Talos' file.

@@ -32,6 +32,10 @@ func settings(cfg config.Provider) map[string]string {
 		policies = append(policies, policy.Configuration())
 	}
 
+	if authentication := cfg.K8sAuthenticationConfig(); authentication != nil {
+		policies = append(policies, authentication.Configuration())
+	}
+
 	for _, plugin := range cfg.K8sAdmissionControlPluginConfigs() {
 		policies = append(policies, plugin.Name(), plugin.Configuration())
 	}
