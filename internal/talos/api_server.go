@@ -131,6 +131,7 @@ func (v1alpha1Form) apiServer(a APIServer) (docs []object) {
 		if o.CA != "" {
 			directory := path.Dir(caFile)
 			server["extraVolumes"] = []object{{"hostPath": directory, "mountPath": directory, "readonly": true}}
+
 			docs = append(docs, object{"machine": object{"files": []object{{
 				"op": "create", "path": caFile, "permissions": 0o644, "content": o.CA,
 			}}}})
