@@ -203,7 +203,9 @@ func (b volumeMaker) grow(ctx context.Context, v proxmoxapi.OutlivingVolume) err
 	b.say("%s grows from %d to %d GiB", b.req, size, b.req.SizeGiB)
 
 	machine := proxmoxHost{name: v.Holder.Host}
-	if err := b.Send(ctx, http.MethodPut, machine.path("/qemu/%s/resize", strconv.Itoa(v.Holder.VMID)), map[string]any{
+	path := machine.path("/qemu/%s/resize", strconv.Itoa(v.Holder.VMID))
+
+	if err := b.Send(ctx, http.MethodPut, path, map[string]any{
 		"disk": v.Disk, "size": fmt.Sprintf("%dG", b.req.SizeGiB),
 	}); err != nil {
 		return fmt.Errorf("unable to grow %s to %d GiB: %w", b.req, b.req.SizeGiB, err)
