@@ -72,7 +72,7 @@ type Card struct {
 type Disk struct {
 	Interface, Datastore string
 	SizeGiB              int
-	Shared               bool // a linked clone's volume that depends on its template's, as on ZFS and directories
+	Shared               bool   // a linked clone's volume that depends on its template's, as on ZFS and directories
 	Volume               string // the name of the volume that it is, which outlives the machine; empty = it is none
 	Options              DiskOptions
 }
