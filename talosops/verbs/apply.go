@@ -52,9 +52,7 @@ type applyRequest struct {
 	answersWithin time.Duration
 }
 
-func (r *applyRequest) node() request.Node {
-	return request.Node{Name: r.Machine.Name, Address: r.Machine.Address}
-}
+func (r *applyRequest) node() request.Node { return request.NodeOf(r.Machine) }
 
 func (r *applyRequest) Problems() problem.List {
 	problems := r.OpenTalos(r.Talosconfig)
