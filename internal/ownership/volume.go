@@ -33,7 +33,9 @@ func (v Volume) File() string {
 	return fmt.Sprintf("vm-%d-%s-%s-%s.raw", VolumesVMID, v.StackID, v.Machine, v.Name)
 }
 
-var volumePattern = regexp.MustCompile(fmt.Sprintf(`(?:^|[:/])vm-%d-([0-9a-z]+)-([0-9a-z-]+)-([0-9a-z]+)\.raw$`, VolumesVMID))
+var volumePattern = regexp.MustCompile(fmt.Sprintf(
+	`(?:^|[:/])vm-%d-([0-9a-z]+)-([0-9a-z-]+)-([0-9a-z]+)\.raw$`, VolumesVMID,
+))
 
 // VolumeOf returns the volume of an id, such as local-lvm:vm-…, or of a path in a datastore; false = it is none that
 // outlives its machine.

@@ -17,7 +17,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const volumeHelp = `Makes a volume that outlives the machine whose disk it is: docs/machines.md#volumes-that-outlive-machines.
+const volumeHelp = `Makes a volume that outlives the machine whose disk it is
+(docs/machines.md#volumes-that-outlive-machines).
 
 A volume that is there already stays: one that the machine has attached, or one that nobody has attached and whose name
 has the stack's id. It grows while a machine has it. A volume of the same machine and name with another stack's id, or
