@@ -109,7 +109,7 @@ func (c *CloudMachine) registerVM(ctx *pulumi.Context, name string, args CloudMa
 	machine, err := registerVM(ctx, name, vmSpec{
 		name: args.Name, description: args.About, machine: args.Machine, network: *args.Network, hardware: *args.Hardware,
 		agentTimeout: timeout, initialization: args.initialization(), protect: args.Protect,
-	}, []string{"initialization.userAccount"}, pulumi.Parent(c), waitFor(args.After))
+	}, []string{"initialization.userAccount"}, c, waitFor(args.After))
 	if err != nil {
 		return err
 	}

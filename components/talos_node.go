@@ -207,7 +207,7 @@ func (c *TalosNode) registerVM(
 		agentTimeout:   "2s", // nothing needs the agent's answer
 		initialization: args.initialization(),
 		protect:        args.Protect,
-	}, nil, pulumi.Parent(c), pulumi.DependsOn(options.vmDependsOn), options.updateOptions())
+	}, nil, c, pulumi.DependsOn(options.vmDependsOn), options.updateOptions())
 	if err != nil {
 		return err
 	}

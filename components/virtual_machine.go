@@ -35,6 +35,9 @@ type vmSpec struct {
 	agentTimeout   string
 	initialization vm.VirtualMachineInitializationArgs
 	protect        bool
+	// volumes are the paths in their datastores of the disks that outlive the machine, by the names of the volumes; set by
+	// registerVM.
+	volumes map[string]pulumi.StringOutput
 }
 
 // Time limits in seconds. The provider's defaults are half an hour for every step, which hides failures.
@@ -104,7 +107,7 @@ func vmArgs(ctx *pulumi.Context, v vmSpec) *vm.VirtualMachineArgs {
 			Type:    pulumi.String("virtio"),
 		},
 
-		Disks:          disks(m, v.hardware.SystemDisk),
+		Disks:          disks(ctx, v),
 		NetworkDevices: networkDevices(m, v.network),
 		Initialization: v.initialization,
 		Hostpcis:       hostPCIs(ctx, m.PCIDevices),
@@ -176,12 +179,18 @@ func setOrigin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 }
 
 // disks returns the disks' arguments. The provider leaves a clone's system disk the options of the template's.
-func disks(m Machine, system string) vm.VirtualMachineDiskArray {
-	first := diskWithDefaults(Disk{Interface: system, SizeGiB: m.DiskSize}, m.Datastore)
+func disks(ctx *pulumi.Context, v vmSpec) vm.VirtualMachineDiskArray {
+	m := v.machine
+	first := diskWithDefaults(Disk{Interface: v.hardware.SystemDisk, SizeGiB: m.DiskSize}, m.Datastore)
 
 	list := vm.VirtualMachineDiskArray{disk(first)}
 	for _, extra := range m.ExtraDisks {
-		list = append(list, disk(extra))
+		args := disk(extra)
+		if extra.Volume != "" {
+			args.PathInDatastore = detachedString(ctx, v.volumes[extra.Volume]).ToStringPtrOutput()
+		}
+
+		list = append(list, args)
 	}
 
 	return list
@@ -323,9 +332,14 @@ func nameServers(n Network) (list pulumi.StringArray) {
 // moves to another host only if its host is pinned; with a device of its host it cannot migrate and is replaced. The
 // provider sees a difference in the disks' speed forever.
 func registerVM(
-	ctx *pulumi.Context, name string, v vmSpec, ignored []string, opts ...pulumi.ResourceOption,
+	ctx *pulumi.Context, name string, v vmSpec, ignored []string, parent pulumi.Resource, opts ...pulumi.ResourceOption,
 ) (*vm.VirtualMachine, error) {
 	m := v.machine
+
+	var err error
+	if v.volumes, err = registerVolumes(ctx, name, v, parent); err != nil {
+		return nil, err
+	}
 
 	ignored = append([]string{"clone"}, ignored...)
 	if !m.HostPinned && !m.hasDevices() {
@@ -346,10 +360,22 @@ func registerVM(
 		if !d.InterfacePinned {
 			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
 		}
+		// A disk keeps its volume too. The provider resizes only disks that have the machine's VMID; the volume's command
+		// resizes this one.
+		if d.Volume != "" && !d.Added {
+			ignored = append(ignored, fmt.Sprintf("disks[%d].pathInDatastore", 1+i), fmt.Sprintf("disks[%d].size", 1+i))
+		}
+	}
+
+	volumes := make([]pulumi.Input, 0, len(v.volumes))
+	for _, path := range v.volumes {
+		volumes = append(volumes, path)
 	}
 
 	return vm.NewVirtualMachine(ctx, name+tokens.OfVM, vmArgs(ctx, v), append(opts,
+		pulumi.Parent(parent),
 		m.dependsOn(),
+		waitFor(volumes...),
 		pulumi.Protect(v.protect),
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored))...)

@@ -164,6 +164,10 @@ func (o Options) providerState(
 		if create := inputs["create"]; create.IsString() && strings.HasSuffix(create.StringValue(), " wait") {
 			state["stdout"] = secret(o.gateOutput(inputs["stdin"]))
 		}
+
+		if create := inputs["create"]; create.IsString() && strings.HasSuffix(create.StringValue(), " volume") {
+			state["stdout"] = secret(volumeOutput(inputs["stdin"]))
+		}
 	}
 
 	if exists := request.GetType() == tokens.Secrets && o.Contract != ""; o.Preview && !exists {

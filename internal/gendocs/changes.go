@@ -124,6 +124,7 @@ var checkedChanges = map[string][]change{
 	"DiskConfig.discard":   {{to: false}},
 	"DiskConfig.cache":     {{to: "writeback"}},
 	"DiskConfig.aio":       {{to: "native"}},
+	"DiskConfig.volume":    {{to: "data"}},
 	"NICConfig.bridge":     {{to: "vmbr2"}},
 	"NICConfig.vlan":       {{to: 7}},
 	"NICConfig.mtu":        {{to: 1400}},

@@ -106,9 +106,9 @@ func (g *guard) machineReasons(s Step) []string {
 		reasons = append(reasons, "it has devices of its host and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
 
-	// A node's system disk holds nothing that cannot be recreated; that of a plain machine may.
+	// A node's system disk holds nothing that cannot be recreated; that of a plain machine may. A volume outlives it.
 	for _, d := range machine.Disks {
-		if loses && (machine.Cluster == "" || d.Interface != spec.SystemDisk) {
+		if loses && d.Volume == "" && (machine.Cluster == "" || d.Interface != spec.SystemDisk) {
 			reasons = append(reasons, fmt.Sprintf(
 				"data disk %s (%d GiB on %s) is deleted with all that is on it", d.Interface, d.SizeGiB, d.Datastore,
 			))

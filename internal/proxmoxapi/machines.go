@@ -285,10 +285,12 @@ type Listed struct {
 	Template int    `json:"template"` // 1 = it is a template
 }
 
+const pathMachines = "/cluster/resources?type=vm"
+
 // List lists the machines of all hosts that the credentials may see.
 func List(ctx context.Context, client *proxmox.Client) ([]Listed, error) {
 	var all []Listed
-	if err := client.Get(ctx, "/cluster/resources?type=vm", &all); err != nil {
+	if err := client.Get(ctx, pathMachines, &all); err != nil {
 		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
 	}
 

@@ -2,8 +2,6 @@ package proxmoxapi
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,32 +44,11 @@ func (m Machine) DiskVolumes() []string {
 type Get func(ctx context.Context, path string, into any) error
 
 // Volumes lists the volumes of a VMID on a host's storages, whether the VM has them or not.
-func Volumes(ctx context.Context, get Get, host string, vmid int) ([]string, error) {
-	node := "/nodes/" + url.PathEscape(host) + "/storage"
-
-	var storages []struct {
-		Name string `json:"storage"`
-	}
-	if err := get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
-		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, Cause(err))
+func Volumes(ctx context.Context, get Get, host string, vmid int) (ids []string, err error) {
+	list, err := listVolumes(ctx, get, host, vmid)
+	for _, volume := range list {
+		ids = append(ids, volume.ID)
 	}
 
-	var volumes []string
-
-	for _, storage := range storages {
-		var content []struct {
-			ID string `json:"volid"`
-		}
-		if err := get(
-			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
-		); err != nil {
-			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, Cause(err))
-		}
-
-		for _, volume := range content {
-			volumes = append(volumes, volume.ID)
-		}
-	}
-
-	return volumes, nil
+	return ids, err
 }

@@ -166,4 +166,7 @@ type DiskConfig struct {
 	// How QEMU reads and writes the disk. Use `native` on datastores of the types LVM (not LVM-thin) and CIFS, on which
 	// io_uring has hung; it needs `cache` none or directsync.
 	AIO string `json:"aio,omitempty" jsonschema:"default=io_uring,enum=io_uring,enum=native,enum=threads"`
+	// Make the disk a volume of this name, which outlives the machine: a machine that is replaced, or removed and added
+	// again, gets it back with its data, and no run deletes it. An existing disk cannot become one.
+	Volume string `json:"volume,omitempty" jsonschema:"example=data"`
 }

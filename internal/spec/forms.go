@@ -81,6 +81,10 @@ var (
 		regexp.MustCompile(`^[a-z][a-z0-9]{0,9}$`),
 		"is not the name of a bond; use lower-case letters and digits, at most 10, such as bond0",
 	}
+	volumeFormat = format{
+		regexp.MustCompile(`^[a-z][a-z0-9]{0,9}$`),
+		"is not the name of a volume; use lower-case letters and digits, at most 10, such as data",
+	}
 	endpointFormat = format{
 		regexp.MustCompile(`^` + namePattern + `$`),
 		"is neither a DNS name nor an IPv4 address; write it as k8s.example.org or 10.0.0.5, in lower case, without https:// and without a port",

@@ -28,7 +28,7 @@ func (p *planner) planDisks(g *pool, datastore string) []Disk {
 
 		d := Disk{
 			Interface: cmp.Or(c.Interface, fmt.Sprintf("virtio%d", i+1)), InterfacePinned: c.Interface != "",
-			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
+			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore), Volume: c.Volume,
 		}
 		d.setOptions(c)
 
@@ -40,6 +40,10 @@ func (p *planner) planDisks(g *pool, datastore string) []Disk {
 			p.problems.Add(
 				at+".interface", d.Interface, "is the place of extraDisks[%d] too; choose another from virtio0 to virtio15", j,
 			)
+		}
+
+		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Volume == d.Volume }); j >= 0 && d.Volume != "" {
+			p.problems.Add(at+".volume", d.Volume, "is the name of extraDisks[%d] too; choose another", j)
 		}
 
 		if !p.problems.Has(at + ".interface") {
@@ -76,7 +80,8 @@ func (d *Disk) setOptions(c DiskConfig) {
 // IsVirtIO reports whether the disk is a VirtIO block device, instead of a disk of the SCSI controller.
 func (d Disk) IsVirtIO() bool { return strings.HasPrefix(d.Interface, "virtio") }
 
-// CheckOptions returns options that exclude each other or that Proxmox does not have for the disk's interface. The
+// CheckOptions returns options that exclude each other or that Proxmox does not have for the disk's interface, and a
+// volume whose name cannot be part of Proxmox'. The
 // machines' controller, virtio-scsi-pci, has no I/O threads: Proxmox ignores them, with a warning at every start. QEMU
 // does not start with native I/O through the host's cache.
 func (d Disk) CheckOptions(path string) (found problem.List) {
@@ -95,5 +100,33 @@ func (d Disk) CheckOptions(path string) (found problem.List) {
 			"needs a disk that the host does not cache; set cache to none or directsync, or remove aio")
 	}
 
+	if d.Volume != "" && !volumeFormat.pattern.MatchString(d.Volume) {
+		found.Add(path+"volume", d.Volume, "%s", volumeFormat.remedy)
+	}
+
 	return found
+}
+
+// checkVolumeKeys reports user volumes that a pool's next machine could not open on a disk that outlives the last one.
+// Which user volume is on which disk, only the machines know.
+func (p *planner) checkVolumeKeys(g *pool, cluster Cluster) {
+	outlives := slices.IndexFunc(g.ExtraDisks, func(d DiskConfig) bool { return d.Volume != "" })
+	if outlives < 0 {
+		return
+	}
+
+	for _, n := range g.nodes {
+		volumes, err := n.Volumes(cluster.Patches)
+		if err != nil {
+			continue // of a patch, which is reported
+		}
+
+		if bound := volumes.BoundToMachine(); len(bound) > 0 {
+			p.problems.Add(fmt.Sprintf("%s.extraDisks[%d].volume", g.path, outlives), g.ExtraDisks[outlives].Volume,
+				"outlives its machine, whose next one cannot open %s: keys of nodeID and tpm are those of one machine; give user "+
+					"volumes of this pool the key static, or remove volume", strings.Join(bound, ", "))
+
+			return
+		}
+	}
 }

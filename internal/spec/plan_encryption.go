@@ -73,6 +73,7 @@ func (p *planner) planEncryption(path string, c ClusterConfig, cluster *Cluster,
 		}
 
 		p.checkPatchedKeys(g, *cluster)
+		p.checkVolumeKeys(g, *cluster)
 	}
 }
 

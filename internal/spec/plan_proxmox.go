@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/ownership"
 )
 
 // Proxmox is the topology of a cluster's nodes on Proxmox, and the Proxmox accounts of its software. The nodes get the
@@ -40,8 +42,10 @@ type Proxmox struct {
 // takes them for disks of that VM, and deletes them with it.
 const CSIVMID = 9999
 
-// reserveCSIVMID keeps machines and templates off the VMID of the CSI plugin's volumes.
-func (p *planner) reserveCSIVMID() {
+// reserveVMIDs keeps machines and templates off the VMIDs of the volumes that outlive machines and of the CSI plugin's.
+func (p *planner) reserveVMIDs() {
+	p.vmids.take(ownership.VolumesVMID, claim{owner: "the volumes that outlive machines"})
+
 	for i, c := range p.config.Clusters {
 		if c.Proxmox != nil && c.Proxmox.CSI != nil {
 			path := fmt.Sprintf("clusters[%d].proxmox.csi", i)

@@ -62,7 +62,7 @@ func (p *planner) plan() *Plan {
 		p.hostNames = append(p.hostNames, h.Name)
 	}
 
-	p.reserveCSIVMID()
+	p.reserveVMIDs()
 	p.planClasses()
 	plan.Clusters = p.planClusters()
 	plan.Machines = p.planMachines()

@@ -201,4 +201,7 @@ type Disk struct {
 	Cache string `json:",omitempty" pulumi:"cache,optional"`
 	// How QEMU reads and writes the disk: io_uring, native, threads. Default: io_uring.
 	AIO string `json:",omitempty" pulumi:"aio,optional"`
+	// The name of the volume that the disk is, which outlives the machine: at most ten lower-case letters and digits.
+	// Default: none, the disk is deleted with the machine.
+	Volume string `json:",omitempty" pulumi:"volume,optional"`
 }

@@ -129,6 +129,17 @@ func (v Volumes) EncryptedWith(kind string) []string {
 	})
 }
 
+// BoundToMachine returns the user volumes and raw volumes that only their machine can open, sorted.
+func (v Volumes) BoundToMachine() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(volume string) bool {
+		isUsers := strings.HasPrefix(volume, constants.UserVolumePrefix) || strings.HasPrefix(volume, constants.RawVolumePrefix)
+
+		return !isUsers || len(v[volume]) == 0 || slices.ContainsFunc(v[volume], func(k VolumeKey) bool {
+			return k.Kind != KeyNodeID && k.Kind != KeyTPM
+		})
+	})
+}
+
 // Unreadable returns the volumes of a running machine that it could not open with planned keys, sorted. Talos encrypts
 // empty volumes only, and exchanges keys only on a volume that one of the planned keys opens
 // (internal/pkg/encryption/encryption.go).

@@ -64,6 +64,9 @@ const VolumesVariable = "VOLUMES"
 // OfMapping is the suffix of the name of a PCI or USB mapping.
 const OfMapping = "-mapping"
 
+// OfVolume precedes the name of a volume in that of the command that makes it; the machine's name precedes both.
+const OfVolume = "-volume-"
+
 // Suffixes of resources of a machine or node: its VM, its configuration, and the command with which it leaves its
 // cluster.
 const (

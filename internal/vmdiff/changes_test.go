@@ -209,6 +209,58 @@ func TestEffectsOfChanges(t *testing.T) {
 					"cannot migrate it; set pve2, or remove the machine and add it again",
 			},
 		},
+		"a disk becomes a volume": {
+			after: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}"},
+			problems: []string{
+				workers + `.extraDisks[0].volume: "data" is not what one-general-1 has at virtio1 (a disk that is deleted with it), and no ` +
+					"run makes a volume of a disk, a disk of a volume, or renames one; restore it, or add a disk with it and copy the data",
+			},
+		},
+		"a volume becomes a disk": {
+			before: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}"},
+			after:  []string{"{sizeGiB: 10, volume: data}", "{sizeGiB: 10}"},
+			problems: []string{
+				workers + `.extraDisks[0].volume: "" is not what one-general-1 has at virtio1 (volume data), and no run makes a volume ` +
+					"of a disk, a disk of a volume, or renames one; restore it, or add a disk with it and copy the data",
+			},
+		},
+		"a volume grows": {
+			before: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}"},
+			after:  []string{"{sizeGiB: 10, volume: data}", "{sizeGiB: 12, volume: data}"},
+		},
+		"a volume moves": {
+			before: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}"},
+			after:  []string{"{sizeGiB: 10, volume: data}", "{sizeGiB: 10, volume: data, datastore: local-zfs}"},
+			problems: []string{
+				workers + `.extraDisks[0].datastore: "local-zfs" is not local-lvm, where volume data of one-general-1 is, and no run moves ` +
+					"a volume; set local-lvm, or add a disk with another volume and copy the data",
+			},
+		},
+		"a machine with a volume moves": {
+			before: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}", onePool, onePool + `nodes: {"1": {host: pve2}}, `},
+			after:  []string{`"1": {host: pve2}`, `"1": {host: pve3}`},
+			problems: []string{
+				workers + ".nodes.1.host: pve3 is not pve2, where one-general-1 has volumes that outlive it (data), and Proxmox does not " +
+					"migrate those; set pve2. With volumes on shared datastores only, migrate the machine in Proxmox, refresh, and then set " +
+					"its new host",
+			},
+		},
+		"a machine with a volume goes": {
+			before: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}"},
+			after:  []string{"count: 2, extraDisks", "count: 1, extraDisks"},
+			warnings: []string{
+				"one-general-2 leaves cluster one: it is drained, wiped, and deleted with its data",
+				"the volumes of one-general-2 stay, with their data: data (docs/machines.md#volumes-that-outlive-machines)",
+			},
+		},
+		"machines with volumes are replaced": {
+			before: []string{"{sizeGiB: 10}", "{sizeGiB: 10, volume: data}"},
+			after:  []string{onePool, onePool + "firstVmid: 3100, "},
+			warnings: []string{
+				some + "are replaced, with their data: another VMID (" + workers + ".firstVmid)",
+				"the next one-general-1 gets the volumes of this one: data", "the next one-general-2 gets the volumes of this one: data",
+			},
+		},
 		"a machine with a GPU moves": {
 			before: []string{"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"},
 			after:  []string{"gpu: rtx4000, count: 1", `gpu: rtx4000, count: 1, nodes: {"1": {host: pve3}}`},
@@ -438,6 +490,24 @@ func TestSharedVolumesKeepTheirSize(t *testing.T) {
 		changes := vmdiff.Compare(old, wanted)
 		require.Len(t, changes, 1)
 		assert.Equal(t, refused, changes[0].Effect == vmdiff.Impossible, path)
+	}
+}
+
+// TestVolumesOfTheState are recognized by their names, and grow with their own command.
+func TestVolumesOfTheState(t *testing.T) {
+	t.Parallel()
+
+	for _, path := range []string{"vm-999999999-9f86-one-a-1-data.raw", "999999999/vm-999999999-9f86-one-a-1-data.raw"} {
+		disk := map[string]any{"interface": "virtio1", "size": 20, "pathInDatastore": path}
+		old, err := vmdiff.FromState(map[string]any{"vmId": 7, "disks": []any{disk}})
+		require.NoError(t, err)
+		require.Equal(t, "data", old.Disks[0].Volume)
+
+		wanted := old
+		wanted.Disks = []vmdiff.Disk{{Interface: "virtio1", SizeGiB: 30, Volume: "data"}}
+		changes := vmdiff.Compare(old, wanted)
+		require.Len(t, changes, 1)
+		assert.Equal(t, vmdiff.InPlace, changes[0].Effect, path)
 	}
 }
 

@@ -132,7 +132,8 @@ func addIfChanged[T comparable](c *comparison, property, key string, effect Effe
 	}
 }
 
-// comparePlacement compares VMID and host. A machine with a device cannot migrate: the provider replaces it.
+// comparePlacement compares VMID and host. A machine with a device cannot migrate: the provider replaces it. One with
+// volumes that outlive it cannot migrate either, and would not find local ones on another host.
 func (c *comparison) comparePlacement(old, wanted Machine) {
 	if old.VMID != wanted.VMID {
 		c.add("vmId", "firstVmid", Replace, "another VMID")
@@ -140,6 +141,13 @@ func (c *comparison) comparePlacement(old, wanted Machine) {
 
 	switch {
 	case old.Host == wanted.Host || old.VMID != wanted.VMID:
+	case len(old.volumes()) > 0: // QemuMigrate.pm of qemu-server 9.2.6: "owned by other VM"
+		c.addImpossible(
+			"nodeName", "host", wanted.Host,
+			fmt.Sprintf("is not %s, where %s has volumes that outlive it (%s), and Proxmox does not migrate those; set %[1]s. With "+
+				"volumes on shared datastores only, migrate the machine in Proxmox, refresh, and then set its new host",
+				old.Host, old.Name, strings.Join(old.volumes(), ", ")),
+		)
 	case len(wanted.Devices) > 0:
 		with := "with devices of it"
 		if wanted.HasGPUs {

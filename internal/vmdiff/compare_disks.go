@@ -77,6 +77,12 @@ func (c *comparison) compareDisks(old, wanted Machine) {
 			)
 
 			continue
+		case is.Volume != was.Volume:
+			c.addImpossible("disks", key("volume"), fmt.Sprintf("%q", is.Volume),
+				fmt.Sprintf("is not what %s has at %s (%s), and no run makes a volume of a disk, a disk of a volume, or renames "+
+					"one; restore it, or add a disk with it and copy the data", old.Name, is.Interface, describeVolume(was.Volume)))
+
+			continue
 		case is.SizeGiB < was.SizeGiB:
 			c.addImpossible("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB),
 				fmt.Sprintf("is less than the %d GiB that %s has at %s, and disks cannot shrink; use at least %[1]d",
@@ -95,6 +101,10 @@ func (c *comparison) compareDisks(old, wanted Machine) {
 
 		switch {
 		case was.Datastore == is.Datastore:
+		case is.Volume != "":
+			c.addImpossible("disks", key("datastore"), fmt.Sprintf("%q", is.Datastore),
+				fmt.Sprintf("is not %s, where volume %s of %s is, and no run moves a volume; set %[1]s, or add a disk with another "+
+					"volume and copy the data", was.Datastore, is.Volume, old.Name))
 		case i == 0:
 			suggestion := ""
 			if spec.Distance(was.Datastore, is.Datastore) <= 2 { // letters
@@ -112,6 +122,14 @@ func (c *comparison) compareDisks(old, wanted Machine) {
 			)
 		}
 	}
+}
+
+func describeVolume(name string) string {
+	if name == "" {
+		return "a disk that is deleted with it"
+	}
+
+	return "volume " + name
 }
 
 // compareDiskOptions compares the options of an additional disk. Proxmox keeps them pending until the machine starts

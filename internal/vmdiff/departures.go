@@ -60,6 +60,21 @@ func (j *checker) checkDepartures() []string {
 		}
 	}
 
+	return append(lines, j.volumeLines()...)
+}
+
+// volumeLines says which volumes outlive the machines that are deleted or replaced.
+func (j *checker) volumeLines() (lines []string) {
+	for _, m := range Removed(j.plan, j.machines) {
+		volumes := strings.Join(m.volumes(), ", ")
+		if _, stays := j.planned[m.Name]; volumes != "" && stays {
+			lines = append(lines, fmt.Sprintf("the next %s gets the volumes of this one: %s", m.Name, volumes))
+		} else if volumes != "" {
+			lines = append(lines, fmt.Sprintf("the volumes of %s stay, with their data: %s "+
+				"(docs/machines.md#volumes-that-outlive-machines)", m.Name, volumes))
+		}
+	}
+
 	return lines
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
@@ -71,7 +72,8 @@ type Card struct {
 type Disk struct {
 	Interface, Datastore string
 	SizeGiB              int
-	Shared               bool // a linked clone's volume that depends on its template's, as on ZFS and directories
+	Shared               bool   // a linked clone's volume that depends on its template's, as on ZFS and directories
+	Volume               string // the name of the volume that it is, which outlives the machine; empty = it is none
 	Options              DiskOptions
 }
 
@@ -159,11 +161,13 @@ func FromState(resource map[string]any) (Machine, error) {
 			continue // what a refresh leaves of a manually detached disk
 		}
 
+		volume, outlives := ownership.VolumeOf(disk.PathInDatastore)
 		m.Disks = append(m.Disks, Disk{
 			Interface: disk.Interface,
 			Datastore: disk.DatastoreID,
 			SizeGiB:   disk.Size,
-			Shared:    isSharedVolume(disk.PathInDatastore, vm.VMID),
+			Shared:    !outlives && isSharedVolume(disk.PathInDatastore, vm.VMID),
+			Volume:    volume.Name,
 			Options:   disk.DiskOptions,
 		})
 	}
@@ -199,6 +203,17 @@ func FromState(resource map[string]any) (Machine, error) {
 	}
 
 	return m, err
+}
+
+// volumes returns the names of the machine's volumes that outlive it, in the order of the stack file.
+func (m Machine) volumes() (names []string) {
+	for _, d := range m.Disks {
+		if d.Volume != "" {
+			names = append(names, d.Volume)
+		}
+	}
+
+	return names
 }
 
 // isSharedVolume reports whether a volume does not belong to the VM alone, by its name, as the provider decides it.
@@ -256,7 +271,8 @@ func FromPlan(planned spec.Member) Machine {
 
 	for _, disk := range n.Disks() {
 		m.Disks = append(m.Disks, Disk{
-			Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB, Options: plannedOptions(disk),
+			Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB, Volume: disk.Volume,
+			Options: plannedOptions(disk),
 		})
 	}
 

@@ -116,6 +116,8 @@ func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
 		switch {
 		case dr.cdrom() && !dr.cloudInit():
 			return nil, fmt.Errorf("can't migrate local disk '%s': local cdrom image", vol.ID)
+		case vol.VMID != v.ID:
+			return nil, fmt.Errorf("can't migrate local disk '%s': owned by other VM (owner = VM %d)", vol.ID, vol.VMID)
 		case !r.Bool("with-local-disks") && v.Running && !dr.cloudInit():
 			return nil, fmt.Errorf(
 				"can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID,

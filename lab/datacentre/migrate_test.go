@@ -46,6 +46,10 @@ func TestRefusedMigration(t *testing.T) {
 			request: all,
 			logged:  "ERROR: can't migrate VM which uses local devices: hostpci0",
 		},
+		"with a volume of another VMID": {
+			more: datacentre.Config{"virtio1": "local-lvm:vm-999999999-data.raw"}, request: all,
+			logged: "ERROR: can't migrate local disk 'local-lvm:vm-999999999-data.raw': owned by other VM (owner = VM 999999999)",
+		},
 		"a linked clone": {
 			vmid:    101,
 			request: all,
@@ -63,6 +67,8 @@ func TestRefusedMigration(t *testing.T) {
 					datacentre.Config{"url": "https://factory.lab/talos", "content": "iso", "filename": "talos.iso"},
 				),
 			)
+			_, err := d.AllocateVolume(t.Context(), "pve1", "local-lvm", "vm-999999999-data.raw", 999999999, datacentre.GiB)
+			require.NoError(t, err)
 			do(d.CreateVM(root, "pve1", 100, basicVM(tc.more)))
 			createTemplate(t, d, 900, "local-zfs")
 			do(d.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101"}))

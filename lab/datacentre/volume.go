@@ -223,7 +223,10 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 
 	format = cmp.Or(format, defaultFormat)
 
-	n := diskSpec{vmid: vmid, name: s.volumeName(vmid, bare, format), format: format, size: bytes}
+	n := diskSpec{vmid: vmid, name: name, format: format, size: bytes}
+	if s.Path != "" {
+		n.name = s.volumeName(vmid, bare, format)
+	}
 
 	volume, err := d.allocateDisk(ctx, s, n)
 	if err != nil {

@@ -3,6 +3,7 @@ package proxmoxve
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 )
 
@@ -18,15 +19,21 @@ func diskOptions(d object) options {
 	return diskTable().options(d)
 }
 
-// encodeNewDisk returns a disk that Proxmox allocates. Without a format it sends qcow2, which block storages refuse.
+// encodeNewDisk returns a disk that Proxmox allocates, or that has an existing volume. Without a format it sends qcow2,
+// which block storages refuse.
 func encodeNewDisk(d object) string {
 	format := str(d, "fileFormat")
 	if format == "" {
 		format = "qcow2"
 	}
 
+	volume := str(d, "pathInDatastore")
+	if volume == "" {
+		volume = strconv.Itoa(num(d, "size"))
+	}
+
 	o := options{
-		fmt.Sprintf("file=%s:%d", str(d, "datastoreId"), num(d, "size")), "format=" + format,
+		"file=" + str(d, "datastoreId") + ":" + volume, "format=" + format,
 		fmt.Sprintf("size=%d", num(d, "size")<<30),
 	}
 

@@ -1,0 +1,144 @@
+package proxmoxapi
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/ownership"
+)
+
+// OutlivingVolume is a volume that outlives machines.
+type OutlivingVolume struct {
+	ownership.Volume
+
+	ID        string   // local-lvm:vm-…
+	Hosts     []string // that have it: one, or all with its shared datastore
+	SizeBytes int64
+	// Holder is the VM that has it attached, at Disk (virtio1); nil = none that the credentials may see.
+	Holder *Listed
+	Disk   string
+}
+
+// Path returns the volume's path in its datastore.
+func (v OutlivingVolume) Path() string {
+	_, path, _ := strings.Cut(v.ID, ":")
+
+	return path
+}
+
+// OutlivingVolumes returns the volumes that outlive machines, of all stacks, sorted by machine and name, with the VMs
+// that have them, and the hosts that are offline, whose volumes are unknown.
+func OutlivingVolumes(ctx context.Context, get Get) (found []OutlivingVolume, offline []string, err error) {
+	var hosts []struct{ Node, Status string }
+	if err := get(ctx, "/nodes", &hosts); err != nil {
+		return nil, nil, fmt.Errorf("unable to list Proxmox's hosts: %w", Cause(err))
+	}
+
+	for _, host := range hosts {
+		if host.Status != "online" {
+			offline = append(offline, host.Node)
+
+			continue
+		}
+
+		onHost, err := listVolumes(ctx, get, host.Node, ownership.VolumesVMID)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		for _, v := range onHost {
+			known := slices.IndexFunc(found, func(f OutlivingVolume) bool { return v.shared && f.ID == v.ID })
+			if known >= 0 {
+				found[known].Hosts = append(found[known].Hosts, host.Node)
+			} else if name, is := ownership.VolumeOf(v.ID); is {
+				found = append(found, OutlivingVolume{Volume: name, ID: v.ID, Hosts: []string{host.Node}, SizeBytes: v.Size})
+			}
+		}
+	}
+
+	slices.SortFunc(found, func(a, b OutlivingVolume) int {
+		return strings.Compare(a.Machine+" "+a.Name+" "+a.ID, b.Machine+" "+b.Name+" "+b.ID)
+	})
+	slices.Sort(offline)
+
+	if len(found) == 0 {
+		return nil, offline, nil
+	}
+
+	return found, offline, findHolders(ctx, get, found)
+}
+
+// findHolders sets the VMs that have the volumes, now or at their next start.
+func findHolders(ctx context.Context, get Get, volumes []OutlivingVolume) error {
+	var machines []Listed
+	if err := get(ctx, pathMachines, &machines); err != nil {
+		return fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
+	}
+
+	for _, listed := range machines {
+		if listed.Type != "qemu" {
+			continue
+		}
+
+		for _, which := range []string{"", "?current=1"} {
+			m := Machine{}
+			if err := get(ctx, configPath(listed.Host, listed.VMID)+which, &m.Config); err != nil {
+				if strings.Contains(err.Error(), "does not exist") {
+					continue
+				}
+
+				return fmt.Errorf("unable to read VM %d on host %s: %w", listed.VMID, listed.Host, Cause(err))
+			}
+
+			for disk, id := range m.Disks() {
+				for i := range volumes {
+					if v := &volumes[i]; v.ID == id && slices.Contains(v.Hosts, listed.Host) {
+						v.Holder, v.Disk = &listed, disk
+					}
+				}
+			}
+		}
+	}
+
+	return nil
+}
+
+// listedVolume is a volume in the list of a host's storages.
+type listedVolume struct {
+	ID   string `json:"volid"`
+	Size int64  `json:"size"`
+
+	shared bool
+}
+
+// listVolumes lists the volumes of a VMID on a host's storages, whether the VM has them or not.
+func listVolumes(ctx context.Context, get Get, host string, vmid int) (all []listedVolume, err error) {
+	node := "/nodes/" + url.PathEscape(host) + "/storage"
+
+	var storages []struct {
+		Name   string `json:"storage"`
+		Shared int    `json:"shared"`
+	}
+	if err := get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
+		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, Cause(err))
+	}
+
+	for _, storage := range storages {
+		var content []listedVolume
+		if err := get(
+			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
+		); err != nil {
+			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, Cause(err))
+		}
+
+		for _, volume := range content {
+			volume.shared = storage.Shared == 1
+			all = append(all, volume)
+		}
+	}
+
+	return all, nil
+}
