@@ -61,6 +61,8 @@ type TalosClusterArgs struct {
 	ServiceCIDRIPv6 netip.Prefix `pulumi:"serviceCidrIpv6,optional" provider:"type=go@1:netip:text"`
 	// The CNI. Default: none, nodes wait for a CNI that replaces kube-proxy.
 	CNI *CNI `pulumi:"cni,optional"`
+	// Talos' firewall on all nodes. Default: none, everything is open.
+	Firewall *Firewall `pulumi:"firewall,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
@@ -343,6 +345,7 @@ func (a TalosClusterArgs) validate(name string) error {
 	}
 
 	validateCNI(a.CNI, a, found)
+	validateFirewall(a, found)
 
 	return problemsOf("cluster", name, found)
 }

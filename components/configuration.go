@@ -21,6 +21,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		NTP:                            a.Network.NTP,
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),
+		Firewall:                       clusterFirewall(a),
 		Patches:                        a.Patches,
 		VIP:                            a.VIP,
 		PodCIDRs:                       validPrefixes(a.PodCIDR, a.PodCIDRIPv6),

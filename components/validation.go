@@ -23,6 +23,8 @@ type (
 	Talos = spec.Talos
 	// Encryption are the keys of a node's volumes.
 	Encryption = spec.Encryption
+	// Firewall is Talos' firewall on all nodes of a cluster.
+	Firewall = spec.Firewall
 )
 
 func talosWithDefaults(t Talos) Talos {

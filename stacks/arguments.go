@@ -116,7 +116,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		args.Nodes = append(args.Nodes, node)
 	}
 
-	args.CNI = c.CNI
+	args.CNI, args.Firewall = c.CNI, c.Firewall
 
 	return args
 }

@@ -213,6 +213,9 @@ type ClusterConfig struct {
 	CNI CNIConfig `json:"cni,omitempty"`
 	// The encryption of the machines' disks. Default: none.
 	Encryption *Encryption `json:"encryption,omitempty"`
+	// Talos' firewall on the machines, which blocks everything but what the cluster needs. Default: none, everything is
+	// open; `firewall: {}` opens nothing beyond the machines' own networks.
+	Firewall *FirewallConfig `json:"firewall,omitempty"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.

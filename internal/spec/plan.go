@@ -193,9 +193,11 @@ type Cluster struct {
 	PodCIDRIPv6     netip.Prefix `json:",omitzero"`
 	ServiceCIDRIPv6 netip.Prefix `json:",omitzero"`
 	// CNI is the CNI that the program installs; nil = nodes wait for one that the user installs.
-	CNI           *CNI   `json:",omitempty"`
-	ControlPlanes []Node // in order of their index
-	Workers       []Node // in order of pool name and index; GPU workers are among them
+	CNI *CNI `json:",omitempty"`
+	// Firewall is that of all machines; nil = everything is open.
+	Firewall      *Firewall `json:",omitempty"`
+	ControlPlanes []Node    // in order of their index
+	Workers       []Node    // in order of pool name and index; GPU workers are among them
 	// AllowSchedulingOnControlPlanes is true if configured, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
 	// GPUOperator leaves the device plugin to NVIDIA's GPU Operator.
