@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -33,7 +34,9 @@ A configuration that the machine has already changes nothing. Any other is appli
 docs/upgrades.md#one-machine-at-a-time says: the command waits until the cluster tolerates the loss of the machine,
 drains the node if the change restarts it, applies, restarts the machine where Talos needs that, waits until it is back,
 and uncordons its node. An interrupted command can be repeated. Without controlPlanes, the machine is changed
-immediately.
+immediately. Another firewall is applied for a minute at first (docs/networking.md#the-firewall): if this computer then
+cannot connect any more, Talos reverts it, and the command fails. A new machine does not get one that would lock out this
+computer.
 
 With the variable ` + request.ForceVariable + `, the machine is changed although its cluster is not steady. worker,
 configured (an earlier run configured the machine; PULUMI_COMMAND_STDOUT says that as well), skipped (leave the machine
@@ -87,6 +90,7 @@ type apply struct {
 	req      *applyRequest
 	expected tlsprobe.Expected
 	probe    func(ctx context.Context) tlsprobe.Answer
+	source   func(ctx context.Context) netip.Addr // this computer's address for the machine
 }
 
 func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, error) {
@@ -111,6 +115,7 @@ func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, err
 	a.probe = func(ctx context.Context) tlsprobe.Answer {
 		return tlsprobe.Probe(ctx, req.Machine.Address, a.expected)
 	}
+	a.source = func(ctx context.Context) netip.Addr { return tlsprobe.Source(ctx, req.Machine.Address) }
 
 	return request.Applied{Applied: true}, a.run(ctx)
 }
@@ -140,6 +145,10 @@ func (a *apply) run(ctx context.Context) error {
 // provision configures a machine in maintenance mode. If the call's result is lost, the machine is asked again: the
 // answer is that of a configured machine if it has the configuration.
 func (a *apply) provision(ctx context.Context, answer tlsprobe.Answer) (tlsprobe.Answer, error) {
+	if err := a.checkFirewall(ctx); err != nil {
+		return answer, err
+	}
+
 	var refusal error
 
 	n := a.req.node()
@@ -284,9 +293,13 @@ func (a *apply) finishInterrupted(ctx context.Context) error {
 	return a.changeInCluster(ctx)
 }
 
-// applyTo applies the configuration to a configured machine. A call whose result is lost has succeeded if the machine
-// has the configuration.
+// applyTo applies the configuration to a configured machine, after a trial of its firewall. A call whose result is lost
+// has succeeded if the machine has the configuration.
 func (a *apply) applyTo(ctx context.Context) (refusal, err error) {
+	if refusal, err := a.tryFirewall(ctx); refusal != nil || err != nil {
+		return refusal, err
+	}
+
 	n := a.req.node()
 
 	failure := a.Talos.Apply(ctx, n.Address, []byte(a.req.Configuration))

@@ -33,6 +33,7 @@ func newApply(c *cluster.Cluster, answers ...tlsprobe.Answer) *apply {
 		}, answersWithin: 20 * time.Second},
 	}
 	a.perform = a.applyTo
+	a.source = func(context.Context) netip.Addr { return netip.MustParseAddr("127.0.0.1") }
 	a.probe = func(context.Context) tlsprobe.Answer {
 		answer := answers[0]
 		if len(answers) > 1 {
@@ -43,6 +44,13 @@ func newApply(c *cluster.Cluster, answers ...tlsprobe.Answer) *apply {
 	}
 
 	return a
+}
+
+// withFirewall returns a configuration whose firewall admits a network to Talos.
+func withFirewall(network string) string {
+	return "version: v1alpha1\n---\napiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n---\n" +
+		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: apid\nportSelector: {ports: [50000], protocol: tcp}\n" +
+		"ingress: [{subnet: " + network + "}]\n"
 }
 
 func TestApply(t *testing.T) {
@@ -92,6 +100,11 @@ func TestApply(t *testing.T) {
 		"a machine of a cluster that has lost its etcd data": {
 			answers: []tlsprobe.Answer{configured}, prepare: func(a *apply, f *clustertest.Fake) {
 				f.NoEtcdData, f.Effects["127.0.9.4"], a.change.req.Bootstrapped = true, talosapi.WithoutReboot, true
+			},
+		},
+		"a new machine whose firewall would lock out this computer": {
+			answers: []tlsprobe.Answer{maintenance}, prepare: func(a *apply, _ *clustertest.Fake) {
+				a.req.Configuration = withFirewall("127.0.5.0/24")
 			},
 		},
 		"a configuration that changes nothing": {answers: []tlsprobe.Answer{configured}},
@@ -144,6 +157,17 @@ func TestApplyInTurn(t *testing.T) {
 		"a configuration that the machine refuses": func(a *apply, f *clustertest.Fake) {
 			a.change.req.Restart = true
 			f.Down["apply 127.0.9.4"] = status.Error(codes.FailedPrecondition, "volumes are in use")
+		},
+		"another firewall": func(a *apply, f *clustertest.Fake) {
+			f.Active["127.0.9.4"], a.req.Configuration = "version: v1alpha1\n", withFirewall("127.0.0.0/24")
+		},
+		"a firewall that locks out this computer": func(a *apply, f *clustertest.Fake) {
+			f.Active["127.0.9.4"], a.req.Configuration = "version: v1alpha1\n", withFirewall("127.0.5.0/24")
+			f.TrialsLockOut = true
+		},
+		"a firewall that the machine refuses": func(a *apply, f *clustertest.Fake) {
+			f.Active["127.0.9.4"], a.req.Configuration = "version: v1alpha1\n", withFirewall("127.0.0.0/24")
+			f.Down["try 127.0.9.4"] = status.Error(codes.InvalidArgument, "unknown keys found")
 		},
 		"a call whose result is lost": func(_ *apply, f *clustertest.Fake) {
 			f.Down["apply 127.0.9.4"] = status.Error(codes.Unavailable, "EOF")
