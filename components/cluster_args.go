@@ -24,6 +24,11 @@ type TalosClusterArgs struct {
 	// Additional names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs. Default:
 	// none.
 	CertSANs []string `pulumi:"certSANs,optional"`
+	// The URLs that nodes send the logs of Talos' services and of the kernel to, as JSON lines: tcp://10.0.0.7:6050.
+	// Default: none.
+	LogDestinations []string `pulumi:"logDestinations,optional"`
+	// The tailnet that the nodes join; their images have the extension tailscale. Default: none.
+	Tailscale *Tailscale `pulumi:"tailscale,optional"`
 	// The virtual IP of the Kubernetes API, an unused address of the network. Default: none.
 	VIP netip.Addr `pulumi:"vip,optional" provider:"type=go@1:netip:text"`
 	// The Talos version for which secrets and configurations are generated at first. Default: the first control plane's.
@@ -227,7 +232,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 
 		if n.Network != nil {
 			own := networkWithDefaults(*n.Network)
-			own.NTP, own.DHCP = a.Network.NTP, a.Network.DHCP
+			own.NTP, own.NTS, own.DHCP = a.Network.NTP, a.Network.NTS, a.Network.DHCP
 			n.Network = &own
 		}
 
@@ -306,6 +311,10 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	validateProxmox(a.Proxmox, "proxmox.", found)
 	validateGitOps(a.GitOps, found)
+
+	if a.Tailscale != nil {
+		a.Tailscale.Check("tailscale", found)
+	}
 
 	for _, network := range []struct {
 		path  string

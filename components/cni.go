@@ -176,15 +176,7 @@ func ciliumHelmRelease(a TalosClusterArgs) (request.HelmRelease, error) {
 		release.After = append(release.After, text)
 	}
 
-	for _, m := range settings.Definitions(c.Version, c.GatewayAPISource) {
-		release.Manifests = append(release.Manifests, request.Manifest(m))
-	}
-
-	for _, name := range settings.Absent() {
-		release.Absent = append(release.Absent, request.ObjectName{
-			APIVersion: name.APIVersion, Kind: name.Kind, Namespace: name.Namespace, Name: name.Name,
-		})
-	}
+	release.Manifests, release.Absent = settings.Definitions(c.Version, c.GatewayAPISource), settings.Absent()
 
 	return release, nil
 }

@@ -19,6 +19,9 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	return talos.ClusterConfig{
 		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
+		NTS:                            a.Network.NTS,
+		LogDestinations:                a.LogDestinations,
+		Tailscale:                      a.Tailscale.ForTalos(),
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
 		GPUs:                           clusterGPUs(a),
 		Firewall:                       clusterFirewall(a),

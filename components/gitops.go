@@ -24,6 +24,9 @@ type (
 	PullSecret = spec.PullSecret
 )
 
+// Tailscale is a tailnet that nodes join.
+type Tailscale = spec.Tailscale
+
 func validateGitOps(g *GitOps, found *problem.List) {
 	if g == nil {
 		return

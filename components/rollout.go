@@ -42,7 +42,6 @@ type rollout struct {
 
 // updateTarget is the machine that the update of a resource changes.
 type updateTarget struct {
-	node    request.Node
 	machine tlsprobe.Machine
 	worker  bool
 	isVM    bool // the resource is the VM, not its configuration
@@ -65,11 +64,8 @@ func newRollout(
 	r.bootstrapped = bootstrapped || !known
 
 	nodes := args.nodes()
-	for i, node := range requestNodes(nodes) {
-		target := updateTarget{
-			node: node, worker: i >= args.controlPlaneCount(),
-			machine: probeTarget(nodes[i], args.network(nodes[i])),
-		}
+	for i, node := range nodes {
+		target := updateTarget{machine: probeTarget(node, args.network(node)), worker: i >= args.controlPlaneCount()}
 		r.targets[node.Name+tokens.OfConfiguration] = target
 		target.isVM = true
 		r.targets[node.Name+tokens.OfVM] = target
@@ -141,7 +137,7 @@ func (r *rollout) isConfigured(called *pulumi.ResourceHookArgs) (bool, error) {
 
 	result, err := internals.UnsafeAwaitOutput(r.ctx.Context(), lookup)
 	if err != nil {
-		return false, fmt.Errorf("unable to read the VM of %s: %w", r.targets[called.Name].node.Name, err)
+		return false, fmt.Errorf("unable to read the VM of %s: %w", r.targets[called.Name].machine.Name, err)
 	}
 
 	return result.Value.(vmlookup.State).Configured, nil
@@ -219,11 +215,11 @@ func (r *rollout) acquireTurn(target updateTarget) error {
 		r.turn <- struct{}{}
 
 		return fmt.Errorf("%s is not changed, because the change of %s failed; the next `pulumi up` continues",
-			target.node.Name, failed)
+			target.machine.Name, failed)
 	}
 
 	if err := r.leaseLost.Load(); err != nil {
-		return r.releaseTurn(target, fmt.Errorf("%s is not changed: %w", target.node.Name, *err))
+		return r.releaseTurn(target, fmt.Errorf("%s is not changed: %w", target.machine.Name, *err))
 	}
 
 	return nil
@@ -249,7 +245,7 @@ func (r *rollout) startSession(
 		return nil, fmt.Errorf("unable to read the talosconfig: %w", err)
 	}
 
-	req.Common, req.Node, req.Worker, req.Restart = r.common, target.node, target.worker, target.isVM
+	req.Common, req.Node, req.Worker, req.Restart = r.common, request.NodeOf(target.machine), target.worker, target.isVM
 	req.Bootstrapped, req.Interval = r.bootstrapped, changeInterval
 	req.Force = os.Getenv(request.ForceVariable) != ""
 	req.Talosconfig, _ = talosconfig.Value.(string)
@@ -316,7 +312,7 @@ var errProviderRefused = errors.New("its provider refused the change")
 func (r *rollout) releaseTurn(target updateTarget, err error) error {
 	r.mu.Lock()
 	if err != nil && r.failedNode == "" {
-		r.failedNode = target.node.Name
+		r.failedNode = target.machine.Name
 	}
 	r.mu.Unlock()
 

@@ -215,7 +215,7 @@ func TestRestarts(t *testing.T) {
 		}})
 	}
 	node := ClusterNode{Name: "cp-1", Address: netip.MustParsePrefix("10.0.0.10/24")}
-	target := updateTarget{node: requestNodes([]ClusterNode{node})[0], isVM: true}
+	target := updateTarget{machine: probeTarget(node, Network{}), isVM: true}
 	assert.Equal(t, netip.MustParseAddr("10.0.0.9"), previousAddress(addressed("10.0.0.9/24"), target))
 	assert.Empty(t, previousAddress(addressed("10.0.0.10/24"), target))
 	assert.Empty(t, previousAddress(addressed("dhcp"), target))

@@ -18,7 +18,7 @@ func secretText(secret bool, text string) pulumi.StringInput {
 
 // holdsSecrets reports whether the machine configurations of a cluster contain something stored encrypted.
 func holdsSecrets(a TalosClusterArgs) bool {
-	return a.Secret || a.CNI != nil && a.CNI.Secret ||
+	return a.Secret || a.Tailscale != nil || a.CNI != nil && a.CNI.Secret ||
 		slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
 }
 

@@ -24,7 +24,7 @@ func previousAddress(before resource.PropertyMap, target updateTarget) netip.Add
 	}
 
 	prefix, err := netip.ParsePrefix(address.AsString())
-	if err != nil || prefix.Addr() == target.node.Address { // or the address is "dhcp"
+	if err != nil || prefix.Addr() == target.machine.Address { // or the address is "dhcp"
 		return netip.Addr{}
 	}
 

@@ -97,6 +97,8 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Name:                c.Name,
 		Endpoint:            c.Endpoint,
 		CertSANs:            c.CertSANs,
+		LogDestinations:     c.LogDestinations,
+		Tailscale:           c.Tailscale,
 		VIP:                 c.VIP,
 		TalosVersion:        c.TalosVersion,
 		Contract:            d.lastRun.contracts[c.Name],

@@ -166,7 +166,7 @@ func (d *deployment) checkConfiguration(ctx context.Context) (found problem.List
 	return found, nil
 }
 
-// checkFirewall reports a firewall that locks out this computer; a preview, which connects to no machine, warns.
+// checkFirewall warns of a firewall that seems to lock out this computer: machines may see another address of it.
 func (d *deployment) checkFirewall(ctx context.Context, path string, cluster spec.Cluster, found *problem.List) {
 	if cluster.Firewall == nil || d.source == nil {
 		return
@@ -178,13 +178,8 @@ func (d *deployment) checkFirewall(ctx context.Context, path string, cluster spe
 			continue
 		}
 
-		add := found.Add
-		if d.preview {
-			add = found.Warn
-		}
-
-		add(path, nil, "does not contain the address %s with which this computer connects to %s: the firewall would lock it out; "+
-			"add it, or its network, and behind a router that translates addresses (NAT) also the address that machines see",
+		found.Warn(path, nil, "does not contain the address %s with which this computer connects to %s: the firewall would lock "+
+			"it out; add it, or its network, and behind a router that translates addresses (NAT) also the address that machines see",
 			source, n.Name)
 
 		return

@@ -111,7 +111,9 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 
 		return value
 	}, os.Getenv)
-	problems = slices.Concat(unknownKeys(c.keys), checkEndpoint(s.proxmox), checkCredentials(s.proxmox))
+	problems = slices.Concat(
+		misspeltFileKeys(c.file), unknownKeys(c.keys), checkEndpoint(s.proxmox), checkCredentials(s.proxmox),
+	)
 
 	values := map[string]string{}
 
@@ -159,6 +161,21 @@ func problemsOf(err error) problem.List {
 	return problems
 }
 
+// misspeltFileKeys reports keys of a stack file that were meant to be Pulumi's, which ignores all others.
+func misspeltFileKeys(content []byte) (problems problem.List) {
+	known := []string{"config", "encryptedkey", "encryptionsalt", "environment", "secretsprovider"} // workspace.ProjectStack
+	keys := map[string]yaml.Node{}
+	_ = yaml.Unmarshal(content, &keys) // the engine reports it, and whoever reads the configuration
+
+	for key := range keys {
+		if near := spec.Nearest(key, known); near != "" && near != key {
+			problems.Add(key, nil, "is not a key of a stack file; did you mean %s?", near)
+		}
+	}
+
+	return problems.Sorted()
+}
+
 // unknownKeys reports keys of the project's namespace that nothing reads: a misspelt one would be ignored silently.
 func unknownKeys(keys []string) problem.List {
 	known := append(planKeys(), KeySSHPrivateKey)
@@ -171,8 +188,13 @@ func unknownKeys(keys []string) problem.List {
 			key, ours = full, true
 		}
 
-		if ours && !slices.Contains(known, key) {
+		namespace, name, _ := strings.Cut(full, ":")
+
+		switch {
+		case ours && !slices.Contains(known, key):
 			problems.Add(key, nil, "is not a key of the configuration; %s", spec.Suggest(key, known))
+		case !ours && slices.Contains(known, name) && spec.Nearest(namespace, []string{Project}) != "":
+			problems.Add(full, nil, "is not a key of this program; did you mean %s:%s?", Project, name)
 		}
 	}
 

@@ -41,6 +41,8 @@ func checkCredentials(get proxmoxapi.Setting) problem.List {
 	}
 
 	switch {
+	case strings.HasPrefix(token, "PVEAPIToken="):
+		return refuse("apiToken", "begins with a word of the HTTP header; remove PVEAPIToken=, so that it is user@realm!name=secret")
 	case token != "" && !tokenForm.MatchString(token):
 		return refuse("apiToken", "is not an API token; write it in full, as user@realm!name=secret")
 	case token != "" || get("authTicket") != "" && get("csrfPreventionToken") != "":

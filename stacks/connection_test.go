@@ -35,6 +35,10 @@ func TestConnectionSettingsAreValidated(t *testing.T) {
 			map[string]string{"endpoint": "https://h:8006", "apiToken": "hidden"},
 			[]string{"proxmoxve:apiToken: is not an API token; write it in full"},
 		},
+		"a token as in an HTTP header": {
+			map[string]string{"endpoint": "https://h:8006", "apiToken": "PVEAPIToken=a@pve!b=c"},
+			[]string{"proxmoxve:apiToken: begins with a word of the HTTP header; remove PVEAPIToken="},
+		},
 		"a user without a realm": {
 			map[string]string{"endpoint": "https://h:8006", "username": "root", "password": "hidden"},
 			[]string{"proxmoxve:username: has no realm"},
@@ -119,4 +123,10 @@ func TestPlanFileIsStrict(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, text)
 	}
+
+	_, err = PlanFile("test", []byte(strings.Replace(twoClusters, "talos-proxmox:clusters", "talos_proxmox:clusters", 1)))
+	require.ErrorContains(t, err, "talos_proxmox:clusters: is not a key of this program; did you mean talos-proxmox:clusters?")
+
+	_, err = PlanFile("test", []byte(strings.Replace(twoClusters, "config:", "conf:", 1)))
+	require.ErrorContains(t, err, "conf: is not a key of a stack file; did you mean config?")
 }

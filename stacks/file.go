@@ -69,7 +69,8 @@ func planFile(stack string, content []byte, unconnected bool) (s settings, err e
 		Config map[string]any `yaml:"config"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return s, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs): %w", fileName(stack), err)
+		return s, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs, and has each key once): %w",
+			fileName(stack), err)
 	}
 
 	s.proxmox = proxmoxapi.Settings(func(key string) string {
@@ -78,7 +79,7 @@ func planFile(stack string, content []byte, unconnected bool) (s settings, err e
 		return text
 	}, os.Getenv)
 
-	problems := unknownKeys(slices.Collect(maps.Keys(file.Config)))
+	problems := append(misspeltFileKeys(content), unknownKeys(slices.Collect(maps.Keys(file.Config)))...)
 	if !unconnected {
 		problems = append(problems, checkEndpoint(s.proxmox)...)
 	}

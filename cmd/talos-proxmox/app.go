@@ -60,7 +60,7 @@ func (a *app) connect(cmd *cobra.Command, name string) (cli.Stack, error) {
 		return a.Stack(name)
 	}
 
-	if err := a.lab(cmd, "configure"); err != nil {
+	if err := a.lab(cmd, "configure", "--stack", name); err != nil {
 		return cli.Stack{}, err
 	}
 

@@ -31,7 +31,7 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 
 			switch {
 			case a.OnLab(stack):
-				return fmt.Errorf("stack %s has no Proxmox of its own: make up brings it up; name another stack", stack)
+				return fmt.Errorf("stack %s has no Proxmox of its own: %s brings it up; name another stack", stack, cli.LabUp(stack))
 			case !yes && !cli.Terminal(cmd):
 				return errors.New("cannot ask for confirmation without a terminal: pass --yes")
 			}

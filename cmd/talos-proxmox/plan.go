@@ -15,11 +15,10 @@ import (
 )
 
 // planOptions are the flags of commands that plan.
-type planOptions struct{ refresh, onLab bool }
+type planOptions struct{ refresh bool }
 
 func (o *planOptions) planFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.refresh, "refresh", false, "refresh the state from Proxmox first")
-	cmd.Flags().BoolVar(&o.onLab, "on-lab", false, "plan on the lab, whatever Proxmox the stack uses")
 }
 
 func (o *planOptions) appendTo(flags []string) []string {
@@ -94,7 +93,7 @@ type previewer func(display io.Writer, events string) error
 
 // previewer returns the previewer of a stack: on the lab, which it starts, or with the stack's engine.
 func (a *app) previewer(cmd *cobra.Command, stack string, o planOptions) (previewer, error) {
-	if o.onLab || a.OnLab(stack) {
+	if a.OnLab(stack) {
 		lab, err := a.startLab(cmd)
 		if err != nil {
 			return nil, err

@@ -47,9 +47,12 @@ document for each stack.`,
 		Example: "  talos-proxmox preview prod\n  talos-proxmox preview prod --approve prod-cp-3-vm\n" +
 			"  talos-proxmox preview dev prod --on-lab --store && talos-proxmox preview --stored --post 12",
 		ValidArgsFunction: a.completion(nil),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && !p.stored {
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 && !p.stored:
 				return errors.New("name a stack; only --stored takes all that have a plan")
+			case p.stored && cmd.Flag("on-lab").Changed:
+				return errors.New("--stored judges plans that are there; omit --on-lab")
 			}
 
 			return nil
@@ -70,7 +73,6 @@ document for each stack.`,
 
 	cmd.MarkFlagsMutuallyExclusive("markdown", "output")
 	cmd.MarkFlagsMutuallyExclusive("stored", "refresh")
-	cmd.MarkFlagsMutuallyExclusive("stored", "on-lab")
 
 	return cmd
 }

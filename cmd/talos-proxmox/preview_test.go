@@ -274,17 +274,24 @@ export PULUMI_DEBUG_COMMANDS=true PULUMI_SKIP_CHECKPOINTS=true PULUMI_LOG_ROTATI
 		)
 	}
 
+	_, err := output("status", "dev", "--on-lab", "--project", folder)
+	require.ErrorContains(t, err, "stack dev runs on the embedded lab and does not exist yet: .bin/lab up --stack dev brings it up")
+	_, err = output("preview", "--stored", "--on-lab", "--project", folder)
+	require.ErrorContains(t, err, "--stored judges plans that are there; omit --on-lab")
+
 	assert.Equal(t, `lab start
 lab preview --stack lab --policy --event-log /.plan/lab.json
 lab start
 lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --event-log /.plan/prod.json --refresh
 lab start
-lab configure
+lab configure --stack lab
 lab start
-lab configure
+lab configure --stack lab
+lab start
+lab configure --stack dev
 `, calls(t, folder))
 
-	_, err := output("deploy", "lab", "--project", folder)
+	_, err = output("deploy", "lab", "--project", folder)
 	require.ErrorContains(t, err, "stack lab has no Proxmox of its own: make up brings it up")
 }
 

@@ -88,7 +88,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 				Plan: func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
 			}
 			if a.OnLab(args[0]) {
-				o.Resume = "`make up`"
+				o.Resume = "`" + cli.LabUp(args[0]) + "`"
 			}
 
 			if !yes {

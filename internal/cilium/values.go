@@ -249,8 +249,13 @@ func (s Settings) Objects() []map[string]any {
 	}
 }
 
-// ObjectName identifies an object.
-type ObjectName struct{ APIVersion, Kind, Namespace, Name string }
+// ObjectName identifies an object. Requests contain it.
+type ObjectName struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
 
 // Absent returns the objects that earlier settings may have created and these do not need.
 func (s Settings) Absent() []ObjectName {
@@ -290,5 +295,10 @@ func (s Settings) Definitions(version, folder string) []Manifest {
 	return files
 }
 
-// Manifest is a file of objects with its digest.
-type Manifest struct{ Source, Digest string }
+// Manifest is a file of objects in YAML. Requests contain it.
+type Manifest struct {
+	// Source is its location: https://…, file:///… or a path.
+	Source string `json:"source"`
+	// Digest is sha256:… of the file.
+	Digest string `json:"digest"`
+}

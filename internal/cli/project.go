@@ -14,6 +14,7 @@ import (
 type Project struct {
 	Folder           string // of Pulumi.yaml
 	pulumi, talosOps string // paths from flags
+	onLab            bool
 }
 
 // Stack is a stack with the Pulumi CLI's folder and environment.
@@ -54,6 +55,9 @@ func (p *Project) Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&p.Folder, "project", ".", "folder of Pulumi.yaml and the stack files")
 	flags.StringVar(&p.pulumi, "pulumi", "", "path of the Pulumi CLI (default: the one in .bin, or on PATH)")
+	flags.BoolVar(
+		&p.onLab, "on-lab", false, "use the embedded lab, whatever Proxmox the stack has: what `lab up --stack` brought up (stack lab always does)",
+	)
 	flags.StringVar(&p.talosOps, "talosops", "", "path of talosops (default: the one in .bin, or on PATH)")
 }
 
@@ -90,12 +94,21 @@ func (p *Project) Stacks() []string {
 // ShortName returns a stack's name without organization and project.
 func ShortName(stack string) string { return stack[strings.LastIndex(stack, "/")+1:] }
 
-// OnLab reports whether a stack runs on the embedded lab: it is named lab, and the project has the lab's sources. The
-// state, passphrase and stack file of such a stack are in .lab.
+// OnLab reports whether a stack runs on the embedded lab, whose sources the project then has: it is named lab, or the
+// flag says so. The state, passphrase and stack file of such a stack are in .lab.
 func (p *Project) OnLab(stack string) bool {
 	_, err := os.Stat(filepath.Join(p.Folder, "lab", "go.mod"))
 
-	return stack == labStack && err == nil
+	return (p.onLab || stack == labStack) && err == nil
+}
+
+// LabUp returns the command that brings up a stack on the embedded lab.
+func LabUp(stack string) string {
+	if stack == labStack {
+		return "make up"
+	}
+
+	return ".bin/lab up --stack " + stack
 }
 
 // TalosOps returns the path of talosops.
@@ -134,7 +147,7 @@ func (p *Project) Stack(name string) (Stack, error) {
 	)
 
 	if _, err := os.Stat(filepath.Join(s.Folder, "Pulumi."+name+".yaml")); err != nil {
-		return Stack{}, fmt.Errorf("stack %s runs on the embedded lab and does not exist yet: make up brings it up", name)
+		return Stack{}, fmt.Errorf("stack %s runs on the embedded lab and does not exist yet: %s brings it up", name, LabUp(name))
 	}
 
 	return s, nil

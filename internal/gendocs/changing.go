@@ -131,6 +131,7 @@ var sections = []section{
 	{title: "Clusters", of: "ClusterConfig", at: "clusters.0."},
 	{title: "Talos", of: "TalosUpgradesConfig"},
 	{title: "GitOps", of: "GitOpsConfig"},
+	{title: "Tailnets", of: "TailscaleConfig"},
 	{title: "Credentials of the GitOps source", of: "PullSecretConfig"},
 	{title: "Signatures of the GitOps source", of: "VerifyConfig"},
 	{title: "The chart of Flux' operator", of: "OperatorChartConfig"},

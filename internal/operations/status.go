@@ -30,12 +30,6 @@ type Status struct {
 	Proxmox *proxmoxapi.Machines
 }
 
-// clusterStatus is the output of talosops status for a cluster, and its exit status.
-type clusterStatus struct {
-	printed []byte
-	status  int
-}
-
 // Exit statuses of talosops status, and of [Status.Print].
 const (
 	StatusAttention = 1 // something needs attention
@@ -51,18 +45,18 @@ func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...s
 	}
 
 	for i, req := range requests {
-		result, err := s.query(ctx, req, asJSON)
+		printed, of, err := s.query(ctx, req, asJSON)
 		if err != nil {
 			return StatusUnknown, err
 		}
 
-		status = max(status, result.status)
+		status = max(status, of)
 
 		if i > 0 && !asJSON {
-			result.printed = append([]byte("\n"), result.printed...)
+			printed = append([]byte("\n"), printed...)
 		}
 
-		if _, err := to.Write(result.printed); err != nil {
+		if _, err := to.Write(printed); err != nil {
 			return StatusUnknown, fmt.Errorf("unable to print the status: %w", err)
 		}
 	}
@@ -84,13 +78,13 @@ func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
 	for _, req := range requests {
 		req.Backup, req.RebootPending = nil, nil
 
-		result, err := s.query(ctx, req, true)
+		printed, _, err := s.query(ctx, req, true)
 		if err != nil {
 			return nil, err
 		}
 
 		var state request.ClusterStatus
-		if err := json.Unmarshal(result.printed, &state); err != nil {
+		if err := json.Unmarshal(printed, &state); err != nil {
 			return nil, fmt.Errorf("talosops status printed an invalid result: %w", err)
 		}
 
@@ -103,8 +97,8 @@ func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
 	return all, nil
 }
 
-// query has talosops query a cluster.
-func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (clusterStatus, error) {
+// query has talosops query a cluster, and returns its output and exit status.
+func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (printed []byte, status int, err error) {
 	var options []string
 	if asJSON {
 		options = []string{"--json"}
@@ -112,25 +106,25 @@ func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (clu
 
 	var progress bytes.Buffer // shown only if there is no result
 
-	printed, err := Deployed{TalosOps: s.TalosOps, Progress: &progress}.talosops(ctx, "status", req, options...)
+	printed, err = Deployed{TalosOps: s.TalosOps, Progress: &progress}.talosops(ctx, "status", req, options...)
 
 	var ended *exec.ExitError
 
 	switch {
 	case err == nil:
-		return clusterStatus{printed, 0}, nil
+		return printed, 0, nil
 	case errors.As(err, &ended) && len(printed) > 0: // the result says what is wrong
 		if ended.ExitCode() == StatusAttention {
-			return clusterStatus{printed, StatusAttention}, nil
+			return printed, StatusAttention, nil
 		}
 
-		return clusterStatus{printed, StatusUnknown}, nil
+		return printed, StatusUnknown, nil
 	default:
 		if s.Progress != nil {
 			_, _ = progress.WriteTo(s.Progress)
 		}
 
-		return clusterStatus{}, fmt.Errorf("cluster %s: %w", req.Cluster, err)
+		return nil, StatusUnknown, fmt.Errorf("cluster %s: %w", req.Cluster, err)
 	}
 }
 

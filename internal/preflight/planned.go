@@ -24,32 +24,25 @@ type template struct {
 	built bool
 }
 
-// talosImages returns the Image Factory's images that are to be downloaded.
-func (p planned) talosImages() []image {
-	return slices.DeleteFunc(slices.Clone(p.images), func(i image) bool { return i.System != nil })
+// talosImages returns the templates with the Image Factory's images that are to be downloaded.
+func (p planned) talosImages() []template {
+	return slices.DeleteFunc(slices.Clone(p.images), func(t template) bool { return t.System != nil })
 }
 
-// image is a file that is downloaded to a datastore of a host.
-type image struct {
-	spec.Template
-
-	path string
-}
-
-// title names the system in the image.
-func (i image) title() string {
-	if i.System != nil {
-		return i.System.Title()
+// imageTitle names the system in the template's image.
+func (t template) imageTitle() string {
+	if t.System != nil {
+		return t.System.Title()
 	}
 
-	return i.Version
+	return t.Version
 }
 
 // planned is what a plan uses on its site, and what of that is new.
 type planned struct {
 	machines      []machine
 	templates     []template
-	images        []image // to be downloaded
+	images        []template // whose images are to be downloaded
 	accounts      []account
 	stackMachines map[int]vmdiff.Machine
 }
@@ -78,7 +71,7 @@ func newPlanned(plan *spec.Plan, stack Stack) planned {
 		if id := strings.Join([]string{stack.Image(t), t.Host, t.ImageDatastore}, " "); !downloaded && !added[id] {
 			added[id] = true
 
-			p.images = append(p.images, image{t, path})
+			p.images = append(p.images, template{Template: t, path: path})
 		}
 		// A template of another image is rebuilt.
 		if t.Source.HasVM() {

@@ -81,7 +81,7 @@ func (c *checker) needsOnStorage(n permissions.Need) []need {
 }
 
 func (c *checker) needsOnImages(privilege string) []need {
-	return needsAt(c.planned.images, func(i image) string { return "/storage/" + i.ImageDatastore }, privilege)
+	return needsAt(c.planned.images, func(i template) string { return "/storage/" + i.ImageDatastore }, privilege)
 }
 
 // needsOnDatastores returns needs on the datastores of machines' disks.
@@ -116,7 +116,7 @@ func (c *checker) needsOnHosts(privilege string) []need {
 		return nil
 	}
 
-	return needsAt(c.planned.images, func(i image) string { return "/nodes/" + i.Host }, privilege)
+	return needsAt(c.planned.images, func(i template) string { return "/nodes/" + i.Host }, privilege)
 }
 
 // needsOnBridges returns needs on bridges: those of network cards, and those that new machines inherit from their

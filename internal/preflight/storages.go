@@ -31,7 +31,7 @@ func (c *checker) uses() []datastoreUse {
 	for _, i := range c.planned.images {
 		uses = append(uses, datastoreUse{
 			i.Host, i.ImageDatastore, i.path + ".imageDatastore",
-			i.Source.Content(), "the image of " + i.title(), maxImageBytes, minImageBytes,
+			i.Source.Content(), "the image of " + i.imageTitle(), maxImageBytes, minImageBytes,
 		})
 	}
 

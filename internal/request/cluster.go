@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tlsprobe"
 )
 
 // Common is the part that requests about a cluster share.
@@ -35,6 +36,9 @@ type Node struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
 }
+
+// NodeOf returns the node of a machine.
+func NodeOf(m tlsprobe.Machine) Node { return Node{Name: m.Name, Address: m.Address} }
 
 // NodesOf returns the nodes of a plan for a request.
 func NodesOf(nodes []spec.Node) (list []Node) {

@@ -1,6 +1,10 @@
 package request
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"talos-proxmox/internal/cilium"
+)
 
 // CNI is the request of `talosops cni`: the Helm release of a cluster's CNI.
 type CNI struct {
@@ -36,18 +40,9 @@ type HelmRelease struct {
 	Absent []ObjectName `json:"absent,omitempty"`
 }
 
-// Manifest is a file of objects in YAML.
-type Manifest struct {
-	// Source is its location: https://…, file:///… or a path.
-	Source string `json:"source"`
-	// Digest is sha256:… of the file.
-	Digest string `json:"digest"`
-}
-
-// ObjectName identifies an object.
-type ObjectName struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-}
+type (
+	// Manifest is a file of objects in YAML.
+	Manifest = cilium.Manifest
+	// ObjectName identifies an object.
+	ObjectName = cilium.ObjectName
+)

@@ -7,52 +7,49 @@ import (
 	"strings"
 )
 
-// deviceOwner is a machine that has a device.
-type deviceOwner struct{ machine, pool string }
-
 // assignDevices assigns each device to one machine, in order of the machines' names, so that the order of the
 // configuration does not matter.
 func (p *planner) assignDevices(plan *Plan) {
 	type key struct{ host, name string }
 
-	holders := map[key][]deviceOwner{}
+	holders := map[key][]deviceUser{}
 	reported := map[string]bool{}
 
 	for _, n := range deviceUsers(plan) {
 		for i := range n.devices {
 			device := &n.devices[i]
-			at, holder := key{n.Host, device.Name}, deviceOwner{n.Name, n.prefix}
+			at := key{n.Host, device.Name}
 
 			devices, holding := p.devicesOn(at.host, at.name), holders[at]
 			if n.Host == "" || len(devices) == 0 {
 				continue
 			}
 
-			foreign := slices.IndexFunc(holding, func(o deviceOwner) bool { return o.pool != holder.pool })
+			foreign := slices.IndexFunc(holding, func(o deviceUser) bool { return o.prefix != n.prefix })
 			switch {
 			case len(holding) >= len(devices) && foreign >= 0:
 				p.reportDeviceConflict(
-					reported, holder.pool, at.host, at.name,
-					fmt.Sprintf("belongs to %s already, so %s cannot have it", holding[foreign].machine, n.Name),
+					reported, n.prefix, at.host, at.name,
+					fmt.Sprintf("belongs to %s already, so %s cannot have it", holding[foreign].Name, n.Name),
 				)
 			case devices[0].Raw && foreign >= 0:
 				p.reportDeviceConflict(
-					reported, holder.pool, at.host, at.name,
+					reported, n.prefix, at.host, at.name,
 					fmt.Sprintf(
 						"is passed through by address, and %s has one of the name already; a pool needs raw GPUs of its own name",
-						holding[foreign].machine,
+						holding[foreign].Name,
 					),
 				)
 			case len(holding) >= len(devices) && device.Kind != NVIDIAGPU:
 				p.reportDeviceConflict(
-					reported, holder.pool, at.host, at.name,
-					fmt.Sprintf("belongs to %s already, so %s cannot have it", holding[0].machine, n.Name),
+					reported, n.prefix, at.host, at.name,
+					fmt.Sprintf("belongs to %s already, so %s cannot have it", holding[0].Name, n.Name),
 				)
 			case len(holding) < len(devices):
 				*device = devices[len(holding)]
 			}
 
-			holders[at] = append(holding, holder)
+			holders[at] = append(holding, n)
 		}
 	}
 }

@@ -199,6 +199,10 @@ type ClusterConfig struct {
 	// Additional names and addresses in the certificates of the Kubernetes API and of each machine's Talos API. The
 	// endpoint's host, the VIP and the machines' own names and addresses are in them anyway.
 	CertSANs []string `json:"certSANs,omitempty" jsonschema:"example=k8s.example.org"`
+	// Where machines send the logs of Talos' services and of the kernel, as JSON lines: docs/status.md. Default: nowhere.
+	LogDestinations []string `json:"logDestinations,omitempty" jsonschema:"example=tcp://10.0.0.7:6050"`
+	// The tailnet that the machines join, of Tailscale or Headscale: networking.md. Default: none.
+	Tailscale *Tailscale `json:"tailscale,omitempty"`
 	// The IPv4 network of pods; every machine gets 256 addresses of it. It cannot change.
 	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
 	// The IPv4 network of services; the cluster's DNS has its tenth address. It cannot change.
@@ -261,6 +265,8 @@ type NetworkConfig struct {
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
+	// Authenticate the time servers by NTS, with Talos 1.14 or newer; they are then names, and offer it.
+	NTS bool `json:"nts,omitempty" jsonschema:"default=false"`
 	// The virtual IP of the Kubernetes API, an address in the control planes' network that they share. Without it and
 	// without `endpoint`, the API has no common address for several control planes.
 	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`

@@ -81,7 +81,7 @@ func (d decoder) decodeValue(path string, in any, out reflect.Value, r rules) {
 			return
 		}
 
-		d.reportType(path, in, "a map of keys")
+		d.reportType(path, in, "a map of keys", r)
 	case reflect.Slice:
 		d.decodeList(path, in, out, r)
 	case reflect.Map:
@@ -106,7 +106,7 @@ func (d decoder) decodeValue(path string, in any, out reflect.Value, r rules) {
 			return
 		}
 
-		d.reportType(path, in, "a boolean")
+		d.reportType(path, in, "a boolean", r)
 	}
 }
 
@@ -132,7 +132,7 @@ func (d decoder) decodeStruct(path string, in map[string]any, out reflect.Value)
 func (d decoder) decodeList(path string, in any, out reflect.Value, r rules) {
 	items, ok := in.([]any)
 	if !ok {
-		d.reportType(path, in, "a list")
+		d.reportType(path, in, "a list", r)
 
 		return
 	}
@@ -151,7 +151,7 @@ func (d decoder) decodeList(path string, in any, out reflect.Value, r rules) {
 func (d decoder) decodeMap(path string, in any, out reflect.Value, r rules) {
 	object, ok := in.(map[string]any)
 	if !ok {
-		d.reportType(path, in, "a map of names")
+		d.reportType(path, in, "a map of names", r)
 
 		return
 	}
@@ -168,7 +168,7 @@ func (d decoder) decodeMap(path string, in any, out reflect.Value, r rules) {
 func (d decoder) decodeText(path string, in any, out reflect.Value, r rules) {
 	text, ok := in.(string)
 	if !ok {
-		d.reportType(path, in, "text")
+		d.reportType(path, in, "text", r)
 
 		return
 	}
@@ -197,7 +197,7 @@ func (d decoder) decodeText(path string, in any, out reflect.Value, r rules) {
 func (d decoder) decodeInt(path string, in any, out reflect.Value, r rules) {
 	literal, ok := in.(json.Number)
 	if !ok {
-		d.reportType(path, in, "a whole number")
+		d.reportType(path, in, "a whole number", r)
 
 		return
 	}
@@ -218,7 +218,7 @@ func (d decoder) decodeInt(path string, in any, out reflect.Value, r rules) {
 func (d decoder) decodeFloat(path string, in any, out reflect.Value, r rules) {
 	literal, ok := in.(json.Number)
 	if !ok {
-		d.reportType(path, in, "a number")
+		d.reportType(path, in, "a number", r)
 
 		return
 	}
@@ -238,6 +238,9 @@ func (d decoder) decodeFloat(path string, in any, out reflect.Value, r rules) {
 // checkLimits reports a number outside of its limits, and returns whether it is inside.
 func (d decoder) checkLimits(path string, literal json.Number, number float64, r rules) bool {
 	switch {
+	case r.minimum != nil && number < float64(*r.minimum) && number > 0 && strings.HasSuffix(path, "MiB"):
+		d.problems.Add(path, literal, "is too small; use at least %d: it is in MiB, and %s GiB are %.0f", *r.minimum, literal,
+			number*mebibytes["G"])
 	case r.minimum != nil && number < float64(*r.minimum):
 		d.problems.Add(path, literal, "is too small; use at least %d", *r.minimum)
 	case r.maximum != nil && number > float64(*r.maximum):
@@ -251,7 +254,7 @@ func (d decoder) checkLimits(path string, literal json.Number, number float64, r
 
 // reportType reports a value of the wrong type. It does not show lists, maps and patches, which are long and may
 // contain secrets.
-func (d decoder) reportType(path string, in any, want string) {
+func (d decoder) reportType(path string, in any, want string, r rules) {
 	have, shown := "nothing", in
 	switch in.(type) {
 	case string:
@@ -272,8 +275,11 @@ func (d decoder) reportType(path string, in any, want string) {
 		shown, remedy = nil, "write each patch as YAML text, in a block that begins with |"
 	case want == "text" && shown != nil:
 		remedy = "write it in quotes"
+		if versionFormat.pattern.MatchString(r.example) {
+			remedy = "write it in full, as " + r.example
+		}
 	case strings.HasSuffix(want, "number") && have == "text":
-		remedy = "write it without quotes and without a unit"
+		remedy = "write it without quotes and without a unit" + sizeInUnit(path, in)
 	case want == "a boolean":
 		remedy = "write true or false, without quotes"
 	case want == "a list" && shown != nil:
@@ -281,6 +287,33 @@ func (d decoder) reportType(path string, in any, want string) {
 	}
 
 	d.problems.Add(path, shown, "is %s where %s belongs; %s", have, want, remedy)
+}
+
+var sizePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([MGT])i?B?$`)
+
+// mebibytes are how many MiB units of sizes have, as people mean them.
+var mebibytes = map[string]float64{"M": 1, "G": 1 << 10, "T": 1 << 20}
+
+// sizeInUnit returns the number for a size with a unit, in the unit of its key; empty = it is no size.
+func sizeInUnit(path string, in any) string {
+	text, _ := in.(string)
+	parts := sizePattern.FindStringSubmatch(text)
+
+	unit := mebibytes["M"]
+	if strings.HasSuffix(path, "GiB") {
+		unit = mebibytes["G"]
+	}
+
+	if parts == nil || unit == 1 && !strings.HasSuffix(path, "MiB") {
+		return ""
+	}
+
+	number, err := strconv.ParseFloat(parts[1], 64)
+	if err != nil {
+		return ""
+	}
+
+	return ", as " + strconv.FormatFloat(number*mebibytes[parts[2]]/unit, 'f', -1, 64)
 }
 
 func exampleText(f field) string {

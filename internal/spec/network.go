@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // noIPv6 and noIPv6Network are the problems of IPv6 where IPv4 is needed: Proxmox hosts and machines are reached by it,
@@ -81,6 +83,43 @@ func (p *planner) parseNetworkFor(what, path, text string, shortest, longest int
 	return netip.Prefix{}
 }
 
+// checkNTS checks that the time servers of a cluster can be authenticated, which planNetworkIn has checked as names or
+// addresses.
+func (p *planner) checkNTS(path string, c NetworkConfig, pools []*pool) {
+	if !c.NTS {
+		return
+	}
+
+	if len(c.NTP) == 0 {
+		p.problems.Add(path+".nts", true, "needs time servers; set %s.ntp", path)
+	}
+
+	for i, text := range c.NTP {
+		if _, err := netip.ParseAddr(text); err == nil {
+			p.problems.Add(fmt.Sprintf("%s.ntp[%d]", path, i), text, "is an address, and NTS needs the name in the server's certificate; "+
+				"write the name, or set nts to false")
+		}
+	}
+
+	useNTS := map[string]any{"kind": "TimeSyncConfig", "ntp": map[string]any{"useNTS": true}}
+
+	for _, g := range pools {
+		class := p.classes[g.Template]
+
+		release, err := talos.ReleaseOf(class.Version)
+		if err != nil {
+			continue // reported with the class
+		}
+
+		if added := release.AddedLater(useNTS); len(added) > 0 {
+			p.problems.Add(path+".nts", true, "needs Talos %s, and %s.version is %s; set a newer one, or nts to false",
+				added[0].Release, class.path, class.Version)
+
+			return
+		}
+	}
+}
+
 // planNetwork plans a network; unusable values are invalid.
 func (p *planner) planNetwork(path, owner string, c NetworkConfig) Network {
 	return p.planNetworkIn(path, owner, Network{
@@ -111,6 +150,8 @@ func (p *planner) planNetworkIn(path, owner string, n Network, c NetworkConfig) 
 			n.NTP = append(n.NTP, text)
 		}
 	}
+
+	n.NTS = c.NTS
 
 	if gateway, ok := p.parseAddress(path+".gateway", c.Gateway); ok && p.checkInside(path+".gateway", gateway, n.CIDR) {
 		n.Gateway = gateway

@@ -175,7 +175,11 @@ type Cluster struct {
 	// Endpoint is the URL of the Kubernetes API: https://<configured host, VIP, or first control plane>:<port>.
 	Endpoint string
 	// CertSANs are additional names and addresses in the certificates of the Kubernetes and Talos APIs.
-	CertSANs          []string   `json:",omitempty"`
+	CertSANs []string `json:",omitempty"`
+	// LogDestinations are URLs that machines send the logs of Talos' services and of the kernel to.
+	LogDestinations []string `json:",omitempty"`
+	// Tailscale is the tailnet that the nodes join; nil = none.
+	Tailscale         *Tailscale `json:"-"` // has a secret
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
@@ -255,6 +259,8 @@ type Network struct {
 	DNS []netip.Addr `pulumi:"dns,optional" provider:"type=go@1:netip:text"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `pulumi:"ntp,optional"`
+	// Authenticate the time servers by NTS, which Talos 1.14 and newer can; they are then names. Default: false.
+	NTS bool `json:",omitempty" pulumi:"nts,optional"`
 	// Use DHCP; the router must reserve the address for the machine's MAC. Default: false.
 	DHCP bool `pulumi:"dhcp,optional"`
 	// Routes beside that to gateway. Default: none.

@@ -81,7 +81,7 @@ func (p *planner) planS3(c Backup) *S3 {
 	p.checkEncrypted(at+".secretKey", s.SecretKey)
 
 	if len(c.Recipients) == 0 {
-		p.problems.Add("backup.recipients", nil, "is missing, so there are no snapshots to store in backup.s3; "+
+		p.addMissing("backup.recipients", "is missing, so there are no snapshots to store in backup.s3; "+
 			"set the public key of a pair that age-keygen generated")
 	}
 

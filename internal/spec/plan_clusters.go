@@ -19,7 +19,7 @@ func (p *planner) planClusters() []Cluster {
 	seen := map[string]bool{}
 
 	if len(p.config.Clusters)+len(p.config.Machines) == 0 && !p.problems.Has("clusters") && !p.problems.Has("machines") {
-		p.problems.Add("clusters", nil, "is missing, and so is machines; set one of them as docs/configuration.md shows")
+		p.addMissing("clusters", "is missing, and so is machines; set one of them as docs/configuration.md shows")
 	}
 
 	for i, c := range p.config.Clusters {
@@ -104,6 +104,9 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.Firewall = p.planFirewall(path, c, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
+	cluster.LogDestinations = p.planLogDestinations(path+".logDestinations", c.LogDestinations)
+	cluster.Tailscale = p.planTailscale(path, c.Tailscale, cluster, pools)
+	p.checkNTS(path+".network", c.Network, pools)
 
 	return cluster
 }

@@ -102,10 +102,10 @@ func (p *planner) planCNIVersion(path string, cni *CNI, cluster Cluster) {
 
 	switch _, known := cilium.Find(cni.Version); {
 	case cni.Version == "":
-		p.problems.Add(at, nil, "is missing, and no version is known to support Kubernetes %s; set it, with its digest",
+		p.addMissing(at, "is missing, and no version is known to support Kubernetes %s; set it, with its digest",
 			cluster.KubernetesVersion)
 	case cni.Digest == "" && !known:
-		p.problems.Add(path+".digest", nil, "is missing, and this program does not know that of version %s; set it, as "+
+		p.addMissing(path+".digest", "is missing, and this program does not know that of version %s; set it, as "+
 			"`sha256sum` prints it for the archive", cni.Version)
 	default:
 		if err := cilium.Check(cni.Version, cluster.KubernetesVersion); err != nil {

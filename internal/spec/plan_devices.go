@@ -173,8 +173,8 @@ func (p *planner) checkGPUUse(g *pool) {
 	if g.gpu == "" {
 		if g.kind == RangeControlPlanes && (g.gpuUse.TimeSlicing != 0 || g.gpuUse.GPUsPerNode > 1 ||
 			g.gpuUse.Driver != DriverConfig{}) {
-			p.problems.Add(
-				g.path+".gpu", nil,
+			p.addMissing(
+				g.path+".gpu",
 				"is missing although GPU settings are set; set it, such as gpu: rtx4000, or remove gpusPerNode, timeSlicing and driver",
 			)
 		}

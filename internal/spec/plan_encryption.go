@@ -83,7 +83,7 @@ func (p *planner) planKeys(path string, e Encryption, cluster *Cluster, pools []
 
 	switch {
 	case isStatic && e.Passphrase == "" && !p.problems.Has(path+".passphrase"):
-		p.problems.Add(path+".passphrase", nil, "is missing, and a volume has the key static; set it: pulumi config set --secret "+
+		p.addMissing(path+".passphrase", "is missing, and a volume has the key static; set it: pulumi config set --secret "+
 			"--path 'talos-proxmox:%s.passphrase'", path)
 	case !isStatic && e.Passphrase != "":
 		p.problems.Add(path+".passphrase", nil, "is not used, because no volume has the key static; remove it")

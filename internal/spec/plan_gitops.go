@@ -81,7 +81,7 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	p.checkFormat(at+".operator.digest", g.Digest, digestFormat)
 
 	if strings.HasPrefix(g.Chart, "http://") && g.Digest == "" {
-		p.problems.Add(at+".operator.digest", nil, "is missing, and %s is not encrypted: set it, or use https:// or oci://", g.Chart)
+		p.addMissing(at+".operator.digest", "is missing, and %s is not encrypted: set it, or use https:// or oci://", g.Chart)
 	}
 
 	if clean := path.Clean(g.Path); path.IsAbs(g.Path) || clean == ".." || strings.HasPrefix(clean, "../") {
@@ -213,7 +213,7 @@ func (p *planner) checkSSH(at string, source *url.URL, secret PullSecret) {
 	base := at + ".pullSecret"
 
 	if secret.Identity == "" {
-		p.problems.Add(base+".identity", nil, "is missing, and ssh:// requires a key; set it")
+		p.addMissing(base+".identity", "is missing, and ssh:// requires a key; set it")
 	} else if p.options.CheckSSHKey != nil && !p.isUndecrypted(base+".identity") {
 		if err := p.options.CheckSSHKey(secret.Identity); err != nil {
 			p.problems.Add(base+".identity", nil, "%v", err)

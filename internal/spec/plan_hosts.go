@@ -125,7 +125,7 @@ func (p *planner) requireSSH(host, why string) {
 		return
 	}
 
-	p.problems.Add(h.Path+".ssh.hostKey", nil,
+	p.addMissing(h.Path+".ssh.hostKey",
 		"is missing, but %s; set what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey: true", why,
 		h.Address)
 }

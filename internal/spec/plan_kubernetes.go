@@ -100,6 +100,10 @@ func (p *planner) usedNetworks(clusters []Cluster) []namedNetwork {
 			address, _ := netip.ParseAddr(server)
 			addAddress(fmt.Sprintf("%s.network.ntp[%d]", path, j), address)
 		}
+
+		for j, address := range logAddresses(c.LogDestinations) {
+			addAddress(fmt.Sprintf("%s.logDestinations[%d]", path, j), address)
+		}
 	}
 
 	for _, g := range p.pools {

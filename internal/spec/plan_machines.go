@@ -147,7 +147,7 @@ func (p *planner) planMachineNetwork(path string, c MachinesConfig) Network {
 			}
 		}
 	} else if n.CIDR == "" && !p.problems.Has(path) {
-		p.problems.Add(path+".cidr", nil, "is missing; set it, such as cidr: 10.0.0.0/24, or addressing: dhcp")
+		p.addMissing(path+".cidr", "is missing; set it, such as cidr: 10.0.0.0/24, or addressing: dhcp")
 	}
 
 	return network

@@ -70,7 +70,8 @@ func (p *planner) planPoolNetwork(g *pool, cluster Network) Network {
 	n := p.planNetworkIn(path, g.namePrefix(), Network{CIDR: cidr, IPv6: p.planPoolIPv6(g, cidr, cluster)}, NetworkConfig{
 		Gateway: c.Gateway, Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DNS: c.DNS, Routes: c.Routes,
 	})
-	n.NTP, n.DHCP, n.SearchDomains, n.StaticHosts = cluster.NTP, cluster.DHCP, cluster.SearchDomains, cluster.StaticHosts
+	n.NTP, n.NTS, n.DHCP = cluster.NTP, cluster.NTS, cluster.DHCP
+	n.SearchDomains, n.StaticHosts = cluster.SearchDomains, cluster.StaticHosts
 
 	if c.Gateway == "" && n.CIDR == cluster.CIDR {
 		n.Gateway = cluster.Gateway
@@ -104,7 +105,7 @@ func (p *planner) planPoolIPv6(g *pool, cidr netip.Prefix, cluster Network) *IPv
 	case cidr == cluster.CIDR:
 		return cluster.IPv6
 	case cluster.IPv6 != nil:
-		p.problems.Add(at, nil, "is missing: the cluster is dual-stack, and the pool has an IPv4 network of its own; set its "+
+		p.addMissing(at, "is missing: the cluster is dual-stack, and the pool has an IPv4 network of its own; set its "+
 			"IPv6 network")
 	}
 
@@ -137,6 +138,6 @@ func (p *planner) checkRoute(path string, from, to *pool) {
 		return
 	}
 
-	p.problems.Add(at, nil, "is missing, and %s have no route to %s in %s; set the router's address, or add one of extraNICs "+
+	p.addMissing(at, "is missing, and %s have no route to %s in %s; set the router's address, or add one of extraNICs "+
 		"with that cidr", from.path, to.path, to.network.CIDR)
 }

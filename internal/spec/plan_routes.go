@@ -24,7 +24,7 @@ func (p *planner) planRoutes(path string, configs []RouteConfig, network netip.P
 		case destination != destination.Masked():
 			p.problems.Add(at+".destination", c.Destination, "is an address inside a network; write the network as %s", destination.Masked())
 		case destination.Bits() == 0 && c.Metric == 0:
-			p.problems.Add(at+".metric", nil, "is missing, and the route is a default route; set it, such as 2048, or 100 to prefer the "+
+			p.addMissing(at+".metric", "is missing, and the route is a default route; set it, such as 2048, or 100 to prefer the "+
 				"route to the first one")
 		}
 

@@ -146,7 +146,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 	release, found := known.Release(c.Release)
 	switch {
 	case c.Release == "" && !p.problems.Has(path+".release"):
-		p.problems.Add(path+".release", nil, "is missing; choose from %s", strings.Join(names, ", "))
+		p.addMissing(path+".release", "is missing; choose from %s", strings.Join(names, ", "))
 	case !found && c.Release != "" && !p.isUndecrypted(path+".release"):
 		p.problems.Add(
 			path+".release", c.Release, "is not a known release of %s; %s", known.Title, Suggest(c.Release, names),
@@ -154,7 +154,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 	}
 
 	if c.Build == "" && !p.problems.Has(path+".build") {
-		p.problems.Add(path+".build", nil,
+		p.addMissing(path+".build",
 			"is missing; set the publisher's build number: images of the same name change every few weeks")
 	} else {
 		p.checkFormat(path+".build", c.Build, buildFormat)
@@ -169,7 +169,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 	}
 
 	if known.Format == systems.Backup && c.Checksum == "" && !p.problems.Has(path+".checksum") {
-		p.problems.Add(path+".checksum", nil, "is missing; set that of the file, which the host compares, as sha256:…")
+		p.addMissing(path+".checksum", "is missing; set that of the file, which the host compares, as sha256:…")
 	}
 
 	s.URL = cmp.Or(c.URL, release.URL(c.Build))
@@ -179,7 +179,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 	}
 
 	if found && s.URL == "" {
-		p.problems.Add(path+".url", nil,
+		p.addMissing(path+".url",
 			"is missing: the images of %s have no permanent URL; set that of this build, such as url: https://…", known.Title)
 	}
 }
@@ -235,7 +235,7 @@ func (p *planner) planWindows(path string, c TemplateConfig, s *System) {
 		{at + "edition", w.Edition, "set it as dism /Get-WimInfo shows it on the medium"},
 	} {
 		if one.value == "" {
-			p.problems.Add(one.path, nil, "is missing; %s", one.remedy)
+			p.addMissing(one.path, "is missing; %s", one.remedy)
 		}
 	}
 

@@ -61,7 +61,7 @@ func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
 
 	t.Name, t.Version, t.Checksum = "talos-"+c.Version+"-"+t.Key, c.Version, c.Checksum
 	if c.Version == "" {
-		p.problems.Add(path+".version", nil, "is missing; set it, such as version: v1.14.4")
+		p.addMissing(path+".version", "is missing; set it, such as version: v1.14.4")
 	} else if p.checkFormat(path+".version", c.Version, versionFormat) {
 		if _, err := talos.ReleaseOf(c.Version); err != nil {
 			p.problems.Add(path+".version", c.Version, "cannot be used: %s", err)

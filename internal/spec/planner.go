@@ -96,6 +96,14 @@ func (p *planner) planProxmoxCluster() string {
 	return fingerprint
 }
 
+// addMissing reports that a key is missing, unless it has a problem already: what has a wrong type is empty in the
+// plan.
+func (p *planner) addMissing(path, format string, arguments ...any) {
+	if !p.problems.Has(path) {
+		p.problems.Add(path, nil, format, arguments...)
+	}
+}
+
 // warn adds a warning. The output readme contains it: another wording is a change in the next preview of a stack.
 func (p *planner) warn(format string, arguments ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, arguments...))

@@ -179,7 +179,7 @@ func encryptCommand(key string) string {
 
 // secretKeys are the keys, at any depth, whose texts remain secret if they are stored encrypted.
 var secretKeys = []string{
-	"accessKey", "age", "identity", "kernelArgs", "labels", "ntp", "passphrase", "password", "patches", "secretKey", "taints", "values",
+	"accessKey", "age", "authKey", "identity", "kernelArgs", "labels", "ntp", "passphrase", "password", "patches", "secretKey", "taints", "values",
 }
 
 // CanBeSecret reports whether texts under a key, at any depth, remain secret if they are stored encrypted.

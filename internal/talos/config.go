@@ -18,8 +18,14 @@ type ClusterConfig struct {
 	PodCIDRs, ServiceCIDRs []netip.Prefix
 	// NTP servers; empty = those of DHCP, or Talos' defaults.
 	NTP []string
+	// NTS authenticates those servers, which are then names. The node runs Talos 1.14 or newer.
+	NTS bool
+	// LogDestinations are URLs that the logs of services and of the kernel are sent to: tcp://10.0.0.7:6050.
+	LogDestinations []string
 	// AllowSchedulingOnControlPlanes lets workloads run on control planes.
 	AllowSchedulingOnControlPlanes bool
+	// Tailscale is the tailnet that the nodes join; nil = none.
+	Tailscale *Tailscale
 	// NoDiscoveryService disables discovery; otherwise members find each other through the discovery service. The
 	// Kubernetes registry is always disabled: it cannot work since Kubernetes 1.32.
 	NoDiscoveryService bool

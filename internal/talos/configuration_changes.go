@@ -9,6 +9,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 )
 
 // ConfigurationChange is a change of one part of a machine configuration.
@@ -99,10 +100,32 @@ func shownValues(text string) map[string]string {
 			prefix += ": "
 		}
 
+		redactServices(document)
 		addShownValues(values, prefix, "", document)
 	}
 
 	return values
+}
+
+// redactServices redacts the settings of an extension's service: most are credentials, and Talos does not know them as
+// secret.
+func redactServices(document object) {
+	if document["kind"] != extensions.ServiceConfigKind {
+		return
+	}
+
+	environment, _ := document["environment"].([]any)
+	for i, variable := range environment {
+		name, _, _ := strings.Cut(fmt.Sprint(variable), "=")
+		environment[i] = name + "=" + redacted
+	}
+
+	files, _ := document["configFiles"].([]any)
+	for _, file := range files {
+		if file, ok := file.(object); ok {
+			file["content"] = redacted
+		}
+	}
 }
 
 // addShownValues adds the values below a path.

@@ -59,6 +59,17 @@ func TestConfigurationChanges(t *testing.T) {
 	require.Len(t, long, 1)
 	assert.Equal(t, `machine.sysctls["vm.swappiness"]`, long[0].String(), "the difference is not shown")
 
+	service := "\n---\napiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nenvironment: [TS_AUTHKEY=fake-1, TS_HOSTNAME=one]\n" +
+		"configFiles: [{mountPath: /etc/a, content: fake-2}]\n"
+	services, err := ConfigurationChanges(after+service, after+strings.ReplaceAll(service, "fake", "other"), true)
+	require.NoError(t, err)
+	require.Len(t, services, 2)
+
+	for _, change := range services {
+		assert.Contains(t, change.String(), "another secret")
+		assert.NotRegexp(t, "fake|other-", change.From+change.To)
+	}
+
 	none, err := ConfigurationChanges(after, after, true)
 	require.NoError(t, err)
 	assert.Empty(t, none)

@@ -49,7 +49,10 @@ func (f v1alpha1Form) cluster(c ClusterConfig, n NodeConfig) []object {
 		servers["network"] = names
 	}
 
-	if len(c.NTP) > 0 {
+	switch {
+	case c.NTS: // which only the document has
+		docs = append(docs, timeSyncConfig(c))
+	case len(c.NTP) > 0:
 		servers["time"] = object{"servers": c.NTP}
 	}
 
@@ -170,7 +173,7 @@ func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 	docs = append(docs, documentForm{}.names(n)...)
 
 	if len(c.NTP) > 0 {
-		docs = append(docs, document("TimeSyncConfig", object{"ntp": object{"servers": c.NTP}}))
+		docs = append(docs, timeSyncConfig(c))
 	}
 
 	if n.Role != RoleControlPlane {
@@ -186,6 +189,15 @@ func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 	}
 
 	return docs
+}
+
+func timeSyncConfig(c ClusterConfig) object {
+	ntp := object{"servers": c.NTP}
+	if c.NTS {
+		ntp["useNTS"] = true
+	}
+
+	return document("TimeSyncConfig", object{"ntp": ntp})
 }
 
 // names returns how a node resolves names.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -36,6 +37,8 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 	if len(c.CertSANs) > 0 {
 		docs = append(docs, object{"machine": object{"certSANs": c.CertSANs}})
 	}
+
+	docs = slices.Concat(docs, c.Tailscale.service(n), logDestinations(n.Name, c.LogDestinations))
 
 	docs = append(docs,
 		form.install(n.Install),
@@ -105,6 +108,27 @@ func (l Link) addresses() (list []string) {
 	}
 
 	return list
+}
+
+// logDestinations sends the logs of services, with the node's name, and of the kernel to URLs. The kernel's have no
+// tags.
+func logDestinations(node string, urls []string) []object {
+	if len(urls) == 0 {
+		return nil
+	}
+
+	var services, kernel []object
+
+	for i, destination := range urls {
+		services = append(services, object{
+			"endpoint": destination, "format": constants.LoggingFormatJSONLines, "extraTags": object{"node": node},
+		})
+		kernel = append(kernel, document("KmsgLogConfig", object{
+			"name": fmt.Sprintf("destination-%d", i+1), "url": destination,
+		}))
+	}
+
+	return append([]object{{"machine": object{"logging": object{"destinations": services}}}}, kernel...)
 }
 
 // hostnamePatch sets the host name where the generated configuration has it: Talos rejects a second place.

@@ -114,6 +114,13 @@ func scenarios(contract string) map[string]struct {
 	byNodeID := testNode("prod-cp-1", RoleControlPlane, 10)
 	byNodeID.Encryption = Encryption{State: KeyNodeID, Ephemeral: KeyNodeID}
 
+	observed := testCluster()
+	observed.Tailscale = &Tailscale{
+		AuthKey: "tskey-auth-fake", LoginServer: "https://headscale.example.org", Tags: []string{"tag:talos", "tag:lab"},
+		Routes: []string{"10.0.0.20/32"},
+	}
+	observed.NTS, observed.LogDestinations = true, []string{"tcp://10.0.0.7:6050", "udp://logs.example.org:514"}
+
 	return map[string]scenario{
 		"firewall":    firewalled(),
 		"encryption":  {testCluster(), []NodeConfig{byNodeID, encrypted}},
@@ -130,6 +137,7 @@ func scenarios(contract string) map[string]struct {
 		"links": {
 			testCluster(), []NodeConfig{withLinks("prod-cp-1", RoleControlPlane, 10), withLinks("prod-storage-1", RoleWorker, 40)},
 		},
+		"remote":        {observed, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-general-1", RoleWorker, 30)}},
 		"extra-patches": {patched, []NodeConfig{patchedNode}},
 	}
 }

@@ -48,6 +48,20 @@ func TestPatchesOfLinks(t *testing.T) {
 			"it changes ResolverConfig.searchDomains, which follows from network.searchDomains in the stack file: remove that part, and set " +
 				"it there; it changes StaticHostConfig, which follows from network.staticHosts in the stack file",
 		},
+		"destinations of logs and authenticated time servers": {
+			"machine: {logging: {destinations: [{$patch: delete, endpoint: 'tcp://10.0.0.7:6050'}]}}\n---\n" +
+				of("KmsgLogConfig", "name: destination-1\n$patch: delete\n---\n") + of("TimeSyncConfig", "ntp: {useNTS: false}\n"),
+			"it changes TimeSyncConfig.ntp.useNTS, which follows from network.nts in the stack file: remove that part, and set it there; " +
+				"it changes machine.logging.destinations, which follows from logDestinations in the stack file: remove that part, and set it there; " +
+				"it changes KmsgLogConfig, which follows from logDestinations in the stack file",
+		},
+
+		"another key of the tailnet": {
+			of("ExtensionServiceConfig", "name: tailscale\n$patch: delete\n---\n") +
+				of("ExtensionServiceConfig", "name: tailscale\nenvironment: [TS_AUTHKEY=other]\n"),
+			"it changes ExtensionServiceConfig, which follows from tailscale in the stack file",
+		},
+		"another service": {patch: of("ExtensionServiceConfig", "name: cloudflared\nenvironment: [TUNNEL_TOKEN=x]\n")},
 
 		"a bridge of a free card":     {patch: of("BridgeConfig", "name: br9\nlinks: [ens23]\n")},
 		"another VLAN":                {patch: of("VLANConfig", "name: bond0.99\nparent: bond0\nvlanID: 99\n")},
@@ -60,7 +74,11 @@ func TestPatchesOfLinks(t *testing.T) {
 			n := withLinks("prod-cp-1", RoleControlPlane, 10)
 			n.Patches = []string{test.patch}
 
-			_, invalid, err := Plan(testGeneration("v1.14"), testCluster(), n)
+			cluster := testCluster()
+			cluster.Tailscale = &Tailscale{AuthKey: "tskey-auth-fake"}
+			cluster.NTS, cluster.LogDestinations = true, []string{"tcp://10.0.0.7:6050"}
+
+			_, invalid, err := Plan(testGeneration("v1.14"), cluster, n)
 			require.NoError(t, err)
 
 			if test.want == "" {

@@ -16,10 +16,12 @@ func Source(ctx context.Context, machine netip.Addr) netip.Addr {
 
 	defer func() { _ = conn.Close() }()
 
-	source, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil {
-		return netip.Addr{}
-	}
+	return sourceOf(conn)
+}
+
+// sourceOf returns this computer's address in a connection.
+func sourceOf(conn net.Conn) netip.Addr {
+	source, _ := netip.ParseAddrPort(conn.LocalAddr().String())
 
 	return source.Addr().Unmap()
 }

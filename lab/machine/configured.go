@@ -73,6 +73,7 @@ func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) out
 		return outcome{}
 	}
 
+	m.Go(func() { m.sendLogs(ctx) })
 	m.Go(func() { m.renewAPI(ctx) })
 	m.Go(func() { m.kube.runKubelet(ctx) })
 	m.Go(func() { m.awaitServices(ctx) })

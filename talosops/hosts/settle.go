@@ -89,37 +89,31 @@ func (s *settler) settle(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	if s.Reboot && report.facts.RebootRequired() {
-		after, err := s.tryReboot(ctx, report.facts)
+	if s.Reboot && report.Facts.RebootRequired() {
+		after, err := s.tryReboot(ctx, report.Facts)
 		if err != nil {
 			return "", err
 		}
 
 		if after != nil {
 			report = after
-			s.printf("is back, and runs kernel %s", report.facts.System.Kernel)
+			s.printf("is back, and runs kernel %s", report.Facts.System.Kernel)
 		}
 	}
 
 	if s.Required {
-		return report.document, s.checkDevices(report.facts)
+		return report.Document, s.checkDevices(report.Facts)
 	}
 
-	return report.document, nil
+	return report.Document, nil
 }
 
 func (s *settler) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
 }
 
-// hostReport holds a host's facts, as printed and parsed.
-type hostReport struct {
-	document string
-	facts    *hostfacts.Facts
-}
-
 // readFacts returns the host's facts. It fails if another host answers.
-func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
+func (s *settler) readFacts(ctx context.Context) (*hostfacts.Answer, error) {
 	document, err := s.run(ctx, scripts.ActionFacts)
 	if err != nil {
 		return nil, err
@@ -136,12 +130,12 @@ func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 		return nil, problems
 	}
 
-	return &hostReport{document, facts}, nil
+	return &hostfacts.Answer{Facts: facts, Document: document}, nil
 }
 
 // tryReboot reboots the host if nothing runs on it and a reboot can help. It returns the facts after the reboot; nil =
 // not rebooted.
-func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostReport, error) {
+func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostfacts.Answer, error) {
 	if !facts.RebootHelps() {
 		s.printf("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
@@ -214,7 +208,7 @@ func waitReasons(printed string) string {
 }
 
 // awaitReturn waits until the host has rebooted.
-func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, error) {
+func (s *settler) awaitReturn(ctx context.Context, before string) (*hostfacts.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reboot)
 	defer cancel()
 
@@ -223,9 +217,9 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, 
 	for {
 		report, err := s.readFacts(ctx)
 		switch {
-		case err == nil && report.facts.System.BootID == before:
+		case err == nil && report.Facts.System.BootID == before:
 			last = "it still runs"
-		case err == nil && report.facts.System.Quorate:
+		case err == nil && report.Facts.System.Quorate:
 			return report, nil
 		case err == nil:
 			last = "it runs again, and its Proxmox cluster has no quorum"

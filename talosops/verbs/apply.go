@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -34,9 +33,9 @@ A configuration that the machine has already changes nothing. Any other is appli
 docs/upgrades.md#one-machine-at-a-time says: the command waits until the cluster tolerates the loss of the machine,
 drains the node if the change restarts it, applies, restarts the machine where Talos needs that, waits until it is back,
 and uncordons its node. An interrupted command can be repeated. Without controlPlanes, the machine is changed
-immediately. Another firewall is applied for a minute at first (docs/networking.md#the-firewall): if this computer then
-cannot connect any more, Talos reverts it, and the command fails. A new machine does not get one that would lock out this
-computer.
+immediately. Another firewall is applied for half a minute at first (docs/networking.md#the-firewall): if this computer
+then cannot connect any more, Talos reverts it, and the command fails. A new machine does not get one that does not admit
+the address with which this computer is connected to it.
 
 With the variable ` + request.ForceVariable + `, the machine is changed although its cluster is not steady. worker,
 configured (an earlier run configured the machine; PULUMI_COMMAND_STDOUT says that as well), skipped (leave the machine
@@ -55,9 +54,7 @@ type applyRequest struct {
 	answersWithin time.Duration
 }
 
-func (r *applyRequest) node() request.Node {
-	return request.Node{Name: r.Machine.Name, Address: r.Machine.Address}
-}
+func (r *applyRequest) node() request.Node { return request.NodeOf(r.Machine) }
 
 func (r *applyRequest) Problems() problem.List {
 	problems := r.OpenTalos(r.Talosconfig)
@@ -90,7 +87,6 @@ type apply struct {
 	req      *applyRequest
 	expected tlsprobe.Expected
 	probe    func(ctx context.Context) tlsprobe.Answer
-	source   func(ctx context.Context) netip.Addr // this computer's address for the machine
 }
 
 func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, error) {
@@ -115,7 +111,6 @@ func runApply(ctx context.Context, s *verb.Session, req *applyRequest) (any, err
 	a.probe = func(ctx context.Context) tlsprobe.Answer {
 		return tlsprobe.Probe(ctx, req.Machine.Address, a.expected)
 	}
-	a.source = func(ctx context.Context) netip.Addr { return tlsprobe.Source(ctx, req.Machine.Address) }
 
 	return request.Applied{Applied: true}, a.run(ctx)
 }
@@ -145,10 +140,6 @@ func (a *apply) run(ctx context.Context) error {
 // provision configures a machine in maintenance mode. If the call's result is lost, the machine is asked again: the
 // answer is that of a configured machine if it has the configuration.
 func (a *apply) provision(ctx context.Context, answer tlsprobe.Answer) (tlsprobe.Answer, error) {
-	if err := a.checkFirewall(ctx); err != nil {
-		return answer, err
-	}
-
 	var refusal error
 
 	n := a.req.node()
@@ -170,6 +161,10 @@ func (a *apply) provision(ctx context.Context, answer tlsprobe.Answer) (tlsprobe
 		what, detail := answer.Text, ""
 
 		if answer.Ready {
+			if refusal = a.checkFirewall(answer.Source); refusal != nil {
+				return nil
+			}
+
 			pinned := a.expected.PinnedConfig(a.req.Machine.Address, answer)
 			err := a.Talos.Provision(ctx, n.Address, pinned, []byte(a.req.Configuration))
 

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"talos-proxmox/internal/talos"
@@ -15,7 +16,7 @@ const firewallCheck = "firewall"
 // trialPeriod is the time after which Talos reverts a firewall on trial. trialDelay is how long its rules may take to
 // be in force, before which a new connection proves nothing.
 const (
-	trialPeriod = time.Minute
+	trialPeriod = 30 * time.Second
 	trialDelay  = 5 * time.Second
 )
 
@@ -70,19 +71,15 @@ func (a *apply) tryFirewall(ctx context.Context) (refusal, err error) {
 	})
 }
 
-// checkFirewall returns an error if the configuration of a new machine, whose firewall cannot be tried, locks out this
-// computer.
-func (a *apply) checkFirewall(ctx context.Context) error {
-	source := a.source(ctx)
-	if !source.IsValid() {
-		return nil
-	}
-
+// checkFirewall returns an error if the configuration of a new machine, whose firewall cannot be tried, does not admit the
+// address with which this computer is connected to it.
+func (a *apply) checkFirewall(source netip.Addr) error {
 	// What is not a configuration, the machine reports.
 	if admits, err := talos.AdmitsToTalos(a.req.Configuration, source); err != nil || admits {
 		return nil //nolint:nilerr // see above
 	}
 
-	return fmt.Errorf("%s is not configured: its firewall would not admit this computer, whose address is %s, to port 50000; %s",
+	return fmt.Errorf("%s is not configured: its firewall would not admit this computer, which is connected to it with the address %s, to port "+
+		"50000; %s; behind a router that translates addresses (NAT), add both",
 		a.req.Machine.Name, source, admitThisComputer)
 }

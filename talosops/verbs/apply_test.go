@@ -33,7 +33,6 @@ func newApply(c *cluster.Cluster, answers ...tlsprobe.Answer) *apply {
 		}, answersWithin: 20 * time.Second},
 	}
 	a.perform = a.applyTo
-	a.source = func(context.Context) netip.Addr { return netip.MustParseAddr("127.0.0.1") }
 	a.probe = func(context.Context) tlsprobe.Answer {
 		answer := answers[0]
 		if len(answers) > 1 {
@@ -48,7 +47,7 @@ func newApply(c *cluster.Cluster, answers ...tlsprobe.Answer) *apply {
 
 // withFirewall returns a configuration whose firewall admits a network to Talos.
 func withFirewall(network string) string {
-	return "version: v1alpha1\n---\napiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n---\n" +
+	return "version: v1alpha1\nmachine: {type: worker}\n---\napiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n---\n" +
 		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: apid\nportSelector: {ports: [50000], protocol: tcp}\n" +
 		"ingress: [{subnet: " + network + "}]\n"
 }
@@ -58,7 +57,9 @@ func TestApply(t *testing.T) {
 
 	var (
 		silent      = tlsprobe.Answer{Text: "connection refused"}
-		maintenance = tlsprobe.Answer{Text: "it answers in maintenance mode", Ready: true, Fingerprint: "abc="}
+		maintenance = tlsprobe.Answer{
+			Text: "it answers in maintenance mode", Ready: true, Fingerprint: "abc=", Source: netip.MustParseAddr("127.0.0.1"),
+		}
 		unproven    = tlsprobe.Answer{Text: "it answers in maintenance mode, from the MAC 02:00:00:00:00:99", Unproven: true, Fingerprint: "abc="}
 		configured  = tlsprobe.Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
 		foreign     = tlsprobe.Answer{Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true}

@@ -41,7 +41,7 @@ func runImage(cmd *cobra.Command, _ *json.Decoder, req *imageRequest) (any, erro
 		return nil, err
 	}
 
-	err = h.settle(ctx, func(t proxmoxapi.Task) bool { return t.Type == "download" && t.ID == req.File })
+	err = h.awaitTasks(ctx, func(t proxmoxapi.Task) bool { return t.Type == "download" && t.ID == req.File })
 	if err != nil {
 		return nil, err
 	}

@@ -44,14 +44,6 @@ type kubernetesSurvey struct {
 	notServed *kube.NotServedError
 }
 
-// controlPlaneState is a control plane's answer about etcd.
-type controlPlaneState struct {
-	request.Node
-
-	err     error
-	hasData bool // it has etcd data
-}
-
 // survey finds out what the cluster runs. It returns nil if there is no cluster yet.
 func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, error) {
 	goal := checks.Goal{
@@ -66,7 +58,7 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 	err := u.Within(ctx, min(u.Timeout, kubernetesSurveyTimeout), goal, func(ctx context.Context) checks.Report {
 		answers := u.queryControlPlanes(ctx)
-		if !slices.ContainsFunc(answers, func(a controlPlaneState) bool { return a.hasData }) {
+		if !slices.ContainsFunc(answers, func(a observation) bool { return a.hasData }) {
 			lost = u.lostError(answers)
 
 			return nil // there is no cluster yet, or no longer
@@ -87,8 +79,8 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 // lostError says why a cluster that was bootstrapped cannot be upgraded if no control plane reports etcd data. If none
 // of them answers, the run goes on, as its user wants: an update was refused before.
-func (u *kubernetesUpgrader) lostError(answers []controlPlaneState) error {
-	silent := slices.DeleteFunc(slices.Clone(answers), func(a controlPlaneState) bool { return a.err == nil })
+func (u *kubernetesUpgrader) lostError(answers []observation) error {
+	silent := slices.DeleteFunc(slices.Clone(answers), func(a observation) bool { return a.err == nil })
 
 	switch {
 	case !u.req.Bootstrapped || len(silent) == len(answers):
@@ -101,17 +93,17 @@ func (u *kubernetesUpgrader) lostError(answers []controlPlaneState) error {
 	}
 }
 
-func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPlaneState {
-	return checks.ParallelMap(u.req.ControlPlanes, func(_ int, n request.Node) controlPlaneState {
+func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []observation {
+	return checks.ParallelMap(u.req.ControlPlanes, func(_ int, n request.Node) observation {
 		hasData, err := u.Talos.HasEtcdData(ctx, n.Address)
 
-		return controlPlaneState{Node: n, err: err, hasData: hasData}
+		return observation{Node: n, err: err, hasData: hasData}
 	})
 }
 
 // surveyCluster finds out what the cluster runs. The report names what prevents that.
 func (u *kubernetesUpgrader) surveyCluster(
-	ctx context.Context, answers []controlPlaneState,
+	ctx context.Context, answers []observation,
 ) (*kubernetesSurvey, checks.Report) {
 	var holders []request.Node
 

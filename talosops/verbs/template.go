@@ -101,7 +101,7 @@ func runTemplate(cmd *cobra.Command, _ *json.Decoder, req *templateRequest) (any
 	}
 
 	// Consoles are tasks as well.
-	if err := h.settle(ctx, func(t proxmoxapi.Task) bool {
+	if err := h.awaitTasks(ctx, func(t proxmoxapi.Task) bool {
 		return t.ID == strconv.Itoa(req.VMID) && (strings.HasPrefix(t.Type, "qm") || t.Type == "resize")
 	}); err != nil {
 		return nil, err

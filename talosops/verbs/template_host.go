@@ -63,8 +63,8 @@ func (h *proxmoxHost) get(ctx context.Context, path string, into any) error {
 	return proxmoxapi.Cause(h.Client.Get(ctx, path, into))
 }
 
-// settle waits for tasks that an interrupted run has left: they outlive whoever started them.
-func (h *proxmoxHost) settle(ctx context.Context, isMine func(proxmoxapi.Task) bool) error {
+// awaitTasks waits for tasks that an interrupted run has left: they outlive whoever started them.
+func (h *proxmoxHost) awaitTasks(ctx context.Context, isMine func(proxmoxapi.Task) bool) error {
 	running, err := proxmoxapi.RunningTasks(ctx, h.get, h.name)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func newOperations(f *globalFlags) []*cobra.Command {
 				return r.runOperation(cmd, operation.do)
 			},
 		}
-		cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
+		r.stackFlag(cmd)
 		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "number of parallel resource operations")
 
 		cmd.Flags().Var(
@@ -195,11 +195,11 @@ const labStack = "lab"
 
 // newConfigure serves commands of talos-proxmox that read the stack's configuration and state.
 func newConfigure(f *globalFlags) *cobra.Command {
-	r := &runner{globalFlags: f, providers: engine.Auto, stack: labStack}
+	r := &runner{globalFlags: f, providers: engine.Auto}
 
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "configure",
-		Short: "Create stack lab, and write its file with the lab's addresses to work/ in the lab's folder, as each run does",
+		Short: "Create the stack, and write its file with the lab's addresses to work/ in the lab's folder, as each run does",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetErr(io.Discard) // omitted features concern only runs
@@ -222,6 +222,13 @@ func newConfigure(f *globalFlags) *cobra.Command {
 			return engine.Configure(cmd.Context(), o)
 		},
 	}
+	r.stackFlag(cmd)
+
+	return cmd
+}
+
+func (r *runner) stackFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
 }
 
 func (r *runner) preview(ctx context.Context, e *engine.Engine) error {

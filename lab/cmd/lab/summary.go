@@ -33,43 +33,61 @@ func (r *runner) printSummary(ctx context.Context, outputs auto.OutputMap) error
 		}
 	}
 
-	endpoints, _ := outputs[stacks.Endpoints].Value.(map[string]any)
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-
 	shown, bin := shellPath("$PWD/", r.dir), shellPath("", filepath.Join(r.project, ".bin"))
 
-	fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
+	if len(clusters) > 0 {
+		endpoints, _ := outputs[stacks.Endpoints].Value.(map[string]any)
+		table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 
-	for i, name := range clusters {
-		fmt.Fprintf(
-			table, "%s\t%v\t%s, %s\n", name, endpoints[name], filepath.Join(shown, clientFile("kubeconfig", name, i)),
-			filepath.Join(shown, clientFile("talosconfig", name, i)),
-		)
+		fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
+
+		for i, name := range clusters {
+			fmt.Fprintf(
+				table, "%s\t%v\t%s, %s\n", name, endpoints[name], filepath.Join(shown, clientFile("kubeconfig", name, i)),
+				filepath.Join(shown, clientFile("talosconfig", name, i)),
+			)
+		}
+
+		if err := table.Flush(); err != nil {
+			return err
+		}
 	}
 
-	if err := table.Flush(); err != nil {
-		return err
-	}
-
-	fmt.Printf(`
-The stack is up and the lab keeps running. Next:
-
-  %[1]s/lab status
-  %[1]s/lab output            # the stack's outputs; lab output readme: a description
-  export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig
-  %[1]s/talosctl get members
-  kubectl get nodes          # NotReady until a CNI is installed: clusters[].cni
-  %[1]s/talosctl health       # waits until they are Ready
-
-Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
-`, bin, shown, r.stack)
+	fmt.Print(r.nextSteps(bin, shown, len(clusters) > 0))
 
 	status, err := control.NewClient(r.dir).Status(ctx)
-	if err == nil && status.Kubernetes == server.KubernetesModel {
+	if err == nil && len(clusters) > 0 && status.Kubernetes == server.KubernetesModel {
 		fmt.Println("Its Kubernetes is a model with nodes only. For pods, kubectl apply and the rest: make down, then make up KUBERNETES=real")
 	}
 
 	return err
+}
+
+// nextSteps are commands for a stack that is up.
+func (r *runner) nextSteps(bin, shown string, hasClusters bool) string {
+	of, onLab, remove := "", "", "make down"
+	if r.stack != labStack {
+		of, onLab = " --stack "+r.stack, " --on-lab"
+		remove = bin + "/lab destroy" + of
+	}
+
+	steps := fmt.Sprintf(`
+The stack is up and the lab keeps running. Next:
+
+  %[1]s/lab status
+  %[1]s/lab output%[2]s            # the stack's outputs; lab output readme%[2]s: a description
+  %[1]s/talos-proxmox status %[3]s%[4]s
+`, bin, of, r.stack, onLab)
+
+	if hasClusters {
+		steps += fmt.Sprintf(`  export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig
+  %[1]s/talosctl get members
+  kubectl get nodes          # NotReady without a CNI: clusters[].cni
+  %[1]s/talosctl health       # waits until they are Ready
+`, bin, shown)
+	}
+
+	return steps + fmt.Sprintf("\nChange Pulumi.%s.yaml and run this again; '%s' removes everything.\n", r.stack, remove)
 }
 
 // shellPath returns a path for a shell in the working directory: relative with a prefix, or absolute outside of it.
