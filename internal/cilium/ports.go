@@ -13,7 +13,6 @@ const (
 )
 
 // Ports returns the ports that agents need on every node, from the values: TCP from nodes and pods, UDP from nodes.
-// Traffic to Services comes before the node's own firewall; what Cilium's proxy accepts, Gateways, does not.
 func (s Settings) Ports() (tcp, udp []uint16) {
 	values := s.Values()
 	tcp = []uint16{portOf(values, "clusterHealthPort", healthPort)}

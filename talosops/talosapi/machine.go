@@ -202,8 +202,8 @@ func (t *Client) Apply(ctx context.Context, address netip.Addr, configuration []
 }
 
 // Try applies a configuration without a restart, until Talos reverts it after a period, and closes the connection: a
-// firewall lets open ones continue. Any other request to apply one, also a dry run, ends the period, and the machine keeps
-// the configuration until its next boot (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go).
+// firewall lets open ones continue. Any other request to apply one, also a dry run, ends the period, and the machine
+// keeps the configuration until its next boot (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go).
 func (t *Client) Try(ctx context.Context, address netip.Addr, configuration []byte, period time.Duration) error {
 	defer t.disconnect(address)
 

@@ -34,8 +34,8 @@ docs/upgrades.md#one-machine-at-a-time says: the command waits until the cluster
 drains the node if the change restarts it, applies, restarts the machine where Talos needs that, waits until it is back,
 and uncordons its node. An interrupted command can be repeated. Without controlPlanes, the machine is changed
 immediately. Another firewall is applied for half a minute at first (docs/networking.md#the-firewall): if this computer
-then cannot connect any more, Talos reverts it, and the command fails. A new machine does not get one that does not admit
-the address with which this computer is connected to it.
+then cannot connect any more, Talos reverts it, and the command fails. A new machine does not get one that does not
+admit the address with which this computer is connected to it.
 
 With the variable ` + request.ForceVariable + `, the machine is changed although its cluster is not steady. worker,
 configured (an earlier run configured the machine; PULUMI_COMMAND_STDOUT says that as well), skipped (leave the machine

@@ -71,8 +71,8 @@ func (a *apply) tryFirewall(ctx context.Context) (refusal, err error) {
 	})
 }
 
-// checkFirewall returns an error if the configuration of a new machine, whose firewall cannot be tried, does not admit the
-// address with which this computer is connected to it.
+// checkFirewall returns an error if the configuration of a new machine, whose firewall cannot be tried, does not admit
+// the address with which this computer is connected to it.
 func (a *apply) checkFirewall(source netip.Addr) error {
 	// What is not a configuration, the machine reports.
 	if admits, err := talos.AdmitsToTalos(a.req.Configuration, source); err != nil || admits {

@@ -60,9 +60,9 @@ func TestApply(t *testing.T) {
 		maintenance = tlsprobe.Answer{
 			Text: "it answers in maintenance mode", Ready: true, Fingerprint: "abc=", Source: netip.MustParseAddr("127.0.0.1"),
 		}
-		unproven    = tlsprobe.Answer{Text: "it answers in maintenance mode, from the MAC 02:00:00:00:00:99", Unproven: true, Fingerprint: "abc="}
-		configured  = tlsprobe.Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
-		foreign     = tlsprobe.Answer{Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true}
+		unproven   = tlsprobe.Answer{Text: "it answers in maintenance mode, from the MAC 02:00:00:00:00:99", Unproven: true, Fingerprint: "abc="}
+		configured = tlsprobe.Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
+		foreign    = tlsprobe.Answer{Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true}
 	)
 
 	golden := goldentest.NewCases(t)

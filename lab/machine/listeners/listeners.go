@@ -44,8 +44,8 @@ type Listeners struct {
 	drain     bool
 }
 
-// New returns closed listeners. reportProblem logs why one cannot be opened, blocked reports whether a firewall in front
-// of the machine blocks the Talos API, and admits whether the machine's own admits an address to a port.
+// New returns closed listeners. reportProblem logs why one cannot be opened, blocked reports whether a firewall in
+// front of the machine blocks the Talos API, and admits whether the machine's own admits an address to a port.
 func New(
 	reportProblem func(format string, args ...any), blocked func() bool, admits func(source netip.Addr, port uint16) bool,
 ) *Listeners {

@@ -10,7 +10,8 @@ import (
 
 // Admits reports whether a configuration's firewall admits new connections from an address to a TCP port, as Talos'
 // chain "ingress" does (internal/app/machined/pkg/controllers/network/nftables_chain_config.go, the same in 1.11 to
-// 1.14): a rule accepts what it matches if the rest is blocked, and drops what it does not match if the rest is accepted.
+// 1.14): a rule accepts what it matches if the rest is blocked, and drops what it does not match if the rest is
+// accepted.
 // The lab's machines are on loopback, which the real chain trusts; here it is a network.
 func Admits(cfg config.Config, source netip.Addr, port uint16) bool {
 	rules := cfg.NetworkRules()

@@ -41,7 +41,8 @@ func TestAdmits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			cfg, err := configloader.NewFromBytes([]byte(strings.Join(append([]string{"version: v1alpha1\n"}, test.documents...), "---\n")))
+			documents := append([]string{"version: v1alpha1\nmachine: {type: worker}\n"}, test.documents...)
+			cfg, err := configloader.NewFromBytes([]byte(strings.Join(documents, "---\n")))
 			require.NoError(t, err)
 			assert.Equal(t, test.want, Admits(cfg, netip.MustParseAddr(test.source), test.port))
 		})
