@@ -165,15 +165,19 @@ func TestPorts(t *testing.T) {
 		"defaults": {Settings{}, []uint16{4240}, []uint16{8472}},
 		"Hubble":   {Settings{Hubble: true}, []uint16{4240, 4244}, []uint16{8472}},
 		"Geneve, and a health port of its own": {
-			Settings{Own: map[string]any{"tunnelProtocol": "geneve", "clusterHealthPort": 9940.0}},
-			[]uint16{9940}, []uint16{6081},
+			Settings{Own: map[string]any{
+				"tunnelProtocol": "geneve", "clusterHealthPort": 9940.0,
+			}},
+			[]uint16{9940},
+			[]uint16{6081},
 		},
 		"a port of the tunnel": {Settings{Own: map[string]any{"tunnelPort": 4789}}, []uint16{4240}, []uint16{4789}},
 		"native routing and WireGuard": {
 			Settings{Own: map[string]any{
 				"routingMode": "native", "encryption": map[string]any{"enabled": true, "type": "wireguard"},
 			}},
-			[]uint16{4240}, []uint16{51871},
+			[]uint16{4240},
+			[]uint16{51871},
 		},
 	} {
 		tcp, udp := test.settings.Ports()
