@@ -70,6 +70,8 @@ type TalosClusterArgs struct {
 	APIServer *APIServer `pulumi:"apiServer,optional"`
 	// Mirrors, users and certificate authorities of image registries. Default: none.
 	Registries *Registries `pulumi:"registries,optional"`
+	// Talos' firewall on all nodes. Default: none, everything is open.
+	Firewall *Firewall `pulumi:"firewall,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
@@ -365,6 +367,7 @@ func (a TalosClusterArgs) validate(name string) error {
 	}
 
 	validateCNI(a.CNI, a, found)
+	validateFirewall(a, found)
 
 	return problemsOf("cluster", name, found)
 }

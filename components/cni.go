@@ -139,18 +139,24 @@ func userValues(c *CNI) (map[string]any, error) {
 	return values, nil
 }
 
+// ciliumSettings returns what determines Cilium in a cluster with a CNI.
+func ciliumSettings(a TalosClusterArgs) (cilium.Settings, error) {
+	c := a.CNI
+	own, err := userValues(c)
+
+	return cilium.Settings{
+		Nodes: len(a.Nodes), Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own,
+		Pool: c.LoadBalancer, BGP: c.BGP, IPv6: a.Network.IPv6 != nil,
+	}, err
+}
+
 // ciliumHelmRelease returns the Helm release for a cluster with a CNI.
 func ciliumHelmRelease(a TalosClusterArgs) (request.HelmRelease, error) {
 	c := a.CNI
 
-	own, err := userValues(c)
+	settings, err := ciliumSettings(a)
 	if err != nil {
 		return request.HelmRelease{}, err
-	}
-
-	settings := cilium.Settings{
-		Nodes: len(a.Nodes), Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own,
-		Pool: c.LoadBalancer, BGP: c.BGP, IPv6: a.Network.IPv6 != nil,
 	}
 
 	release := request.HelmRelease{

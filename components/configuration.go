@@ -26,6 +26,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		APIServer:                      a.APIServer.ForTalos(),
 		Registries:                     a.Registries.ForTalos(),
 		GPUs:                           clusterGPUs(a),
+		Firewall:                       clusterFirewall(a),
 		Patches:                        a.Patches,
 		VIP:                            a.VIP,
 		PodCIDRs:                       validPrefixes(a.PodCIDR, a.PodCIDRIPv6),

@@ -43,6 +43,8 @@ type (
 	RegistryAuth = spec.RegistryAuth
 	// RegistryTLS is how the certificate of a registry is verified.
 	RegistryTLS = spec.RegistryTLS
+	// Firewall is Talos' firewall on all nodes of a cluster.
+	Firewall = spec.Firewall
 )
 
 func talosWithDefaults(t Talos) Talos {

@@ -118,7 +118,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		args.Nodes = append(args.Nodes, node)
 	}
 
-	args.CNI, args.APIServer, args.Registries = c.CNI, c.APIServer, c.Registries
+	args.CNI, args.Firewall, args.APIServer, args.Registries = c.CNI, c.Firewall, c.APIServer, c.Registries
 
 	return args
 }

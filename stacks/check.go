@@ -19,6 +19,7 @@ import (
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/tlsprobe"
 )
 
 // ErrCheck is the error of [Check.Run] if a problem blocks a stack, or something could not be asked.
@@ -102,7 +103,7 @@ func (c Check) deployment(ctx context.Context) (*deployment, problem.List, error
 
 	by := surroundings{
 		project: Project, stack: c.Stack[strings.LastIndex(c.Stack, "/")+1:], preview: true, everyHost: true,
-		transport: c.Transport,
+		transport: c.Transport, source: tlsprobe.Source,
 		facts: func(ctx context.Context, request string) (string, error) {
 			stdout, err := c.talosOps(ctx, "facts", []byte(request))
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -37,6 +38,8 @@ type surroundings struct {
 	// facts and members run these verbs of talosops.
 	facts   func(ctx context.Context, request string) (stdout string, err error)
 	members func(ctx context.Context, req request.Members) (request.MembersResult, error)
+	// source returns this computer's address for a machine, invalid = it has none; nil = it connects to none.
+	source func(ctx context.Context, machine netip.Addr) netip.Addr
 }
 
 // evidence is what a check compares the plan with.
@@ -112,10 +115,12 @@ func logFindings(ctx *pulumi.Context, found problem.List) error {
 
 // checkConfiguration generates the machine configurations of all clusters, and keeps the clusters' valid arguments. It
 // also returns the plan's own warnings.
-func (d *deployment) checkConfiguration(context.Context) (found problem.List, err error) {
+func (d *deployment) checkConfiguration(ctx context.Context) (found problem.List, err error) {
 	d.arguments = map[string]components.TalosClusterArgs{}
 
 	for i, cluster := range d.plan.Clusters {
+		d.checkFirewall(ctx, fmt.Sprintf("clusters[%d].firewall.admin", i), cluster, &found)
+
 		if text, _ := json.Marshal(cluster); d.blinded && bytes.Contains(text, []byte(spec.Blinded)) {
 			found.Note(fmt.Sprintf("clusters[%d]", i), "has encrypted values, which `talos-proxmox check` reads; "+
 				"its machine configurations were not checked")
@@ -159,6 +164,26 @@ func (d *deployment) checkConfiguration(context.Context) (found problem.List, er
 	}
 
 	return found, nil
+}
+
+// checkFirewall warns of a firewall that seems to lock out this computer: machines may see another address of it.
+func (d *deployment) checkFirewall(ctx context.Context, path string, cluster spec.Cluster, found *problem.List) {
+	if cluster.Firewall == nil || d.source == nil {
+		return
+	}
+
+	for _, n := range cluster.Nodes() {
+		source := d.source(ctx, n.Address.Addr())
+		if !source.IsValid() || cluster.Admits(source) {
+			continue
+		}
+
+		found.Warn(path, nil, "does not contain the address %s with which this computer connects to %s: the firewall would lock "+
+			"it out; add it, or its network, and behind a router that translates addresses (NAT) also the address that machines see",
+			source, n.Name)
+
+		return
+	}
 }
 
 // acceptingContract returns the newest contract with which a cluster's patches are valid; empty = none.

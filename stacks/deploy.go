@@ -24,6 +24,7 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/tlsprobe"
 	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -93,7 +94,8 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 
 	d := newDeployment(ctx.Context(), s, surroundings{
 		project: ctx.Project(), stack: ctx.Stack(), preview: ctx.DryRun(), file: file.file, transport: p.Transport,
-		facts: func(_ context.Context, request string) (string, error) { return queryFacts(ctx, request) },
+		source: tlsprobe.Source,
+		facts:  func(_ context.Context, request string) (string, error) { return queryFacts(ctx, request) },
 		members: func(_ context.Context, req request.Members) (found request.MembersResult, err error) {
 			return found, talosopsexec.Query(ctx, "members", req, &found)
 		},

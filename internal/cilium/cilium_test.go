@@ -154,3 +154,38 @@ func TestAbsentObjects(t *testing.T) {
 		}
 	}
 }
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		settings Settings
+		tcp, udp []uint16
+	}{
+		"defaults": {Settings{}, []uint16{4240}, []uint16{8472}},
+		"Hubble":   {Settings{Hubble: true}, []uint16{4240, 4244}, []uint16{8472}},
+		"Geneve, and a health port of its own": {
+			Settings{Own: map[string]any{
+				"tunnelProtocol": "geneve", "clusterHealthPort": 9940.0,
+			}},
+			[]uint16{9940},
+			[]uint16{6081},
+		},
+		"a port of the tunnel": {Settings{Own: map[string]any{"tunnelPort": 4789}}, []uint16{4240}, []uint16{4789}},
+		"native routing and WireGuard": {
+			Settings{Own: map[string]any{
+				"routingMode": "native", "encryption": map[string]any{"enabled": true, "type": "wireguard"},
+			}},
+			[]uint16{4240},
+			[]uint16{51871},
+		},
+	} {
+		tcp, udp := test.settings.Ports()
+		assert.Equal(t, test.tcp, tcp, name)
+		assert.Equal(t, test.udp, udp, name)
+	}
+
+	assert.True(t, UsesIPsec(map[string]any{"encryption": map[string]any{"enabled": true}}))
+	assert.False(t, UsesIPsec(map[string]any{"encryption": map[string]any{"enabled": true, "type": "wireguard"}}))
+	assert.False(t, UsesIPsec(map[string]any{"encryption": map[string]any{"type": "ipsec"}}))
+}

@@ -221,6 +221,9 @@ type ClusterConfig struct {
 	APIServer *APIServer `json:"apiServer,omitempty"`
 	// Mirrors, users and certificate authorities of image registries. Default: none.
 	Registries *Registries `json:"registries,omitempty"`
+	// Talos' firewall on the machines, which blocks everything but what the cluster needs. Default: none, everything is
+	// open; `firewall: {}` opens nothing beyond the machines' own networks.
+	Firewall *FirewallConfig `json:"firewall,omitempty"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.

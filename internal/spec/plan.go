@@ -201,9 +201,11 @@ type Cluster struct {
 	// APIServer are the settings of the API servers; nil = Talos' own.
 	APIServer *APIServer `json:",omitempty"`
 	// Registries are how images are pulled; nil = from their registries.
-	Registries    *Registries `json:"-"` // has secrets
-	ControlPlanes []Node      // in order of their index
-	Workers       []Node      // in order of pool name and index; GPU workers are among them
+	Registries *Registries `json:"-"` // has secrets
+	// Firewall is that of all machines; nil = everything is open.
+	Firewall      *Firewall `json:",omitempty"`
+	ControlPlanes []Node    // in order of their index
+	Workers       []Node    // in order of pool name and index; GPU workers are among them
 	// AllowSchedulingOnControlPlanes is true if configured, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
 	// GPUOperator leaves the device plugin to NVIDIA's GPU Operator.

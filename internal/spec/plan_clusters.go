@@ -102,6 +102,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
+	cluster.Firewall = p.planFirewall(path, c, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
 	cluster.LogDestinations = p.planLogDestinations(path+".logDestinations", c.LogDestinations)
 	cluster.Tailscale = p.planTailscale(path, c.Tailscale, cluster, pools)

@@ -36,6 +36,8 @@ type ClusterConfig struct {
 	Registries Registries
 	// GPUs configures the nodes with GPUs; nil = no node has one.
 	GPUs *ClusterGPUs
+	// Firewall is Talos' firewall on every node; nil = none, everything is open.
+	Firewall *Firewall
 	// Patches are the user's strategic-merge patches for every node, applied after the program's own.
 	Patches []string
 }

@@ -59,6 +59,7 @@ func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error
 
 	docs = append(docs, form.marks(n)...)
 	docs = append(docs, n.Encryption.systemVolumes()...)
+	docs = append(docs, c.firewall(n.Role)...)
 
 	for _, volume := range n.Volumes {
 		docs = append(docs, userVolumeConfig(volume))

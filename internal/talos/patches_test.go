@@ -126,6 +126,7 @@ func scenarios(contract string) map[string]struct {
 
 	return map[string]scenario{
 		"api-server":  {withKeys, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-general-1", RoleWorker, 30)}},
+		"firewall":    firewalled(),
 		"encryption":  {testCluster(), []NodeConfig{byNodeID, encrypted}},
 		"gpu":         {gpus, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), gpuWorker, sharedWorker}},
 		"gpu-single":  {singleGPU, []NodeConfig{gpuControlPlane}},
@@ -162,6 +163,22 @@ func dualStack() (scenario struct {
 	dhcp.Interfaces[0].DHCP, dhcp.Interfaces[0].Gateway = true, netip.Addr{}
 	dhcp.Interfaces[0].AddressIPv6 = netip.MustParsePrefix("fd00:1::1e/64")
 	scenario.nodes = []NodeConfig{static, dhcp}
+
+	return scenario
+}
+
+// firewalled returns a dual-stack cluster with a pool in a network of its own, behind a firewall.
+func firewalled() (scenario struct {
+	cluster ClusterConfig
+	nodes   []NodeConfig
+},
+) {
+	scenario = dualStack()
+	scenario.cluster.Firewall = &Firewall{
+		Admin: prefixes("10.0.9.0/24"), KubernetesAPI: prefixes("10.0.9.0/24", "10.1.0.0/16"),
+		Nodes: prefixes("10.0.0.0/24", "10.0.7.0/24", "fd00:1::/64"), ControlPlanes: prefixes("10.0.0.0/24", "fd00:1::/64"),
+		CNI: CNIPorts{TCP: []uint16{4240, 4244}, UDP: []uint16{8472}},
+	}
 
 	return scenario
 }
@@ -247,7 +264,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 					switch {
 					case contract == "v1.12":
 						requireGolden(t, path.Join(name, node.Name), cfg)
-					case name == "single-node", name == "api-server", name == "links", name == "dual-stack", name == "gpu" && node.GPUs != nil:
+					case name == "single-node", name == "api-server", name == "firewall", name == "links", name == "dual-stack", name == "gpu" && node.GPUs != nil:
 						requireGolden(t, path.Join(name, node.Name+"."+contract), cfg)
 					}
 				})

@@ -53,6 +53,8 @@ var plannedParts = []struct {
 	{"machine.kernel.modules", "the machine's gpu", true},
 	{"VolumeConfig", "encryption", false},
 	{"UserVolumeConfig", "extraDisks", false},
+	{"NetworkDefaultActionConfig", "firewall", false},
+	{"NetworkRuleConfig", "firewall", false},
 }
 
 // plannedValue returns the keys of the stack file that a part, or the image in it, follows from; empty = none, or it is

@@ -59,6 +59,8 @@ type Answer struct {
 	Unproven bool
 	// Fingerprint is that of the certificate that it presents in maintenance mode.
 	Fingerprint string
+	// Source is this computer's address in the connection to a machine in maintenance mode.
+	Source netip.Addr
 }
 
 // Probe probes the Talos API at an address.
@@ -112,8 +114,11 @@ func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answe
 		},
 	}}
 
+	var source netip.Addr
+
 	conn, err := dialer.DialContext(ctx, "tcp", address.String())
 	if err == nil {
+		source = sourceOf(conn)
 		_ = conn.Close()
 	}
 
@@ -121,7 +126,10 @@ func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answe
 	case len(certificates) == 0:
 		return Answer{Text: describeError(err)}
 	case !certificateRequested:
-		return expected.checkMAC(expected.checkFingerprint(certificates[0]), address.Addr())
+		answer := expected.checkMAC(expected.checkFingerprint(certificates[0]), address.Addr())
+		answer.Source = source
+
+		return answer
 	case signedBy(certificates[0], expected.Authority, address.Addr()):
 		return Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
 	default:

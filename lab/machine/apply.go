@@ -64,14 +64,16 @@ func (m *machine) apply(
 	switch reply.GetMode() {
 	case machineapi.ApplyConfigurationRequest_TRY:
 		timeout := constants.ConfigTryTimeout
-		if t := in.GetTryModeTimeout(); t != nil {
-			timeout = t.AsDuration()
+		period := m.ms.world.Clock().Real(timeout)
+
+		if t := in.GetTryModeTimeout(); t != nil { // of a client that waits for it, by its own clock
+			timeout, period = t.AsDuration(), t.AsDuration()
 		}
 
 		reply.ModeDetails += fmt.Sprintf(
 			"\nThe config is applied in 'try' mode and will be automatically reverted back in %s", timeout,
 		)
-		m.startTrial(timeout)
+		m.startTrial(period)
 		m.reconfigure(cfg)
 
 		return nil
@@ -100,20 +102,18 @@ func (m *machine) persist(configuration []byte, cfg config.Provider) {
 	m.changed.fire()
 }
 
-// startTrial schedules the return to the persisted configuration, unless another one is applied before.
-func (m *machine) startTrial(timeout time.Duration) {
+// startTrial schedules the return to the running configuration, unless another one is applied before.
+func (m *machine) startTrial(period time.Duration) {
 	m.endTrial()
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	persisted := m.disk.Configuration
+	before := m.config
 
-	m.rollback = time.AfterFunc(m.ms.world.Clock().Real(timeout), func() {
-		if cfg, err := m.validator().Load([]byte(persisted)); err == nil {
-			m.Logf("[talos] the configuration on trial was not confirmed: reverting")
-			m.reconfigure(cfg)
-		}
+	m.rollback = time.AfterFunc(period, func() {
+		m.Logf("[talos] rolling back the configuration")
+		m.reconfigure(before)
 	})
 }
 

@@ -97,6 +97,14 @@ func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) out
 	}
 }
 
+// admits reports whether the firewall of the machine's configuration admits new connections to a port.
+func (m *machine) admits(source netip.Addr, port uint16) bool {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	return m.config == nil || network.Admits(m.config, source, port)
+}
+
 // certificateMachine returns the machine for its certificates; the caller holds the lock.
 func (m *machine) certificateMachine() certificates.Machine {
 	return certificates.Machine{

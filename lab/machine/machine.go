@@ -89,7 +89,7 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 	m := &machine{
 		ms: ms, hw: hw, disks: disks.New(hw.Disks), cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1),
 	}
-	m.listeners = listeners.New(m.ReportProblem, m.unplugged)
+	m.listeners = listeners.New(m.ReportProblem, m.unplugged, m.admits)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
 	m.cosi = resources.New(&ms.definitions, m)
 	m.images = &talosapi.Images{Check: m.checkPullable}
@@ -176,7 +176,7 @@ func (m *machine) start() bool {
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.lastStatus, m.etcd, m.apiServerUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
 	m.hostname, m.net = "", network.Plan{}
-	m.listeners = listeners.New(m.ReportProblem, m.unplugged)
+	m.listeners = listeners.New(m.ReportProblem, m.unplugged, m.admits)
 	m.cosi = resources.New(&m.ms.definitions, m)
 	m.setStage(runtime.MachineStageBooting)
 

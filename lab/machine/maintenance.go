@@ -161,7 +161,7 @@ func (m *machine) applyFirstConfig(ctx context.Context, configuration []byte) ou
 	m.ms.mu.Lock()
 	m.apidUp, m.busy = false, false
 	m.cosi = resources.New(&m.ms.definitions, m)
-	m.listeners = listeners.New(m.ReportProblem, m.unplugged)
+	m.listeners = listeners.New(m.ReportProblem, m.unplugged, m.admits)
 	live := m.system.Live
 	m.disk.Configuration = string(configuration)
 	m.save()

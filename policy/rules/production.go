@@ -53,8 +53,8 @@ func productionPolicies() []policy {
 		{
 			Name:        "production-talos-firewall",
 			Description: "In production, Talos' firewall blocks everything that no rule allows.",
-			Reason: "Otherwise Talos' API and etcd are open to the whole network. Advisory, because the program has no setting for it: it needs a patch with a " +
-				"NetworkDefaultActionConfig.",
+			Reason: "Otherwise Talos' API and etcd are open to the whole network. Advisory, because only you know who administers the cluster: " +
+				"`clusters[].firewall` (docs/networking.md).",
 			Advisory: true,
 			Stack:    inProduction(talosFirewall),
 		},
@@ -310,7 +310,7 @@ func diskEncryption(p plan) problem.List {
 }
 
 func talosFirewall(p plan) problem.List {
-	return requireDocument(p, "Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig (`ingress: block`) and rules for what may come in", func(documents []yaml.Node) bool {
+	return requireDocument(p, "Talos' firewall lets everything in: set firewall of its cluster, with the networks of administrators in firewall.admin", func(documents []yaml.Node) bool {
 		for _, document := range documents {
 			var config struct{ Kind, Ingress string }
 			if document.Decode(&config) == nil && config.Kind == "NetworkDefaultActionConfig" && config.Ingress == "block" {

@@ -204,7 +204,7 @@ func TestProductionTalosFirewall(t *testing.T) {
 		"blocked": {plan: []resource{nodeConfiguration(block)}},
 		"accepted": {
 			plan: []resource{nodeConfiguration("kind: NetworkDefaultActionConfig\ningress: accept\n")},
-			want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"},
+			want: []string{"n: Talos' firewall lets everything in: set firewall of its cluster"},
 		},
 		"without a document": {plan: []resource{nodeConfiguration()}, want: []string{"n: "}},
 	})

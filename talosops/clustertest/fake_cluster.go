@@ -61,6 +61,7 @@ type Fake struct {
 	PatchErr           error                      // of every node patch
 	ActionErrors       map[string]error           // errors of changes, by the first word in Actions
 	RespondsAfterReset bool                       // a machine still responds after its reset
+	TrialsLockOut      bool                       // a configuration on trial locks out the caller
 
 	Active, Persistent map[string]string                                 // configurations by address
 	SnapshotFuncs      map[string]func(context.Context, io.Writer) error // snapshots by address; missing = an intact one

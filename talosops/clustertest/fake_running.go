@@ -56,6 +56,9 @@ func (f *Fake) DryRun(_ context.Context, address netip.Addr, _ []byte) (talosapi
 
 // Configuration implements talosapi.API.
 func (f *Fake) Configuration(_ context.Context, address netip.Addr) (active, persistent string, err error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
 	return f.Active[address.String()], f.Persistent[address.String()], f.Down["configuration "+address.String()]
 }
 
@@ -234,6 +237,36 @@ func (f *Fake) Apply(_ context.Context, address netip.Addr, _ []byte) error {
 	f.Actions = append(f.Actions, address.String()+" is configured")
 
 	return f.Down["apply "+address.String()]
+}
+
+// Try implements talosapi.API.
+func (f *Fake) Try(_ context.Context, address netip.Addr, configuration []byte, period time.Duration) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.Actions = append(f.Actions, address.String()+" tries a configuration for "+period.String())
+
+	key, reading := address.String(), "configuration "+address.String()
+	if err := f.Down["try "+key]; err != nil {
+		return err
+	}
+
+	before := f.Active[key]
+	f.Active[key] = string(configuration)
+
+	if f.TrialsLockOut {
+		f.Down[reading] = status.Error(codes.Unavailable, "connection refused")
+
+		time.AfterFunc(period, func() {
+			f.Mu.Lock()
+			defer f.Mu.Unlock()
+
+			f.Active[key] = before
+			delete(f.Down, reading)
+		})
+	}
+
+	return nil
 }
 
 // Provision implements talosapi.API.

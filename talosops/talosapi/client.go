@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -38,6 +39,7 @@ type API interface {
 	Configuration(ctx context.Context, address netip.Addr) (active, persistent string, err error)
 	DryRun(ctx context.Context, address netip.Addr, configuration []byte) (DryRunResult, error)
 	Apply(ctx context.Context, address netip.Addr, configuration []byte) error
+	Try(ctx context.Context, address netip.Addr, configuration []byte, period time.Duration) error
 	Provision(ctx context.Context, address netip.Addr, config *tls.Config, configuration []byte) error
 	Reconfigure(ctx context.Context, address netip.Addr, configuration []byte) error
 
@@ -139,6 +141,17 @@ func (t *Client) drop(address netip.Addr, c *client.Client) {
 		_ = c.Close()
 
 		delete(t.clients, address)
+	}
+}
+
+// disconnect closes the connection to a machine; the next call opens a new one.
+func (t *Client) disconnect(address netip.Addr) {
+	t.mu.Lock()
+	c := t.clients[address]
+	t.mu.Unlock()
+
+	if c != nil {
+		t.drop(address, c)
 	}
 }
 

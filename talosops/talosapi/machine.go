@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -21,6 +22,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/talosops/checks"
@@ -193,6 +195,21 @@ func (t *Client) Apply(ctx context.Context, address netip.Addr, configuration []
 	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO,
+		})
+
+		return err
+	})
+}
+
+// Try applies a configuration without a restart, until Talos reverts it after a period, and closes the connection: a
+// firewall lets open ones continue. Any other request to apply one, also a dry run, ends the period, and the machine
+// keeps the configuration until its next boot (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go).
+func (t *Client) Try(ctx context.Context, address netip.Addr, configuration []byte, period time.Duration) error {
+	defer t.disconnect(address)
+
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_TRY, TryModeTimeout: durationpb.New(period),
 		})
 
 		return err

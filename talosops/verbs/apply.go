@@ -33,7 +33,9 @@ A configuration that the machine has already changes nothing. Any other is appli
 docs/upgrades.md#one-machine-at-a-time says: the command waits until the cluster tolerates the loss of the machine,
 drains the node if the change restarts it, applies, restarts the machine where Talos needs that, waits until it is back,
 and uncordons its node. An interrupted command can be repeated. Without controlPlanes, the machine is changed
-immediately.
+immediately. Another firewall is applied for half a minute at first (docs/networking.md#the-firewall): if this computer
+then cannot connect any more, Talos reverts it, and the command fails. A new machine does not get one that does not
+admit the address with which this computer is connected to it.
 
 With the variable ` + request.ForceVariable + `, the machine is changed although its cluster is not steady. worker,
 configured (an earlier run configured the machine; PULUMI_COMMAND_STDOUT says that as well), skipped (leave the machine
@@ -159,6 +161,10 @@ func (a *apply) provision(ctx context.Context, answer tlsprobe.Answer) (tlsprobe
 		what, detail := answer.Text, ""
 
 		if answer.Ready {
+			if refusal = a.checkFirewall(answer.Source); refusal != nil {
+				return nil
+			}
+
 			pinned := a.expected.PinnedConfig(a.req.Machine.Address, answer)
 			err := a.Talos.Provision(ctx, n.Address, pinned, []byte(a.req.Configuration))
 
@@ -282,9 +288,13 @@ func (a *apply) finishInterrupted(ctx context.Context) error {
 	return a.changeInCluster(ctx)
 }
 
-// applyTo applies the configuration to a configured machine. A call whose result is lost has succeeded if the machine
-// has the configuration.
+// applyTo applies the configuration to a configured machine, after a trial of its firewall. A call whose result is lost
+// has succeeded if the machine has the configuration.
 func (a *apply) applyTo(ctx context.Context) (refusal, err error) {
+	if refusal, err := a.tryFirewall(ctx); refusal != nil || err != nil {
+		return refusal, err
+	}
+
 	n := a.req.node()
 
 	failure := a.Talos.Apply(ctx, n.Address, []byte(a.req.Configuration))

@@ -45,15 +45,24 @@ func newApply(c *cluster.Cluster, answers ...tlsprobe.Answer) *apply {
 	return a
 }
 
+// withFirewall returns a configuration whose firewall admits a network to Talos.
+func withFirewall(network string) string {
+	return "version: v1alpha1\nmachine: {type: worker}\n---\napiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n---\n" +
+		"apiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: apid\nportSelector: {ports: [50000], protocol: tcp}\n" +
+		"ingress: [{subnet: " + network + "}]\n"
+}
+
 func TestApply(t *testing.T) {
 	t.Parallel()
 
 	var (
 		silent      = tlsprobe.Answer{Text: "connection refused"}
-		maintenance = tlsprobe.Answer{Text: "it answers in maintenance mode", Ready: true, Fingerprint: "abc="}
-		unproven    = tlsprobe.Answer{Text: "it answers in maintenance mode, from the MAC 02:00:00:00:00:99", Unproven: true, Fingerprint: "abc="}
-		configured  = tlsprobe.Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
-		foreign     = tlsprobe.Answer{Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true}
+		maintenance = tlsprobe.Answer{
+			Text: "it answers in maintenance mode", Ready: true, Fingerprint: "abc=", Source: netip.MustParseAddr("127.0.0.1"),
+		}
+		unproven   = tlsprobe.Answer{Text: "it answers in maintenance mode, from the MAC 02:00:00:00:00:99", Unproven: true, Fingerprint: "abc="}
+		configured = tlsprobe.Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
+		foreign    = tlsprobe.Answer{Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true}
 	)
 
 	golden := goldentest.NewCases(t)
@@ -92,6 +101,11 @@ func TestApply(t *testing.T) {
 		"a machine of a cluster that has lost its etcd data": {
 			answers: []tlsprobe.Answer{configured}, prepare: func(a *apply, f *clustertest.Fake) {
 				f.NoEtcdData, f.Effects["127.0.9.4"], a.change.req.Bootstrapped = true, talosapi.WithoutReboot, true
+			},
+		},
+		"a new machine whose firewall would lock out this computer": {
+			answers: []tlsprobe.Answer{maintenance}, prepare: func(a *apply, _ *clustertest.Fake) {
+				a.req.Configuration = withFirewall("127.0.5.0/24")
 			},
 		},
 		"a configuration that changes nothing": {answers: []tlsprobe.Answer{configured}},
@@ -144,6 +158,17 @@ func TestApplyInTurn(t *testing.T) {
 		"a configuration that the machine refuses": func(a *apply, f *clustertest.Fake) {
 			a.change.req.Restart = true
 			f.Down["apply 127.0.9.4"] = status.Error(codes.FailedPrecondition, "volumes are in use")
+		},
+		"another firewall": func(a *apply, f *clustertest.Fake) {
+			f.Active["127.0.9.4"], a.req.Configuration = "version: v1alpha1\n", withFirewall("127.0.0.0/24")
+		},
+		"a firewall that locks out this computer": func(a *apply, f *clustertest.Fake) {
+			f.Active["127.0.9.4"], a.req.Configuration = "version: v1alpha1\n", withFirewall("127.0.5.0/24")
+			f.TrialsLockOut = true
+		},
+		"a firewall that the machine refuses": func(a *apply, f *clustertest.Fake) {
+			f.Active["127.0.9.4"], a.req.Configuration = "version: v1alpha1\n", withFirewall("127.0.0.0/24")
+			f.Down["try 127.0.9.4"] = status.Error(codes.InvalidArgument, "unknown keys found")
 		},
 		"a call whose result is lost": func(_ *apply, f *clustertest.Fake) {
 			f.Down["apply 127.0.9.4"] = status.Error(codes.Unavailable, "EOF")

@@ -58,7 +58,7 @@ func runVolume(cmd *cobra.Command, _ *json.Decoder, req *volumeRequest) (any, er
 	}
 
 	b := volumeMaker{proxmoxHost: h, req: req}
-	if isRemoval(cmd) {
+	if verb.IsRemoval(cmd) {
 		b.say("%s stays, with its data: %s on datastore %s (docs/machines.md#volumes-that-outlive-machines says how to delete it)",
 			req, req.volume().File(), req.Datastore)
 

@@ -1,12 +1,17 @@
 package listeners
 
-import "net"
+import (
+	"net"
+	"net/netip"
+)
 
-// firewall is a listener that accepts nobody and breaks open connections while it is blocked.
+// firewall is a listener that accepts nobody and breaks open connections while it is blocked. Of others, it accepts new
+// connections from addresses that the machine's own firewall admits.
 type firewall struct {
 	net.Listener
 
 	blocked func() bool
+	admits  func(source netip.Addr, port uint16) bool
 }
 
 // Accept implements net.Listener.
@@ -17,12 +22,19 @@ func (f firewall) Accept() (net.Conn, error) {
 			return nil, err
 		}
 
-		if !f.blocked() {
+		if !f.blocked() && f.admits(addressOf(conn.RemoteAddr()).Addr(), addressOf(conn.LocalAddr()).Port()) {
 			return firewallConn{conn, f.blocked}, nil
 		}
 
 		_ = conn.Close()
 	}
+}
+
+// addressOf returns the address of one end of a connection.
+func addressOf(a net.Addr) netip.AddrPort {
+	end, _ := netip.ParseAddrPort(a.String())
+
+	return netip.AddrPortFrom(end.Addr().Unmap(), end.Port())
 }
 
 // firewallConn is a connection through a firewall.

@@ -31,6 +31,7 @@ const (
 type Listeners struct {
 	reportProblem func(format string, args ...any)
 	blocked       func() bool
+	admits        func(source netip.Addr, port uint16) bool
 
 	mu        sync.Mutex
 	closed    bool
@@ -43,10 +44,14 @@ type Listeners struct {
 	drain     bool
 }
 
-// New returns closed listeners. reportProblem logs why one cannot be opened, and blocked reports whether a firewall
-// blocks the Talos API.
-func New(reportProblem func(format string, args ...any), blocked func() bool) *Listeners {
-	return &Listeners{reportProblem: reportProblem, blocked: blocked, listeners: map[netip.AddrPort]net.Listener{}}
+// New returns closed listeners. reportProblem logs why one cannot be opened, blocked reports whether a firewall in
+// front of the machine blocks the Talos API, and admits whether the machine's own admits an address to a port.
+func New(
+	reportProblem func(format string, args ...any), blocked func() bool, admits func(source netip.Addr, port uint16) bool,
+) *Listeners {
+	return &Listeners{
+		reportProblem: reportProblem, blocked: blocked, admits: admits, listeners: map[netip.AddrPort]net.Listener{},
+	}
 }
 
 // KubernetesServer serves the Kubernetes API at the machine's addresses.
@@ -150,7 +155,7 @@ func (l *Listeners) CloseAddress(address netip.Addr) {
 func (l *Listeners) OpenTalos(addresses []netip.Addr) {
 	for _, a := range onlyIPv4(addresses) {
 		l.Open(netip.AddrPortFrom(a, TalosPort), func(ln net.Listener) error {
-			return l.talos.Serve(firewall{ln, l.blocked})
+			return l.talos.Serve(firewall{ln, l.blocked, l.admits})
 		})
 	}
 }
@@ -171,7 +176,9 @@ func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 
 	for _, a := range onlyIPv4(addresses) {
 		if !server.ListensOn(a) {
-			l.Open(netip.AddrPortFrom(a, port), server.Serve)
+			l.Open(netip.AddrPortFrom(a, port), func(ln net.Listener) error {
+				return server.Serve(firewall{ln, func() bool { return false }, l.admits})
+			})
 		}
 	}
 }

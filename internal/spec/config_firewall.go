@@ -1,0 +1,12 @@
+package spec
+
+// FirewallConfig is Talos' firewall on the machines of a cluster. Further rules, for ports of your own, are
+// NetworkRuleConfig documents in patches.
+type FirewallConfig struct {
+	// The networks of the computers that administer the cluster, also by IPv6 in a dual-stack cluster: they reach the
+	// Talos API (port 50000) of every machine, and the Kubernetes API (6443). The computer that runs the program has to be
+	// in one of them or in a network of the machines.
+	Admin []string `json:"admin,omitempty" jsonschema:"example=10.0.9.0/24"`
+	// Further networks that reach the Kubernetes API: those of its users, and of a load balancer in front of it.
+	KubernetesAPI []string `json:"kubernetesApi,omitempty" jsonschema:"example=10.1.0.0/16"`
+}
