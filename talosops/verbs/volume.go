@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/verb"
 )
 
 const volumeHelp = `Makes a volume that outlives the machine whose disk it is
