@@ -17,7 +17,8 @@ func TestVolumes(t *testing.T) {
 
 	n := plannedNode(RoleWorker, 0, "pve1")
 	n.Machine.ExtraDisks = []Disk{
-		{Interface: "virtio1", SizeGiB: 1}, {Interface: "virtio2", SizeGiB: 2, Volume: "data"},
+		{Interface: "virtio1", SizeGiB: 1},
+		{Interface: "virtio2", SizeGiB: 2, Volume: "data"},
 		{Interface: "virtio3", SizeGiB: 3, Volume: "more", Added: true},
 	}
 
@@ -56,7 +57,7 @@ func TestVolumes(t *testing.T) {
 
 	var waitsFor []string
 	for _, urn := range vm.Request.GetDependencies() {
-		waitsFor = append(waitsFor, string(resource.URN(urn).Name()))
+		waitsFor = append(waitsFor, resource.URN(urn).Name())
 	}
 
 	assert.Contains(t, waitsFor, n.Name+"-volume-data")

@@ -132,7 +132,8 @@ func (v Volumes) EncryptedWith(kind string) []string {
 // BoundToMachine returns the user volumes and raw volumes that only their machine can open, sorted.
 func (v Volumes) BoundToMachine() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(volume string) bool {
-		isUsers := strings.HasPrefix(volume, constants.UserVolumePrefix) || strings.HasPrefix(volume, constants.RawVolumePrefix)
+		isUsers := strings.HasPrefix(volume, constants.UserVolumePrefix) ||
+			strings.HasPrefix(volume, constants.RawVolumePrefix)
 
 		return !isUsers || len(v[volume]) == 0 || slices.ContainsFunc(v[volume], func(k VolumeKey) bool {
 			return k.Kind != KeyNodeID && k.Kind != KeyTPM
