@@ -81,6 +81,9 @@ func TestAPIServerAndRegistries(t *testing.T) {
 
 	assert.NotContains(t, w.output(), registryPassword)
 
+	// A cluster with a secret hides why; internal/talos tests the reasons.
+	const hidden = "clusters[0].patches[0]: makes the machine configuration of one-cp-1 invalid"
+
 	for name, change := range map[string][3]string{
 		"an issuer without TLS": {
 			"https://other.example.org", "http://other.example.org",
@@ -88,11 +91,11 @@ func TestAPIServerAndRegistries(t *testing.T) {
 		},
 		"a patch with mirrors in another form": {
 			"      registries:\n", "      patches: [\"machine: {registries: {mirrors: {ghcr.io: {endpoints: [https://a.example.org]}}}}\"]\n      registries:\n",
-			"which has another form than registries in the stack file",
+			hidden,
 		},
 		"a patch with another audit policy": {
 			"      registries:\n", "      patches: [\"{apiVersion: v1alpha1, kind: KubeAuditPolicyConfig, configuration: {rules: [{level: None}]}}\"]\n" +
-				"      registries:\n", "it changes KubeAuditPolicyConfig, which follows from apiServer.auditPolicy in the stack file",
+				"      registries:\n", hidden,
 		},
 	} {
 		changed := strings.Replace(file, change[0], change[1], 1)
