@@ -33,6 +33,7 @@ func TestFirewall(t *testing.T) {
 	}
 
 	cluster.YAML = "firewall: {admin: [" + admin + "]}"
+
 	w.up(s.yaml(t))
 	assert.Contains(t, w.output(), "clusters[0].firewall: the ports of your CNI are closed")
 	requireOpen(false)
@@ -52,10 +53,12 @@ func TestFirewall(t *testing.T) {
 	requireOpen(false)
 
 	cluster.YAML = "firewall: {admin: [" + admin + ", " + stranger + "/32]}"
+
 	w.up(s.yaml(t))
 	requireOpen(true)
 
 	cluster.YAML = ""
+
 	w.up(s.yaml(t))
 	assert.True(t, admits(w.network+".8.8", worker+":50000"))
 	assert.Equal(t, booted, w.bootTimes(), "nothing restarts")

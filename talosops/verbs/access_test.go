@@ -48,6 +48,7 @@ func TestGroupsGetClusterRoles(t *testing.T) {
 	assert.Contains(t, progress, "ClusterRoleBinding talos-proxmox:cluster-admin: deleted, it is not set any more")
 
 	_, _ = access(roles, "--remove")
+
 	assert.Len(t, api.Objects, 1)
 	assert.Contains(t, api.Objects, bindings+"theirs")
 }

@@ -67,12 +67,14 @@ func runProxmox(ctx context.Context, s *verb.Session, req *proxmoxRequest) (any,
 		applied = append(applied, kube.ObjectName(o))
 	}
 
+	applier := &objectApplier{
+		Cluster: s.Cluster, what: "accounts and storage classes", part: kube.PartProxmox,
+		kinds: []string{kube.KindSecret, kube.KindStorageClass}, objects: objects,
+	}
+
 	return struct {
-			Applied []string `json:"applied"`
-		}{applied}, (&objectApplier{
-			Cluster: s.Cluster, what: "accounts and storage classes", part: kube.PartProxmox,
-			kinds: []string{kube.KindSecret, kube.KindStorageClass}, objects: objects,
-		}).apply(ctx)
+		Applied []string `json:"applied"`
+	}{applied}, applier.apply(ctx)
 }
 
 // Names that the software's charts expect.

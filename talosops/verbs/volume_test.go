@@ -173,13 +173,16 @@ func TestVolume(t *testing.T) {
 		"a host is offline": {proxmox: &fakeVolumes{offline: true}, calls: []string{create}, id: ours, said: "whether it is on pve2 is unknown"},
 		"it is there":       {proxmox: &fakeVolumes{volumes: map[string]int64{"pve1/" + ours: 10}}, id: ours, said: "is there already"},
 		"it is on a shared datastore": {
-			proxmox: &fakeVolumes{shared: true, volumes: map[string]int64{"pve2/" + ours: 10}}, id: ours, said: "is there already",
+			proxmox: &fakeVolumes{shared: true, volumes: map[string]int64{"pve2/" + ours: 10}}, id: ours,
+			said: "is there already",
 		},
 		"the machine has it, on another host": {
-			proxmox: &fakeVolumes{volumes: map[string]int64{"pve2/" + ours: 10}, vms: holder("prod-general-1", "pve2", ours)}, id: ours,
+			proxmox: &fakeVolumes{volumes: map[string]int64{"pve2/" + ours: 10}, vms: holder("prod-general-1", "pve2", ours)},
+			id:      ours,
 		},
 		"the machine of a lost state has it": {
-			proxmox: &fakeVolumes{volumes: map[string]int64{"pve1/" + others: 10}, vms: holder("prod-general-1", "pve1", others)}, id: others,
+			proxmox: &fakeVolumes{volumes: map[string]int64{"pve1/" + others: 10}, vms: holder("prod-general-1", "pve1", others)},
+			id:      others,
 		},
 		"the machine has it, and it grows": {
 			proxmox: &fakeVolumes{volumes: map[string]int64{"pve1/" + ours: 10}, vms: holder("prod-general-1", "pve1", ours)},
