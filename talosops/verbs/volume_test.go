@@ -181,8 +181,10 @@ func TestVolume(t *testing.T) {
 			id:      ours,
 		},
 		"the machine of a lost state has it": {
-			proxmox: &fakeVolumes{volumes: map[string]int64{"pve1/" + others: 10}, vms: holder("prod-general-1", "pve1", others)},
-			id:      others,
+			proxmox: &fakeVolumes{
+				volumes: map[string]int64{"pve1/" + others: 10}, vms: holder("prod-general-1", "pve1", others),
+			},
+			id: others,
 		},
 		"the machine has it, and it grows": {
 			proxmox: &fakeVolumes{volumes: map[string]int64{"pve1/" + ours: 10}, vms: holder("prod-general-1", "pve1", ours)},
