@@ -43,11 +43,14 @@ func TestGroupsGetTheirClusterRoles(t *testing.T) {
 	assert.NotContains(t, runCluster(t, enginetest.Options{}, cluster).ByType(tokens.LocalCommand), "one-access")
 }
 
-// TestRegistriesKeepPasswords: the password is in configurations, which are secrets, and in nothing else.
+// TestRegistriesKeepPasswords: the password is in configurations, which are secrets, and in nothing else; nor is a
+// digest of it, which would let a short one be guessed.
 func TestRegistriesKeepPasswords(t *testing.T) {
 	t.Parallel()
 
 	r := runCluster(t, enginetest.Options{}, clusterWithUsers())
+
+	assert.True(t, r.ByType(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret())
 
 	found := 0
 
@@ -95,6 +98,18 @@ func TestInvalidAPIServersAndRegistriesAreRefused(t *testing.T) {
 		"a user without a password": {
 			func(a *TalosClusterArgs) { a.Registries.Auth["mirror.example.org"] = RegistryAuth{Username: "robot"} },
 			`registries.auth["mirror.example.org"].password: is missing`,
+		},
+		"a tailnet without a key, and images without the extension": {
+			func(a *TalosClusterArgs) { a.Tailscale = &Tailscale{} },
+			"tailscale.authKey: is missing; set the key that the control server created\nnodes[0].talos.extensions: lacks tailscale, " +
+				"which tailscale needs; add it\nnodes[1].talos.extensions: lacks tailscale",
+		},
+		"time servers that this Talos cannot authenticate": {
+			func(a *TalosClusterArgs) { a.Network.NTS = true }, "network.nts: true needs Talos v1.14, and one-cp-1 runs v1.12.6",
+		},
+		"a destination of logs without a port": {
+			func(a *TalosClusterArgs) { a.LogDestinations = []string{"tcp://10.0.0.7"} },
+			`logDestinations[0]: "tcp://10.0.0.7" is not the address of a server for logs`,
 		},
 		"a certificate that is none": {
 			func(a *TalosClusterArgs) {

@@ -2,9 +2,7 @@ package components
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -276,128 +274,6 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Endpoint, "https://"+netip.AddrPortFrom(host, talos.APIPort).String())
 
 	return a
-}
-
-func (a TalosClusterArgs) validate(name string) error {
-	found := &problem.List{}
-	if a.controlPlaneCount() == 0 {
-		found.Add("nodes", nil, "none is a control plane; add at least one with the role controlplane")
-	} else {
-		checkVersion(found, "talosVersion", a.TalosVersion)
-
-		if err := talos.CheckVersions(a.TalosVersion, a.KubernetesVersion); err != nil && !found.Has("talosVersion") {
-			found.Add("kubernetesVersion", a.KubernetesVersion, "cannot be used: %s", err)
-		}
-	}
-
-	checkNetwork(found, "network.cidr", a.Network.CIDR)
-	validateNetwork(a.Network, "network.", found)
-
-	if endpoint, err := url.Parse(a.Endpoint); a.Endpoint != "" && (err != nil || endpoint.Scheme != "https" ||
-		endpoint.Hostname() == "" || endpoint.Port() == "") {
-		found.Add("endpoint", a.Endpoint, "is not the URL of a Kubernetes API; write it as https://k8s.example.org:6443")
-	}
-
-	if a.DrainTimeoutSeconds < 0 {
-		found.Add("drainTimeoutSeconds", a.DrainTimeoutSeconds, "is not a number of seconds; use 1 or more")
-	}
-
-	if count := orZero(a.Upgrades).ParallelWorkers; count < 0 {
-		found.Add("upgrades.parallelWorkers", count, "is not a number of workers; use 1 or more")
-	}
-
-	if a.Backup != nil {
-		required(found, "backup.directory", a.Backup.Directory, "the folder that snapshots are kept in")
-
-		if len(a.Backup.Recipients) == 0 {
-			found.Add("backup.recipients", nil, "is empty; add the public key of age that snapshots are encrypted to")
-		}
-	}
-
-	validateProxmox(a.Proxmox, "proxmox.", found)
-	validateGitOps(a.GitOps, found)
-
-	if a.Tailscale != nil {
-		a.Tailscale.Check("tailscale", found)
-	}
-
-	if a.APIServer != nil && a.controlPlaneCount() > 0 {
-		a.APIServer.Check("apiServer", a.controlPlanes()[0].Talos.Version, found)
-	}
-
-	if a.Registries != nil {
-		a.Registries.Check("registries", found)
-	}
-
-	for _, network := range []struct {
-		path  string
-		value netip.Prefix
-	}{
-		{"podCidr", a.PodCIDR},
-		{"serviceCidr", a.ServiceCIDR},
-		{"podCidrIpv6", a.PodCIDRIPv6},
-		{"serviceCidrIpv6", a.ServiceCIDRIPv6},
-	} {
-		if network.value.IsValid() {
-			checkNetwork(found, network.path, network.value)
-		}
-	}
-
-	firstPaths := map[string]string{}
-
-	for i, n := range a.Nodes {
-		path := fmt.Sprintf("nodes[%d].", i)
-		n.validate(path, found)
-
-		validateIPv6(path+"addressIpv6", a.network(n), n.AddressIPv6, found)
-
-		for _, key := range []struct{ field, value string }{
-			{"name", n.Name}, {"address", n.Address.String()}, {"addressIpv6", textOf(n.AddressIPv6)},
-		} {
-			if key.value == "" {
-				continue
-			}
-
-			if first, exists := firstPaths[key.field+key.value]; exists && !found.Has(path+key.field) {
-				found.Add(path+key.field, key.value, "is already at %s; list each node once", first)
-			}
-
-			firstPaths[key.field+key.value] = path + key.field
-		}
-	}
-
-	validateCNI(a.CNI, a, found)
-	validateFirewall(a, found)
-
-	return problemsOf("cluster", name, found)
-}
-
-func (n ClusterNode) validate(path string, found *problem.List) {
-	required(found, path+"name", n.Name, "the node's name")
-
-	if n.Role != RoleControlPlane && n.Role != RoleWorker {
-		found.Add(path+"role", n.Role, "is neither controlplane nor worker; choose one")
-	}
-
-	requiredAddress(found, path+"address", n.Address, "it with its prefix length, such as 10.0.0.10/24")
-
-	if n.Network != nil {
-		checkNetwork(found, path+"network.cidr", n.Network.CIDR)
-		validateNetwork(*n.Network, path+"network.", found)
-	}
-
-	checkVersion(found, path+"talos.version", n.Talos.Version)
-	n.Machine.validate(path+"machine.", found)
-	n.validateBonds(path, found)
-
-	if len(n.GPUs) > 0 {
-		gpus := slices.Clone(n.GPUs)
-		for i := range gpus { // a mapping may be passed later
-			gpus[i].PCI = cmp.Or(gpus[i].PCI, gpus[i].Name)
-		}
-
-		validateGPUs(path, gpus, n.Driver, n.Machine.Host, found)
-	}
 }
 
 func checkNetwork(found *problem.List, path string, value netip.Prefix) {

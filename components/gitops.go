@@ -24,9 +24,6 @@ type (
 	PullSecret = spec.PullSecret
 )
 
-// Tailscale is a tailnet that nodes join.
-type Tailscale = spec.Tailscale
-
 func validateGitOps(g *GitOps, found *problem.List) {
 	if g == nil {
 		return

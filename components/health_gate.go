@@ -56,10 +56,8 @@ func (c *TalosCluster) registerHealthGate(ctx *pulumi.Context, name string, args
 		return err
 	}
 
-	trigger := triggerWithCount(digest, "updates", updates...)
-	if holdsSecrets(args) {
-		trigger = pulumi.ToSecret(trigger).(pulumi.StringOutput) // short secrets could be guessed from their digest
-	}
+	// Configurations may have short secrets, which could be guessed from their digest.
+	trigger := pulumi.ToSecret(triggerWithCount(digest, "updates", updates...)).(pulumi.StringOutput)
 
 	c.gate, err = talosopsCall{
 		verb: "wait", request: waitWithCredentials(req), trigger: trigger,

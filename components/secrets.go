@@ -2,7 +2,6 @@ package components
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
@@ -14,12 +13,6 @@ func secretText(secret bool, text string) pulumi.StringInput {
 	}
 
 	return pulumi.String(text)
-}
-
-// holdsSecrets reports whether the machine configurations of a cluster contain something stored encrypted.
-func holdsSecrets(a TalosClusterArgs) bool {
-	return a.Secret || a.Tailscale != nil || a.CNI != nil && a.CNI.Secret ||
-		slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
 }
 
 // redactSecretError removes the details from an error about a node's machine configuration if they could quote secrets.

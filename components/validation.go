@@ -43,6 +43,8 @@ type (
 	RegistryAuth = spec.RegistryAuth
 	// RegistryTLS is how the certificate of a registry is verified.
 	RegistryTLS = spec.RegistryTLS
+	// Tailscale is the tailnet that nodes join.
+	Tailscale = spec.Tailscale
 	// Firewall is Talos' firewall on all nodes of a cluster.
 	Firewall = spec.Firewall
 )

@@ -421,7 +421,7 @@ func TestHealthGateRunsAgainAfterVMUpdates(t *testing.T) {
 		o.Updated = updated
 		r := mustDeploy(t, o)
 
-		trigger := r.ByType(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
+		trigger := r.ByType(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").SecretValue().Element
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
 		assert.InDelta(t, last+float64(len(updated)), counted, 0)
 

@@ -29,9 +29,12 @@ func (v OutlivingVolume) Path() string {
 	return path
 }
 
-// OutlivingVolumes returns the volumes that outlive machines, of all stacks, sorted by machine and name, with the VMs
-// that have them, and the hosts that are offline, whose volumes are unknown.
-func OutlivingVolumes(ctx context.Context, get Get) (found []OutlivingVolume, offline []string, err error) {
+// OutlivingVolumes returns the volumes of a name of a machine, of all stacks, sorted by id, with the VMs that have
+// them, and the hosts that are offline, whose volumes are unknown. The VM with the machine's VMID is asked first, and the
+// others only if it does not have them.
+func OutlivingVolumes(
+	ctx context.Context, get Get, machine, volume string, vmid int,
+) (found []OutlivingVolume, offline []string, err error) {
 	var hosts []struct{ Node, Status string }
 	if err := get(ctx, "/nodes", &hosts); err != nil {
 		return nil, nil, fmt.Errorf("unable to list Proxmox's hosts: %w", Cause(err))
@@ -53,34 +56,40 @@ func OutlivingVolumes(ctx context.Context, get Get) (found []OutlivingVolume, of
 			known := slices.IndexFunc(found, func(f OutlivingVolume) bool { return v.shared && f.ID == v.ID })
 			if known >= 0 {
 				found[known].Hosts = append(found[known].Hosts, host.Node)
-			} else if name, is := ownership.VolumeOf(v.ID); is {
+			} else if name, is := ownership.VolumeOf(v.ID); is && name.Machine == machine && name.Name == volume {
 				found = append(found, OutlivingVolume{Volume: name, ID: v.ID, Hosts: []string{host.Node}, SizeBytes: v.Size})
 			}
 		}
 	}
 
-	slices.SortFunc(found, func(a, b OutlivingVolume) int {
-		return strings.Compare(a.Machine+" "+a.Name+" "+a.ID, b.Machine+" "+b.Name+" "+b.ID)
-	})
+	slices.SortFunc(found, func(a, b OutlivingVolume) int { return strings.Compare(a.ID, b.ID) })
 	slices.Sort(offline)
 
 	if len(found) == 0 {
 		return nil, offline, nil
 	}
 
-	return found, offline, findHolders(ctx, get, found)
+	return found, offline, findHolders(ctx, get, found, vmid)
 }
 
-// findHolders sets the VMs that have the volumes, now or at their next start.
-func findHolders(ctx context.Context, get Get, volumes []OutlivingVolume) error {
+// findHolders sets the VMs that have the volumes, now or at their next start. It asks one VM first.
+func findHolders(ctx context.Context, get Get, volumes []OutlivingVolume, first int) error {
 	var machines []Listed
 	if err := get(ctx, pathMachines, &machines); err != nil {
 		return fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
 	}
 
+	if i := slices.IndexFunc(machines, func(m Listed) bool { return m.VMID == first }); i > 0 {
+		machines[0], machines[i] = machines[i], machines[0]
+	}
+
 	for _, listed := range machines {
 		if listed.Type != "qemu" {
 			continue
+		}
+
+		if !slices.ContainsFunc(volumes, func(v OutlivingVolume) bool { return v.Holder == nil }) {
+			return nil
 		}
 
 		for _, which := range []string{"", "?current=1"} {

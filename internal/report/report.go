@@ -83,7 +83,7 @@ type cluster struct {
 	Fixes                  string
 	ControlPlanes, Workers int
 	GPUOperator            bool
-	// Settings are those of its API servers and registries; empty = Talos' own.
+	// Settings are those of its API servers, of access to machines, logs and registries; empty = Talos' own.
 	Settings string
 }
 
@@ -195,7 +195,8 @@ func newCluster(c spec.Cluster) cluster {
 	return result
 }
 
-// settingsOf describes who logs in, what is recorded, what pods may do, and where images come from.
+// settingsOf describes who logs in, what is recorded, what pods may do, who reaches machines, and where logs go and
+// images come from.
 func settingsOf(c spec.Cluster) (list []string) {
 	if a := c.APIServer; a != nil {
 		if a.OIDC != nil {
@@ -209,6 +210,18 @@ func settingsOf(c spec.Cluster) (list []string) {
 		if a.PodSecurity != nil {
 			list = append(list, "Pod Security "+a.PodSecurity.Enforce)
 		}
+	}
+
+	if c.Firewall != nil {
+		list = append(list, "Talos' firewall")
+	}
+
+	if c.Tailscale != nil {
+		list = append(list, "machines join a tailnet")
+	}
+
+	if len(c.LogDestinations) > 0 {
+		list = append(list, "logs go to "+strings.Join(c.LogDestinations, " and "))
 	}
 
 	if c.Registries != nil && len(c.Registries.Mirrors) > 0 {

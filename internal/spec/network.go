@@ -101,19 +101,11 @@ func (p *planner) checkNTS(path string, c NetworkConfig, pools []*pool) {
 		}
 	}
 
-	useNTS := map[string]any{"kind": "TimeSyncConfig", "ntp": map[string]any{"useNTS": true}}
-
 	for _, g := range pools {
 		class := p.classes[g.Template]
-
-		release, err := talos.ReleaseOf(class.Version)
-		if err != nil {
-			continue // reported with the class
-		}
-
-		if added := release.AddedLater(useNTS); len(added) > 0 {
+		if needs := talos.NTSNeeds(class.Version); needs != "" {
 			p.problems.Add(path+".nts", true, "needs Talos %s, and %s.version is %s; set a newer one, or nts to false",
-				added[0].Release, class.path, class.Version)
+				needs, class.path, class.Version)
 
 			return
 		}

@@ -3,7 +3,6 @@ package spec
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"talos-proxmox/internal/talos"
 )
@@ -163,9 +162,12 @@ func (t Talos) Image(source string) string {
 func (t Talos) Kind() talos.Kind { return talos.Kind{Platform: t.Platform, SecureBoot: t.SecureBoot} }
 
 // HasAgent reports whether its image contains the QEMU guest agent.
-func (t Talos) HasAgent() bool {
+func (t Talos) HasAgent() bool { return t.HasExtension(officialExtensions + "qemu-guest-agent") }
+
+// HasExtension reports whether its image contains an official extension, given in full.
+func (t Talos) HasExtension(official string) bool {
 	return slices.ContainsFunc(t.Extensions, func(name string) bool {
-		return strings.TrimPrefix(name, officialExtensions) == "qemu-guest-agent"
+		return name == official || officialExtensions+name == official
 	})
 }
 

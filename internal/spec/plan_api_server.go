@@ -161,8 +161,8 @@ func (p *planner) checkOIDC(at, version string, o OIDC) {
 	for _, text := range []struct{ key, value, example string }{
 		{"issuer", o.Issuer, "the address of the issuer"}, {"clientId", o.ClientID, "the client that tokens are issued for"},
 	} {
-		if text.value == "" && !p.problems.Has(at+"."+text.key) {
-			p.problems.Add(at+"."+text.key, nil, "is missing; set %s", text.example)
+		if text.value == "" {
+			p.addMissing(at+"."+text.key, "is missing; set %s", text.example)
 		}
 	}
 
@@ -214,8 +214,8 @@ func (p *planner) checkNames(at string, names []string, form *format) {
 // checkAuditPolicy checks what the keys' own rules do not, as Kubernetes does
 // (k8s.io/apiserver v0.37.2, pkg/apis/audit/validation).
 func (p *planner) checkAuditPolicy(at string, policy AuditPolicy) {
-	if len(policy.Rules) == 0 && !p.problems.Has(at+".rules") {
-		p.problems.Add(at+".rules", nil, "is empty; add at least 1 entry")
+	if len(policy.Rules) == 0 {
+		p.addMissing(at+".rules", "is empty; add at least 1 entry")
 	}
 
 	p.checkChoices(at+".omitStages", policy.OmitStages, auditStages())

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"fmt"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -98,8 +97,7 @@ func (p *planner) checkEndpoint(at, text string) {
 		return
 	}
 
-	host, _ := netip.ParseAddr(endpoint.Hostname())
-	if endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !host.IsLoopback()) {
+	if !isEncrypted(endpoint) {
 		p.problems.Add(at, text, "is not encrypted; use https:// (http:// is accepted only on 127.0.0.0/8)")
 	}
 }

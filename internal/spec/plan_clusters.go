@@ -18,7 +18,7 @@ func (p *planner) planClusters() []Cluster {
 	clusters := make([]Cluster, 0, len(p.config.Clusters))
 	seen := map[string]bool{}
 
-	if len(p.config.Clusters)+len(p.config.Machines) == 0 && !p.problems.Has("clusters") && !p.problems.Has("machines") {
+	if len(p.config.Clusters)+len(p.config.Machines) == 0 && !p.problems.Has("machines") {
 		p.addMissing("clusters", "is missing, and so is machines; set one of them as docs/configuration.md shows")
 	}
 
@@ -104,7 +104,9 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.Firewall = p.planFirewall(path, c, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
-	cluster.LogDestinations = p.planLogDestinations(path+".logDestinations", c.LogDestinations)
+	cluster.LogDestinations = c.LogDestinations
+	CheckLogDestinations(path+".logDestinations", c.LogDestinations, p.problems)
+
 	cluster.Tailscale = p.planTailscale(path, c.Tailscale, cluster, pools)
 	p.checkNTS(path+".network", c.Network, pools)
 	cluster.APIServer = p.planAPIServer(path+".apiServer", c.APIServer, cluster)

@@ -83,7 +83,7 @@ func (p *planner) planKeys(path string, e Encryption, cluster *Cluster, pools []
 	isStatic := slices.Contains(slices.Collect(maps.Values(keys)), talos.KeyStatic)
 
 	switch {
-	case isStatic && e.Passphrase == "" && !p.problems.Has(path+".passphrase"):
+	case isStatic && e.Passphrase == "":
 		p.addMissing(path+".passphrase", "is missing, and a volume has the key static; set it: pulumi config set --secret "+
 			"--path 'talos-proxmox:%s.passphrase'", path)
 	case !isStatic && e.Passphrase != "":

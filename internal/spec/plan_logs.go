@@ -7,28 +7,24 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+
+	"talos-proxmox/internal/problem"
 )
 
-// planLogDestinations checks where machines send their logs.
-func (p *planner) planLogDestinations(path string, texts []string) []string {
-	var destinations []string
+// CheckLogDestinations reports what cannot be the address of a server for logs, below a path.
+func CheckLogDestinations(path string, destinations []string, found *problem.List) {
+	p := &planner{problems: found}
 
-	for i, text := range texts {
+	for i, text := range destinations {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		p.checkNotEmpty(at, text, "write it as tcp://10.0.0.7:6050")
 
-		switch {
-		case text == "":
-		case !isLogDestination(text):
-			p.problems.Add(at, text, "is not the address of a server for logs; write it as tcp://10.0.0.7:6050 or udp://logs.example.org:6050")
-		case slices.Contains(destinations, text):
-			p.problems.Add(at, text, "is listed twice; remove one of the two")
-		default:
-			destinations = append(destinations, text)
+		if text != "" && !isLogDestination(text) {
+			found.Add(at, text, "is not the address of a server for logs; write it as tcp://10.0.0.7:6050 or udp://logs.example.org:6050")
+		} else if slices.Contains(destinations[:i], text) {
+			found.Add(at, text, "is listed twice; remove one of the two")
 		}
 	}
-
-	return destinations
 }
 
 // isLogDestination reports whether a text is a URL that Talos sends logs to: a protocol, a host and a port.

@@ -3,7 +3,6 @@ package spec
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -81,8 +80,8 @@ func (p *planner) checkRegistries(at string, r *Registries) {
 			p.checkRegistry(path, name)
 		}
 
-		if len(r.Mirrors[name].Endpoints) == 0 && !p.problems.Has(path+".endpoints") {
-			p.problems.Add(path+".endpoints", nil, "is empty; add at least 1 entry")
+		if len(r.Mirrors[name].Endpoints) == 0 {
+			p.addMissing(path+".endpoints", "is empty; add at least 1 entry")
 		}
 
 		for i, endpoint := range r.Mirrors[name].Endpoints {
@@ -97,8 +96,8 @@ func (p *planner) checkRegistries(at string, r *Registries) {
 		for _, text := range []struct{ key, value string }{
 			{"username", r.Auth[host].Username}, {"password", r.Auth[host].Password},
 		} {
-			if text.value == "" && !p.problems.Has(path+"."+text.key) {
-				p.problems.Add(path+"."+text.key, nil, "is missing; set it, or remove the user")
+			if text.value == "" {
+				p.addMissing(path+"."+text.key, "is missing; set it, or remove the user")
 			}
 		}
 	}
@@ -129,10 +128,8 @@ func (p *planner) checkMirror(at, text string) {
 		p.problems.Add(at, nil, "is not the address of a mirror; write it as https://mirror.example.org")
 	case mirror.User != nil:
 		p.problems.Add(at, nil, "has a user in it; remove it, and set username and password below auth")
-	case mirror.Scheme == "http":
-		if address, err := netip.ParseAddr(mirror.Hostname()); err != nil || !address.IsLoopback() {
-			p.problems.Add(at, text, "is not encrypted, so anybody in the network path could replace images; use https://, with "+
-				"the mirror's authority below tls")
-		}
+	case !isEncrypted(mirror):
+		p.problems.Add(at, text, "is not encrypted, so anybody in the network path could replace images; use https://, with "+
+			"the mirror's authority below tls")
 	}
 }

@@ -145,7 +145,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 
 	release, found := known.Release(c.Release)
 	switch {
-	case c.Release == "" && !p.problems.Has(path+".release"):
+	case c.Release == "":
 		p.addMissing(path+".release", "is missing; choose from %s", strings.Join(names, ", "))
 	case !found && c.Release != "" && !p.isUndecrypted(path+".release"):
 		p.problems.Add(
@@ -153,7 +153,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 		)
 	}
 
-	if c.Build == "" && !p.problems.Has(path+".build") {
+	if c.Build == "" {
 		p.addMissing(path+".build",
 			"is missing; set the publisher's build number: images of the same name change every few weeks")
 	} else {
@@ -168,7 +168,7 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 		return
 	}
 
-	if known.Format == systems.Backup && c.Checksum == "" && !p.problems.Has(path+".checksum") {
+	if known.Format == systems.Backup && c.Checksum == "" {
 		p.addMissing(path+".checksum", "is missing; set that of the file, which the host compares, as sha256:…")
 	}
 

@@ -40,24 +40,36 @@ func (t *Tailscale) ForTalos() *talos.Tailscale {
 // tailnets are the networks of addresses in tailnets (tailscale.com/docs: CGNAT, and its own part of fc00::/7).
 var tailnets = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd7a:115c:a1e0::/48")}
 
-var tailnetTag = regexp.MustCompile(`^tag:[a-zA-Z][a-zA-Z0-9-]*$`)
+var tailnetTagFormat = format{
+	regexp.MustCompile(`^tag:[a-zA-Z][a-zA-Z0-9-]*$`), "is not a tag of a tailnet; write it as tag:talos",
+}
 
 // Check reports problems of the settings, below a path.
 func (t *Tailscale) Check(at string, found *problem.List) {
-	if t.AuthKey == "" || strings.ContainsFunc(t.AuthKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		found.Add(at+".authKey", nil, "is not a key to register with; set the one that the control server created, as it showed it")
+	p := &planner{problems: found}
+	p.checkTailscale(at, t)
+}
+
+func (p *planner) checkTailscale(at string, t *Tailscale) {
+	isBlank := func(r rune) bool { return r <= ' ' || r > '~' }
+
+	if t.AuthKey == "" {
+		p.addMissing(at+".authKey", "is missing; set the key that the control server created")
+	} else if !p.isUndecrypted(at+".authKey") && strings.ContainsFunc(t.AuthKey, isBlank) {
+		p.problems.Add(at+".authKey", nil, "is not a key to register with; set the one that the control server created, as it "+
+			"showed it")
 	}
 
 	server, err := url.Parse(t.LoginServer)
-	if t.LoginServer != "" && (err != nil || server.Host == "" || server.User != nil ||
-		server.Scheme != "https" && (server.Scheme != "http" || !isLoopback(server.Hostname()))) {
-		found.Add(at+".loginServer", t.LoginServer, "is not the address of a control server; write it as https://headscale.example.org")
+	if t.LoginServer != "" && (err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil) {
+		p.problems.Add(at+".loginServer", t.LoginServer, "is not the address of a control server; write it as "+
+			"https://headscale.example.org")
 	}
 
 	for i, tag := range t.Tags {
-		if !tailnetTag.MatchString(tag) {
-			found.Add(fmt.Sprintf("%s.tags[%d]", at, i), tag, "is not a tag; write it as tag:talos")
-		}
+		path := fmt.Sprintf("%s.tags[%d]", at, i)
+		p.checkNotEmpty(path, tag, "write it as tag:talos")
+		p.checkFormat(path, tag, tailnetTagFormat)
 	}
 
 	for i, text := range t.Routes {
@@ -65,17 +77,11 @@ func (t *Tailscale) Check(at string, found *problem.List) {
 
 		switch path := fmt.Sprintf("%s.routes[%d]", at, i); {
 		case err != nil || route != route.Masked():
-			found.Add(path, text, "is not a network; write it as 10.0.0.0/24, or one address as 10.0.0.5/32")
+			p.problems.Add(path, text, "is not a network; write it as 10.0.0.0/24, or one address as 10.0.0.5/32")
 		case overlapsTailnet(route):
-			found.Add(path, text, "is in the tailnet's own network; remove it")
+			p.problems.Add(path, text, "is in the tailnet's own network; remove it")
 		}
 	}
-}
-
-func isLoopback(host string) bool {
-	address, err := netip.ParseAddr(host)
-
-	return err == nil && address.IsLoopback()
 }
 
 func overlapsTailnet(network netip.Prefix) bool {
@@ -90,10 +96,7 @@ func (p *planner) planTailscale(path string, t *Tailscale, cluster Cluster, pool
 
 	at := path + ".tailscale"
 	p.checkEncrypted(at+".authKey", t.AuthKey)
-
-	if !p.isUndecrypted(at+".authKey") && !p.problems.Has(at+".authKey") {
-		t.Check(at, p.problems)
-	}
+	p.checkTailscale(at, t)
 
 	for key, network := range map[string]netip.Prefix{
 		".network.cidr": cluster.Network.CIDR, ".podCidr": cluster.PodCIDR, ".serviceCidr": cluster.ServiceCIDR,

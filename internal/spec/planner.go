@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -102,6 +103,13 @@ func (p *planner) addMissing(path, format string, arguments ...any) {
 	if !p.problems.Has(path) {
 		p.problems.Add(path, nil, format, arguments...)
 	}
+}
+
+// isEncrypted reports whether a connection to a URL is encrypted, or does not leave the computer.
+func isEncrypted(to *url.URL) bool {
+	host, _ := netip.ParseAddr(to.Hostname())
+
+	return to.Scheme == "https" || to.Scheme == "http" && host.IsLoopback()
 }
 
 // warn adds a warning. The output readme contains it: another wording is a change in the next preview of a stack.

@@ -73,6 +73,7 @@ func (m *machine) apply(
 		reply.ModeDetails += fmt.Sprintf(
 			"\nThe config is applied in 'try' mode and will be automatically reverted back in %s", timeout,
 		)
+
 		m.startTrial(period)
 		m.reconfigure(cfg)
 

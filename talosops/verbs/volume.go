@@ -97,14 +97,10 @@ func (b volumeMaker) ensure(ctx context.Context) (proxmoxapi.OutlivingVolume, er
 // find returns the volume if it is there, and the hosts that do not say whether they have it. A machine that has a
 // volume of this name keeps it, whoever made it: its stack may have lost its state since.
 func (b volumeMaker) find(ctx context.Context) (none proxmoxapi.OutlivingVolume, offline []string, err error) {
-	all, offline, err := proxmoxapi.OutlivingVolumes(ctx, b.get)
+	named, offline, err := proxmoxapi.OutlivingVolumes(ctx, b.get, b.req.Machine, b.req.Name, b.req.VMID)
 	if err != nil {
 		return none, nil, err
 	}
-
-	named := slices.DeleteFunc(all, func(v proxmoxapi.OutlivingVolume) bool {
-		return v.Machine != b.req.Machine || v.Name != b.req.Name
-	})
 
 	for _, v := range named {
 		if v.Holder != nil && v.Holder.VMID == b.req.VMID && v.Holder.Name == b.req.Machine {
@@ -112,20 +108,14 @@ func (b volumeMaker) find(ctx context.Context) (none proxmoxapi.OutlivingVolume,
 		}
 	}
 
-	// The stack's own first.
-	slices.SortStableFunc(named, func(x, y proxmoxapi.OutlivingVolume) int {
-		return strings.Compare(b.rank(x), b.rank(y))
-	})
-
 	if len(named) == 0 {
 		return none, offline, nil
 	}
 
-	return named[0], nil, b.check(named[0])
-}
+	own := slices.IndexFunc(named, func(v proxmoxapi.OutlivingVolume) bool { return v.Volume == b.req.volume() })
+	found := named[max(own, 0)]
 
-func (b volumeMaker) rank(v proxmoxapi.OutlivingVolume) string {
-	return strconv.FormatBool(v.Volume != b.req.volume())
+	return found, nil, b.check(found)
 }
 
 // check refuses a volume that the machine cannot have.
