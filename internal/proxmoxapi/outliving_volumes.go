@@ -30,8 +30,8 @@ func (v OutlivingVolume) Path() string {
 }
 
 // OutlivingVolumes returns the volumes of a name of a machine, of all stacks, sorted by id, with the VMs that have
-// them, and the hosts that are offline, whose volumes are unknown. The VM with the machine's VMID is asked first, and the
-// others only if it does not have them.
+// them, and the hosts that are offline, whose volumes are unknown. The VM with the machine's VMID is asked first,
+// and the others only if it does not have them.
 func OutlivingVolumes(
 	ctx context.Context, get Get, machine, volume string, vmid int,
 ) (found []OutlivingVolume, offline []string, err error) {
