@@ -89,6 +89,19 @@ func TestMarkdown(t *testing.T) {
 	goldentest.Equal(t, "testdata/prod.golden.md", report.Markdown(plan(), nil))
 }
 
+// TestHardened: what a hardened cluster leaves out is said, too.
+func TestHardened(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Clusters[0].Security, p.Clusters[0].Firewall = "hardened", &spec.Firewall{}
+	p.Clusters[0].APIServer = &spec.APIServer{AuditPolicy: &spec.AuditPolicy{}, PodSecurity: &spec.PodSecurity{Enforce: "baseline"}}
+	assert.Contains(t, report.Markdown(p, nil), "hardened, audit policy, Pod Security baseline, Talos' firewall")
+
+	p.Clusters[0].Firewall = nil
+	assert.Contains(t, report.Markdown(p, nil), "hardened (without firewall), audit policy, Pod Security baseline")
+}
+
 // TestPicture is the same as in the page.
 func TestPicture(t *testing.T) {
 	t.Parallel()
