@@ -95,7 +95,10 @@ func TestHardened(t *testing.T) {
 
 	p := plan()
 	p.Clusters[0].Security, p.Clusters[0].Firewall = "hardened", &spec.Firewall{}
-	p.Clusters[0].APIServer = &spec.APIServer{AuditPolicy: &spec.AuditPolicy{}, PodSecurity: &spec.PodSecurity{Enforce: "baseline"}}
+	p.Clusters[0].APIServer = &spec.APIServer{
+		AuditPolicy: &spec.AuditPolicy{Rules: []spec.AuditRule{{Level: "Metadata"}}},
+		PodSecurity: &spec.PodSecurity{Enforce: "baseline"},
+	}
 	assert.Contains(t, report.Markdown(p, nil), "hardened, audit policy, Pod Security baseline, Talos' firewall")
 
 	p.Clusters[0].Firewall = nil
@@ -229,7 +232,8 @@ func TestReportOfTheAPIServer(t *testing.T) {
 
 	p := plan()
 	p.Clusters[0].APIServer = &spec.APIServer{
-		OIDC: &spec.OIDC{Issuer: "https://id.example.org"}, AuditPolicy: &spec.AuditPolicy{}, PodSecurity: &spec.PodSecurity{Enforce: "restricted"},
+		OIDC: &spec.OIDC{Issuer: "https://id.example.org"}, AuditPolicy: &spec.AuditPolicy{Rules: []spec.AuditRule{{Level: "Metadata"}}},
+		PodSecurity: &spec.PodSecurity{Enforce: "restricted"},
 	}
 	p.Clusters[0].Registries = &spec.Registries{
 		Mirrors: map[string]spec.RegistryMirror{"docker.io": {}, "*": {}},

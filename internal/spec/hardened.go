@@ -10,8 +10,8 @@ import (
 // hardened is the value of ClusterConfig.Security.
 const hardened = "hardened"
 
-// hardenedDefaults are the values of a hardened cluster's keys that its stack file does not set, by path. A pool with an
-// encryption of its own gets those of that key as well.
+// hardenedDefaults are the values of a hardened cluster's keys that its stack file does not set, by path. A pool with
+// an encryption of its own gets those of that key as well.
 func hardenedDefaults() map[string]any {
 	return map[string]any{
 		"encryption.state":              talos.KeyNodeID,
@@ -26,16 +26,18 @@ func hardenedDefaults() map[string]any {
 					map[string]any{"group": "coordination.k8s.io", "resources": []any{"leases"}},
 				}},
 				// What was granted is in the body, which has no secrets.
-				map[string]any{"level": "Request", "verbs": []any{"create", "update", "patch", "delete", "deletecollection"},
-					"resources": []any{map[string]any{"group": "rbac.authorization.k8s.io"}}},
+				map[string]any{
+					"level": "Request", "verbs": []any{"create", "update", "patch", "delete", "deletecollection"},
+					"resources": []any{map[string]any{"group": "rbac.authorization.k8s.io"}},
+				},
 				map[string]any{"level": "Metadata"},
 			},
 		},
 	}
 }
 
-// harden sets the defaults of hardened clusters in the top-level values. What is not of the expected type is left to the
-// decoder, which reports it.
+// harden sets the defaults of hardened clusters in the top-level values. What is not of the expected type is left to
+// the decoder, which reports it.
 func harden(parsed map[string]any) {
 	clusters, _ := parsed["clusters"].([]any)
 
@@ -157,8 +159,15 @@ func (c Cluster) Unhardened() (parts []string) {
 		parts = append(parts, "firewall")
 	}
 
-	if a := c.APIServer; a != nil && a.PodSecurity != nil && a.PodSecurity.Enforce == "privileged" {
-		parts = append(parts, "Pod Security")
+	if a := c.APIServer; a != nil {
+		if a.PodSecurity != nil && a.PodSecurity.Enforce == "privileged" {
+			parts = append(parts, "Pod Security")
+		}
+
+		records := func(rule AuditRule) bool { return rule.Level != "None" }
+		if a.AuditPolicy != nil && !slices.ContainsFunc(a.AuditPolicy.Rules, records) {
+			parts = append(parts, "audit log")
+		}
 	}
 
 	return parts

@@ -42,8 +42,9 @@ func TestHardened(t *testing.T) {
 		"clusters[0].security":              "hardened",
 		"clusters[0].firewall":              map[string]any{"ingress": "accept"},
 		"clusters[0].apiServer.podSecurity": map[string]any{"enforce": "privileged"},
+		"clusters[0].apiServer.auditPolicy": map[string]any{"rules": []any{map[string]any{"level": "None"}}},
 	}), options())
 	require.NoError(t, err)
-	assert.Equal(t, []string{"firewall", "Pod Security"}, plan.Clusters[0].Unhardened())
+	assert.Equal(t, []string{"firewall", "Pod Security", "audit log"}, plan.Clusters[0].Unhardened())
 	assert.Nil(t, plan.Clusters[0].Firewall)
 }

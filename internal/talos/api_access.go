@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// healthEndpoints are what Talos lets anonymous requests reach in clusters of contract 1.14, for the kubelet's probes of
-// the API server (internal/app/machined/pkg/controllers/k8s/internal/k8stemplates/apiserver.go).
+// healthEndpoints are what Talos lets anonymous requests reach in clusters of contract 1.14, for the kubelet's probes
+// of the API server (internal/app/machined/pkg/controllers/k8s/internal/k8stemplates/apiserver.go).
 var healthEndpoints = []string{"/livez", "/readyz", "/healthz"}
 
 // OpensAPIServer returns the parts of a patch with which the API server accepts more than Talos lets it: anonymous
@@ -32,7 +32,9 @@ func OpensAPIServer(patch string) (parts []string) {
 		}
 
 		const authentication = "KubeAuthenticationConfig.configuration"
-		if configuration, sets := valueAt(byKind(document), strings.Split(authentication, ".")); sets && !keepsAnonymousOut(configuration) {
+
+		configuration, sets := valueAt(byKind(document), strings.Split(authentication, "."))
+		if sets && !keepsAnonymousOut(configuration) {
 			parts = append(parts, authentication)
 		}
 	}
@@ -42,8 +44,8 @@ func OpensAPIServer(patch string) (parts []string) {
 	return parts
 }
 
-// keepsAnonymousOut reports whether an AuthenticationConfiguration, which replaces Talos' own as a whole, lets anonymous
-// requests reach nothing but the API server's health. Without a word about them, it accepts them
+// keepsAnonymousOut reports whether an AuthenticationConfiguration, which replaces Talos' own as a whole, lets
+// anonymous requests reach nothing but the API server's health. Without a word about them, it accepts them
 // (k8s.io/kubernetes v1.37, pkg/kubeapiserver/options/authentication.go).
 func keepsAnonymousOut(configuration any) bool {
 	if enabled, _ := valueAt(configuration, []string{"anonymous", "enabled"}); enabled == false {

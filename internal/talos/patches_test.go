@@ -123,7 +123,9 @@ func scenarios(contract string) map[string]struct {
 
 	// What security: hardened sets.
 	hardened := testCluster()
-	hardened.APIServer = APIServer{AuditPolicy: testAPIServer().AuditPolicy, PodSecurity: &PodSecurity{Enforce: "baseline"}}
+	hardened.APIServer = APIServer{
+		AuditPolicy: testAPIServer().AuditPolicy, PodSecurity: &PodSecurity{Enforce: "baseline"},
+	}
 	hardened.Firewall = &Firewall{Nodes: prefixes("10.0.0.0/24"), ControlPlanes: prefixes("10.0.0.0/24")}
 
 	withKeys := testCluster()

@@ -95,6 +95,9 @@ func TestHardenedStack(t *testing.T) {
 	assert.Empty(t, talos.OpensAPIServer(string(text)))
 	assert.Len(t, controlPlane.K8sAuthenticationConfig().Configuration()["jwt"], 1)
 	w.up(stack, optup.ExpectNoChanges())
+
+	w.options.Policy = engine.Policy{Pack: policyPack(t)} // the file says that it is a production stack
+	assert.NotContains(t, w.previewOutput(stack), "production-", "no advice")
 }
 
 // TestEdgeStack brings up one encrypted node that joins a tailnet with a key that nothing shows.
@@ -134,7 +137,8 @@ func requireClosed(t *testing.T, ends ...string) {
 	}
 }
 
-// TestHardenedLater: the disks of machines that run stay as they are only where the stack file says so.
+// TestHardenedLater: the disks of machines that run stay as they are only where the stack file says so, which the
+// policies for production see.
 func TestHardenedLater(t *testing.T) {
 	t.Parallel()
 
@@ -156,4 +160,14 @@ func TestHardenedLater(t *testing.T) {
 	requireClosed(t, w.network+".1.10:50000", w.network+".1.10:6443")
 	assert.Equal(t, booted, w.bootTimes(), "nothing restarts")
 	w.up(s.yaml(t), optup.ExpectNoChanges())
+
+	s.Protect = true
+	w.options.Policy = engine.Policy{Pack: policyPack(t)}
+	w.configure = func(c *engine.Config) { c.Values["talos-proxmox-policy:production"] = "true" }
+	advice := w.previewOutput(s.yaml(t))
+	assert.Contains(t, advice, "production-disk-encryption")
+
+	for _, policy := range []string{"production-talos-firewall", "production-audit-log", "production-pod-security"} {
+		assert.NotContains(t, advice, policy)
+	}
 }
