@@ -31,7 +31,9 @@ const keyFactoryURL = "talos:imageFactoryUrl"
 
 // planKeys returns the configuration keys that the plan is made from.
 func planKeys() []string {
-	return []string{"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "egress", "backup"}
+	return []string{
+		"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "egress", "backup",
+	}
 }
 
 // settings are the configuration of a stack.

@@ -35,7 +35,8 @@ func CheckDiscovery(path, text string, found *problem.List) {
 	}
 
 	if err != nil || service.Scheme != "https" || service.Host == "" || strings.Trim(service.Path, "/") != "" {
-		found.Add(path, text, "is not the address of a discovery service; write it as https://discovery.example.org/, or none")
+		found.Add(path, text, "is not the address of a discovery service; write it as https://discovery.example.org/, "+
+			"or none")
 	}
 }
 
@@ -193,8 +194,8 @@ func (e *egress) contactFirst(path string, texts []string, byDefault, what strin
 func (e *egress) checkHosts() {
 	for i, h := range e.p.config.Hosts {
 		if h.Prep != nil && h.Prep.Repositories != "keep" && !e.reaches(hostOf(proxmoxRepositories)) {
-			e.p.problems.Add(fmt.Sprintf("hosts[%d].prep.repositories", i), h.Prep.Repositories, "is at proxmox.com, which is not "+
-				"in egress; set keep, and a mirror of your own on the host")
+			e.p.problems.Add(fmt.Sprintf("hosts[%d].prep.repositories", i), h.Prep.Repositories,
+				"is at proxmox.com, which is not in egress; set keep, and a mirror of your own on the host")
 		}
 	}
 }
@@ -202,7 +203,8 @@ func (e *egress) checkHosts() {
 // checkTemplates checks where images come from.
 func (e *egress) checkTemplates() {
 	if len(e.p.config.Clusters) > 0 && e.p.options.FactoryURL != Blinded {
-		e.contact("talos:imageFactoryUrl", e.p.options.FactoryURL, talos.DefaultFactoryURL, "set an Image Factory of your own")
+		e.contact("talos:imageFactoryUrl", e.p.options.FactoryURL, talos.DefaultFactoryURL,
+			"set an Image Factory of your own")
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(e.p.config.Templates)) {
@@ -266,8 +268,8 @@ func (e *egress) checkPlatform(path string, c ClusterConfig, planned Cluster) {
 		e.read(path+".gitops.operator.chart", g.Operator.Chart, "")
 
 		if g.Verify != nil && g.Verify.Issuer != "" && !e.reaches(hostOf(signatureAuthority)) {
-			e.p.addMissing(path+".gitops.verify.keys", "is missing, and keyless signatures are verified with %s, which is not in "+
-				"egress; set keys, and remove issuer and subject", hostOf(signatureAuthority))
+			e.p.addMissing(path+".gitops.verify.keys", "is missing, and keyless signatures are verified with %s, which is "+
+				"not in egress; set keys, and remove issuer and subject", hostOf(signatureAuthority))
 		}
 	}
 }
@@ -284,8 +286,8 @@ func (e *egress) registries(c ClusterConfig) map[string]string {
 		list["ghcr.io"] += " and Flux"
 	}
 
-	usesGPUs := c.ControlPlane.GPU != "" || slices.ContainsFunc(c.GPUWorkers, func(w GPUWorkersConfig) bool { return w.Count > 0 })
-	if usesGPUs && !c.GPUOperator {
+	hasMachines := func(w GPUWorkersConfig) bool { return w.Count > 0 }
+	if (c.ControlPlane.GPU != "" || slices.ContainsFunc(c.GPUWorkers, hasMachines)) && !c.GPUOperator {
 		list["nvcr.io"] = "NVIDIA's device plugin"
 	}
 
@@ -297,8 +299,8 @@ func (e *egress) checkRegistries(path string, r *Registries, needed map[string]s
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		_, own := r.Mirrors[name]
 		if _, all := r.Mirrors["*"]; !own && !all && !e.reaches(name) {
-			e.p.addMissing(joinPath(path+".mirrors", name), "is missing, and %s is not in egress; set mirrors for the images of %s, "+
-				"with skipFallback: true", name, needed[name])
+			e.p.addMissing(joinPath(path+".mirrors", name), "is missing, and %s is not in egress; set mirrors for the images "+
+				"of %s, with skipFallback: true", name, needed[name])
 		}
 	}
 
@@ -307,8 +309,8 @@ func (e *egress) checkRegistries(path string, r *Registries, needed map[string]s
 		e.contactAll(at+".endpoints", mirror.Endpoints, "a mirror")
 
 		if !mirror.SkipFallback && (name == "*" || !e.reaches(hostOf(name))) {
-			e.p.problems.Add(at+".skipFallback", false, "lets machines pull from the registry itself, which is not in egress, where the "+
-				"mirrors lack an image; set it to true")
+			e.p.problems.Add(at+".skipFallback", false, "lets machines pull from the registry itself, which is not in egress, "+
+				"where the mirrors lack an image; set it to true")
 		}
 	}
 }

@@ -12,13 +12,15 @@ import (
 // airGapped are changes of the base configuration after which nothing of it is outside of its own network.
 func airGapped() map[string]any {
 	return map[string]any{
-		"egress":                       []any{"example.internal", "10.9.0.0/16"},
-		"clusters[0].discovery":        "none",
-		"clusters[0].network.dns":      []any{"10.0.0.1"},
-		"clusters[0].network.ntp":      []any{"time.example.internal"},
-		"clusters[0].cni":              map[string]any{"kind": "cilium", "chart": "https://charts.example.internal/cilium.tgz"},
-		"clusters[0].registries":       map[string]any{"mirrors": map[string]any{"*": ownMirror(true)}},
-		"clusters[0].gitops":           map[string]any{"url": "https://git.EXAMPLE.internal/fleet", "operator": map[string]any{"chart": "./operator.tgz"}},
+		"egress":                  []any{"example.internal", "10.9.0.0/16"},
+		"clusters[0].discovery":   "none",
+		"clusters[0].network.dns": []any{"10.0.0.1"},
+		"clusters[0].network.ntp": []any{"time.example.internal"},
+		"clusters[0].cni":         map[string]any{"kind": "cilium", "chart": "oci://r.example.internal/cilium"},
+		"clusters[0].registries":  map[string]any{"mirrors": map[string]any{"*": ownMirror(true)}},
+		"clusters[0].gitops": map[string]any{
+			"url": "https://git.EXAMPLE.internal/fleet", "operator": map[string]any{"chart": "./operator.tgz"},
+		},
 		"clusters[0].controlPlane":     map[string]any{"count": 3},
 		"clusters[0].workers[0].count": 2,
 	}
@@ -78,6 +80,6 @@ func TestWarningOfLostControlPlanes(t *testing.T) {
 		"clusters[0].discovery": "none", "clusters[0].network.vip": nil,
 	}), options())
 	require.NoError(t, err)
-	assert.Contains(t, plan.Warnings, "clusters[0].discovery: without it, all machines use the API of the first control plane, and lose "+
-		"it with that machine; set clusters[0].network.vip or clusters[0].endpoint")
+	assert.Contains(t, plan.Warnings, "clusters[0].discovery: without it, all machines use the API of the first "+
+		"control plane, and lose it with that machine; set clusters[0].network.vip or clusters[0].endpoint")
 }

@@ -166,7 +166,8 @@ func TestAirGapped(t *testing.T) {
 	for _, want := range []string{
 		"clusters[0].discovery: is missing, and its default, discovery.talos.dev, is not in egress",
 		"clusters[0].network.ntp: is missing, and its default, time.cloudflare.com, is not in egress",
-		`clusters[0].registries.mirrors["ghcr.io"]: is missing`, `clusters[0].registries.mirrors["registry.k8s.io"]: is missing`,
+		`clusters[0].registries.mirrors["ghcr.io"]: is missing`,
+		`clusters[0].registries.mirrors["registry.k8s.io"]: is missing`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -178,7 +179,9 @@ func TestAirGapped(t *testing.T) {
 	a.up(a.file(s, settings...), optup.ExpectNoChanges())
 
 	images := a.mirror.images()
-	for _, image := range []string{"ghcr.io/siderolabs/kubelet:v1.37.2", "registry.k8s.io/etcd:", "registry.k8s.io/kube-apiserver:v1.37.2"} {
+	for _, image := range []string{
+		"ghcr.io/siderolabs/kubelet:v1.37.2", "registry.k8s.io/etcd:", "registry.k8s.io/kube-apiserver:v1.37.2",
+	} {
 		assert.True(t, slices.ContainsFunc(images, func(pulled string) bool { return strings.HasPrefix(pulled, image) }),
 			"%s is not among %s", image, images)
 	}

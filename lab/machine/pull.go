@@ -51,9 +51,9 @@ func (m *machine) pullable(ctx context.Context, cfg config.Config, image string)
 
 // registryEndpoints returns the addresses at which a registry's images are looked for, in their order.
 func registryEndpoints(cfg config.Config, registry string) (endpoints []string) {
-	own := "https://" + registry
+	own := "https://" + registry + "/v2"
 	if registry == "docker.io" {
-		own = "https://registry-1.docker.io"
+		own = "https://registry-1.docker.io/v2"
 	}
 
 	mirrors := cfg.RegistryMirrorConfigs()
@@ -69,7 +69,7 @@ func registryEndpoints(cfg config.Config, registry string) (endpoints []string) 
 
 	for _, endpoint := range mirror.Endpoints() {
 		text := endpoint.Endpoint()
-		if address, err := url.Parse(text); err == nil && !endpoint.OverridePath() && !strings.HasSuffix(address.Path, "/v2") {
+		if !endpoint.OverridePath() && !strings.HasSuffix(text, "/v2") {
 			text = strings.TrimSuffix(text, "/") + "/v2"
 		}
 
@@ -100,7 +100,7 @@ func (m *machine) askRegistry(ctx context.Context, cfg config.Config, endpoint s
 	}
 
 	registry := reference.Domain(image)
-	address.Path = strings.TrimSuffix(address.Path, "/v2") + "/v2/" + reference.Path(image) + "/manifests/" + version
+	address.Path = strings.TrimSuffix(address.Path, "/") + "/" + reference.Path(image) + "/manifests/" + version
 
 	if address.Host != registry {
 		address.RawQuery = url.Values{"ns": {registry}}.Encode()
@@ -138,7 +138,8 @@ func headManifest(ctx context.Context, cfg config.Config, address *url.URL) (int
 		roots.AppendCertsFromPEM(verify.CA())
 
 		transport.TLSClientConfig = &tls.Config{
-			MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: verify.InsecureSkipVerify(), //nolint:gosec // as configured
+			MinVersion: tls.VersionTLS12, RootCAs: roots,
+			InsecureSkipVerify: verify.InsecureSkipVerify(), //nolint:gosec // as configured
 		}
 	}
 

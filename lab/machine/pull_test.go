@@ -38,12 +38,13 @@ func TestAMachineWithoutAWayOutIsNotReady(t *testing.T) {
 
 	const (
 		timeServer = "machine: {time: {servers: [127.0.0.1]}}\n"
-		unreached  = `[talos] retrying error: failed to pull image "ghcr.io/siderolabs/kubelet:v1.35.2": failed to resolve reference ` +
-			`"ghcr.io/siderolabs/kubelet:v1.35.2": failed to do request: Head ` +
+		unreached  = `[talos] retrying error: failed to pull image "ghcr.io/siderolabs/kubelet:v1.35.2": ` +
+			`failed to resolve reference "ghcr.io/siderolabs/kubelet:v1.35.2": failed to do request: Head ` +
 			`"https://ghcr.io/v2/siderolabs/kubelet/manifests/v1.35.2": dial tcp: lookup: no such host`
 	)
 
-	mirrors := "---\napiVersion: v1alpha1\nkind: RegistryMirrorConfig\nname: \"*\"\nendpoints: [{url: \"" + mirror.URL + "\"}]\nskipFallback: true\n"
+	mirrors := "---\napiVersion: v1alpha1\nkind: RegistryMirrorConfig\nname: \"*\"\n" +
+		"endpoints: [{url: \"" + mirror.URL + "\"}]\nskipFallback: true\n"
 
 	l.start(11, machinetype.TypeControlPlane)
 	l.waitForAPI(11)
@@ -53,7 +54,8 @@ func TestAMachineWithoutAWayOutIsNotReady(t *testing.T) {
 
 	apply := func(patches ...string) {
 		_, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-			Data: l.configuration(machinetype.TypeControlPlane, patches...), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+			Data: l.configuration(machinetype.TypeControlPlane, patches...),
+			Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 		})
 		require.NoError(t, err)
 	}
@@ -66,5 +68,5 @@ func TestAMachineWithoutAWayOutIsNotReady(t *testing.T) {
 	l.until("the images are pulled", func() bool { return l.serviceState(11, "kubelet") == "Running" })
 
 	l.bootstrap()
-	l.waitForConsole(11, `failed to resolve reference "registry.k8s.io/kube-scheduler:v1.35.2": registry.k8s.io/kube-scheduler:v1.35.2: not found`)
+	l.waitForConsole(11, `"registry.k8s.io/kube-scheduler:v1.35.2": registry.k8s.io/kube-scheduler:v1.35.2: not found`)
 }
