@@ -22,6 +22,8 @@ type TalosClusterArgs struct {
 	// Additional names and addresses in the certificates of the Kubernetes API and of the nodes' Talos APIs. Default:
 	// none.
 	CertSANs []string `pulumi:"certSANs,optional"`
+	// The URL of the discovery service, or none; then nodes find each other by the endpoint. Default: Talos' own.
+	Discovery string `pulumi:"discovery,optional"`
 	// The URLs that nodes send the logs of Talos' services and of the kernel to, as JSON lines: tcp://10.0.0.7:6050.
 	// Default: none.
 	LogDestinations []string `pulumi:"logDestinations,optional"`

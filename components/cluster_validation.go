@@ -98,6 +98,7 @@ func (a TalosClusterArgs) validate(name string) error {
 
 // validateServices checks what nodes use and offer beside Kubernetes' own networks.
 func (a TalosClusterArgs) validateServices(found *problem.List) {
+	spec.CheckDiscovery("discovery", a.Discovery, found)
 	spec.CheckLogDestinations("logDestinations", a.LogDestinations, found)
 
 	if a.Tailscale != nil {

@@ -20,6 +20,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 		CertSANs:                       a.CertSANs,
 		NTP:                            a.Network.NTP,
 		NTS:                            a.Network.NTS,
+		Discovery:                      a.Discovery,
 		LogDestinations:                a.LogDestinations,
 		Tailscale:                      a.Tailscale.ForTalos(),
 		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,

@@ -97,6 +97,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Name:                c.Name,
 		Endpoint:            c.Endpoint,
 		CertSANs:            c.CertSANs,
+		Discovery:           c.Discovery,
 		LogDestinations:     c.LogDestinations,
 		Tailscale:           c.Tailscale,
 		VIP:                 c.VIP,

@@ -26,9 +26,14 @@ const Project = "talos-proxmox"
 // KeySSHPrivateKey is the private key for the hosts' shells; without it the SSH agent is used.
 const KeySSHPrivateKey = "sshPrivateKey"
 
+// keyFactoryURL is the address of the stack's Image Factory.
+const keyFactoryURL = "talos:imageFactoryUrl"
+
 // planKeys returns the configuration keys that the plan is made from.
 func planKeys() []string {
-	return []string{"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "backup"}
+	return []string{
+		"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "egress", "backup",
+	}
 }
 
 // settings are the configuration of a stack.
@@ -74,7 +79,10 @@ func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 		}
 	}
 
-	return load(values, blindedOptions(stack))
+	options := blindedOptions(stack)
+	options.FactoryURL = config[keyFactoryURL]
+
+	return load(values, options)
 }
 
 // blindedOptions returns the options for a configuration whose encrypted values are not decrypted.
@@ -123,7 +131,10 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 		}
 	}
 
+	s.factory.URL, _ = c.get(keyFactoryURL)
+
 	options := planOptions(stack)
+	options.FactoryURL = s.factory.URL
 	options.Encrypted = encryptedKeys(c)
 	options.CheckRoot = func() error { return checkRoot(s.proxmox) }
 
@@ -137,7 +148,6 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 		problems = append(problems, ofImages...)
 	}
 
-	s.factory.URL, _ = c.get("talos:imageFactoryUrl")
 	if key, ok := c.get(Project + ":" + KeySSHPrivateKey); ok {
 		if !c.secret(Project + ":" + KeySSHPrivateKey) {
 			problems.Add(

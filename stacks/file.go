@@ -84,6 +84,9 @@ func planFile(stack string, content []byte, unconnected bool) (s settings, err e
 		problems = append(problems, checkEndpoint(s.proxmox)...)
 	}
 
+	options := blindedOptions(stack)
+	options.Offline = unconnected
+	options.FactoryURL, _ = file.Config[keyFactoryURL].(string)
 	configuration := map[string]string{}
 
 	for key, value := range file.Config {
@@ -99,9 +102,6 @@ func planFile(stack string, content []byte, unconnected bool) (s settings, err e
 
 		configuration[name] = text
 	}
-
-	options := blindedOptions(stack)
-	options.Offline = unconnected
 
 	plan, err := load(configuration, options)
 	if err != nil {

@@ -92,6 +92,10 @@ func (w *writer) clusters(v view) {
 	if v.Protect {
 		w.line("\nControl planes, Talos secrets and the bootstrap are protected against deletion.")
 	}
+
+	if len(v.Egress) > 0 {
+		w.line("\nBeyond its own networks it reaches only %s.", strings.Join(v.Egress, ", "))
+	}
 }
 
 // topology draws hosts as boxes that contain their machines, and each virtual IP above its control planes.

@@ -21,6 +21,7 @@ type view struct {
 	Hosts    []host
 	Clusters []cluster
 	Machines []machine // of all clusters, control planes first; then plain machines
+	Egress   []string  // domains and networks that the stack reaches; none = all
 	Warnings []string
 }
 
@@ -133,7 +134,7 @@ func (m machine) MemoryGiB() string {
 }
 
 func newView(p *spec.Plan) view {
-	v := view{Stack: p.Stack, Protect: p.Protect, Warnings: p.Warnings}
+	v := view{Stack: p.Stack, Protect: p.Protect, Warnings: p.Warnings, Egress: p.Egress}
 	for _, c := range p.Clusters {
 		v.Clusters = append(v.Clusters, newCluster(c))
 	}
@@ -227,6 +228,14 @@ func settingsOf(c spec.Cluster) (list []string) {
 
 	if c.Tailscale != nil {
 		list = append(list, "machines join a tailnet")
+	}
+
+	switch c.Discovery {
+	case "":
+	case talos.NoDiscovery:
+		list = append(list, "no discovery service")
+	default:
+		list = append(list, "discovery service "+c.Discovery)
 	}
 
 	if len(c.LogDestinations) > 0 {

@@ -251,6 +251,17 @@ func TestReportOfTheAPIServer(t *testing.T) {
 	assert.NotContains(t, text+string(page), "not to be seen")
 }
 
+func TestReportOfEgress(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Egress, p.Clusters[0].Discovery = []string{"example.internal", "10.9.0.0/16"}, "none"
+
+	text := report.Markdown(p, nil)
+	assert.Contains(t, text, "\nBeyond its own networks it reaches only example.internal, 10.9.0.0/16.\n")
+	assert.Contains(t, text, "no discovery service")
+}
+
 func TestReportOfProtection(t *testing.T) {
 	t.Parallel()
 

@@ -21,6 +21,10 @@ type Config struct {
 	ProxmoxCluster string `json:"proxmoxCluster,omitempty"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
+	// The domains, with everything below them, and the networks beyond those of the stack that its hosts, its machines and
+	// this program reach. Previews and `up` refuse whatever the stack file, or a default, would contact outside of them:
+	// air-gapped.md. Default: all.
+	Egress []string `json:"egress,omitempty" jsonschema:"minItems=1,example=example.internal"`
 	// Where backups of the clusters are stored, and who can decrypt them: `talos-proxmox backup etcd` and `talos-proxmox
 	// secrets export`.
 	Backup Backup `json:"backup,omitempty"`
@@ -199,6 +203,9 @@ type ClusterConfig struct {
 	// Additional names and addresses in the certificates of the Kubernetes API and of each machine's Talos API. The
 	// endpoint's host, the VIP and the machines' own names and addresses are in them anyway.
 	CertSANs []string `json:"certSANs,omitempty" jsonschema:"example=k8s.example.org"`
+	// The discovery service by which machines find each other: the address of one of your own, or `none`; then they find
+	// the others by the Kubernetes API's endpoint. Default: Talos' own, https://discovery.talos.dev/.
+	Discovery string `json:"discovery,omitempty" jsonschema:"example=https://discovery.example.org/"`
 	// Where machines send the logs of Talos' services and of the kernel, as JSON lines: docs/status.md. Default: nowhere.
 	LogDestinations []string `json:"logDestinations,omitempty" jsonschema:"example=tcp://10.0.0.7:6050"`
 	// The tailnet that the machines join, of Tailscale or Headscale: networking.md. Default: none.

@@ -12,6 +12,8 @@ type Options struct {
 	CheckRecipient func(key string) error
 	// CheckIdentities checks secret age keys, CheckSSHKey a private key; optional. Their errors do not quote them.
 	CheckIdentities, CheckSSHKey func(text string) error
+	// FactoryURL is the stack's Image Factory (talos:imageFactoryUrl); empty = the public one.
+	FactoryURL string
 	// Encrypted are the top-level keys with encrypted values, with their JSON in the stack's file, where encrypted values
 	// are {"secure": …}; an empty text = the file is not available. Problems and warnings show no encrypted value.
 	Encrypted map[string]string
@@ -25,8 +27,8 @@ type Options struct {
 }
 
 // Load decodes the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,
-// templates, clusters, machines, protect, vmidRanges, backup) with their JSON; sshPrivateKey is ignored. The error is a
-// [problem.List] with every problem.
+// templates, clusters, machines, protect, proxmoxCluster, vmidRanges, egress, backup) with their JSON; sshPrivateKey is
+// ignored. The error is a [problem.List] with every problem.
 func Load(values map[string]string, o Options) (*Plan, error) {
 	var problems problem.List
 

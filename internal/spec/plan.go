@@ -24,6 +24,8 @@ type Plan struct {
 	Clusters []Cluster
 	// Machines are plain machines, in order of pool and number.
 	Machines []Machine `json:",omitempty"`
+	// Egress are the domains and networks beyond the stack's own that its hosts and machines reach; empty = all.
+	Egress []string `json:",omitempty"`
 	// Backup configures backups; it creates no resources.
 	Backup Backup `json:"-"` // has secrets
 	// Warnings do not prevent an up; each has its path and a remedy.
@@ -178,6 +180,8 @@ type Cluster struct {
 	Endpoint string
 	// CertSANs are additional names and addresses in the certificates of the Kubernetes and Talos APIs.
 	CertSANs []string `json:",omitempty"`
+	// Discovery is the URL of the discovery service; empty = Talos' own, none = none.
+	Discovery string `json:",omitempty"`
 	// LogDestinations are URLs that machines send the logs of Talos' services and of the kernel to.
 	LogDestinations []string `json:",omitempty"`
 	// Tailscale is the tailnet that the nodes join; nil = none.

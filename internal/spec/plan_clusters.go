@@ -104,6 +104,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.Firewall = p.planFirewall(path, c, cluster)
 	cluster.CertSANs = p.planCertSANs(path+".certSANs", c.CertSANs)
+	cluster.Discovery = p.planDiscovery(path, c)
 	cluster.LogDestinations = c.LogDestinations
 	CheckLogDestinations(path+".logDestinations", c.LogDestinations, p.problems)
 

@@ -68,6 +68,7 @@ func (p *planner) plan() *Plan {
 	plan.Clusters = p.planClusters()
 	plan.Machines = p.planMachines()
 	p.planAPIEndpoints(plan)
+	plan.Egress = p.planEgress(plan)
 	p.claimServices()
 	p.checkKubernetesNetworks(plan.Clusters)
 	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })

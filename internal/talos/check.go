@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,17 +69,6 @@ func checkRole(role string) error {
 	}
 
 	return fmt.Errorf("role: %q is not a role of a machine: choose %s or %s", role, RoleControlPlane, RoleWorker)
-}
-
-func checkCluster(c ClusterConfig) error {
-	endpoint, err := url.Parse(c.DiscoveryEndpoint)
-	if c.DiscoveryEndpoint != "" && (err != nil || endpoint.Host == "") {
-		return fmt.Errorf(
-			"discovery endpoint: %q is not a URL: write it as https://discovery.example.org/", c.DiscoveryEndpoint,
-		)
-	}
-
-	return nil
 }
 
 func checkNode(n NodeConfig) error {

@@ -64,7 +64,7 @@ func TestOwnPatchesReportEverythingAtOnce(t *testing.T) {
 
 	gateway := netip.MustParseAddr("10.0.0.1")
 	_, err := ownPatches(
-		ClusterConfig{DiscoveryEndpoint: "nowhere"},
+		ClusterConfig{},
 		NodeConfig{
 			Name: "Prod_1",
 			Role: "master",
@@ -83,7 +83,7 @@ func TestOwnPatchesReportEverythingAtOnce(t *testing.T) {
 	require.Error(t, err)
 
 	for _, want := range []string{
-		`machine configuration of "Prod_1"`, `role: "master"`, "subnet: is missing", `discovery endpoint: "nowhere"`,
+		`machine configuration of "Prod_1"`, `role: "master"`, "subnet: is missing",
 		`name: "Prod_1"`, "install image: is missing",
 		`interfaces[0].mac: "02:00"`, "interfaces[0].gateway: 10.0.0.1", "interfaces[0].vlans[0].id: 4095",
 		"interfaces[0].vlans[0].mtu: 100",

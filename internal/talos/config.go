@@ -26,11 +26,9 @@ type ClusterConfig struct {
 	AllowSchedulingOnControlPlanes bool
 	// Tailscale is the tailnet that the nodes join; nil = none.
 	Tailscale *Tailscale
-	// NoDiscoveryService disables discovery; otherwise members find each other through the discovery service. The
-	// Kubernetes registry is always disabled: it cannot work since Kubernetes 1.32.
-	NoDiscoveryService bool
-	// DiscoveryEndpoint is the discovery service's URL; empty = the public one.
-	DiscoveryEndpoint string
+	// Discovery is the URL of the discovery service by which members find each other; empty = the public one,
+	// NoDiscovery = none. The Kubernetes registry is always disabled: it cannot work since Kubernetes 1.32.
+	Discovery string
 	// APIServer and Registries differ from Talos' own settings.
 	APIServer  APIServer
 	Registries Registries
@@ -41,6 +39,9 @@ type ClusterConfig struct {
 	// Patches are the user's strategic-merge patches for every node, applied after the program's own.
 	Patches []string
 }
+
+// NoDiscovery is the discovery service of clusters whose members use none.
+const NoDiscovery = "none"
 
 // NodeConfig is the part of a machine configuration that is specific to one node.
 type NodeConfig struct {

@@ -100,13 +100,15 @@ func (v1alpha1Form) names(n NodeConfig) object {
 }
 
 func (v1alpha1Form) discovery(c ClusterConfig) object {
-	service := object{"disabled": c.NoDiscoveryService}
-	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {
-		service["endpoint"] = c.DiscoveryEndpoint
+	disabled := c.Discovery == NoDiscovery
+
+	service := object{"disabled": disabled}
+	if c.Discovery != "" && !disabled {
+		service["endpoint"] = c.Discovery
 	}
 
 	return object{
-		"enabled":    !c.NoDiscoveryService,
+		"enabled":    !disabled,
 		"registries": object{"kubernetes": object{"disabled": true}, "service": service},
 	}
 }
@@ -166,8 +168,8 @@ func (documentForm) cluster(c ClusterConfig, n NodeConfig) []object {
 		document("KubeNodeConfig", object{"nodeIP": object{"validSubnets": kubeletSubnets(c, n)}}),
 		document("SecurityProfileConfig", object{"workloadIsolation": false}),
 	}
-	if c.DiscoveryEndpoint != "" && !c.NoDiscoveryService {
-		docs = append(docs, document("DiscoveryServiceConfig", object{"name": "default", "endpoint": c.DiscoveryEndpoint}))
+	if c.Discovery != "" && c.Discovery != NoDiscovery {
+		docs = append(docs, document("DiscoveryServiceConfig", object{"name": "default", "endpoint": c.Discovery}))
 	}
 
 	docs = append(docs, documentForm{}.names(n)...)

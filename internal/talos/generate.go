@@ -223,7 +223,7 @@ func generateForRole(g Generation, c ClusterConfig, role string, bundle *secrets
 	input, err := generate.NewInput(g.ClusterName, g.Endpoint, strings.TrimPrefix(g.KubernetesVersion, "v"),
 		generate.WithSecretsBundle(bundle), generate.WithVersionContract(contract),
 		generate.WithAllowSchedulingOnControlPlanes(c.AllowSchedulingOnControlPlanes),
-		generate.WithClusterDiscovery(!c.NoDiscoveryService))
+		generate.WithClusterDiscovery(c.Discovery != NoDiscovery))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ type object = map[string]any
 // was generated with a version contract (v1.12, or a full version). Those that all nodes of a role share come first.
 func ownPatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
 	release, err := releaseOfContract(contract)
-	if problems := errors.Join(checkRole(n.Role), checkCluster(c), checkNode(n), err); problems != nil {
+	if problems := errors.Join(checkRole(n.Role), checkNode(n), err); problems != nil {
 		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, problems)
 	}
 

@@ -349,9 +349,9 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 	}{
 		"public service": {func(*ClusterConfig) {}, []string{"https://discovery.talos.dev/"}},
 		"private service": {
-			func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, []string{"https://discovery.example.org/"},
+			func(c *ClusterConfig) { c.Discovery = "https://discovery.example.org/" }, []string{"https://discovery.example.org/"},
 		},
-		"none at all": {func(c *ClusterConfig) { c.NoDiscoveryService = true }, nil},
+		"none at all": {func(c *ClusterConfig) { c.Discovery = NoDiscovery }, nil},
 	} {
 		for _, contract := range contracts {
 			t.Run(name+" "+contract, func(t *testing.T) {

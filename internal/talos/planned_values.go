@@ -33,6 +33,8 @@ var plannedParts = []struct {
 	{"machine.time.servers", "network.ntp", true},
 	{"TimeSyncConfig.ntp.servers", "network.ntp", true},
 	{"TimeSyncConfig.ntp.useNTS", "network.nts", false},
+	{"cluster.discovery.registries.service.endpoint", "discovery", false},
+	{"DiscoveryServiceConfig", "discovery", false},
 	{"machine.logging.destinations", "logDestinations", true},
 	{"KmsgLogConfig", "logDestinations", true},
 	{"ExtensionServiceConfig", "tailscale", true},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -56,6 +57,8 @@ type Options struct {
 	Program pulumi.RunFunc
 	// EventLog is the file to which a preview writes the engine's events, one JSON object a line; empty = none.
 	EventLog string
+	// Environment are variables that the CLI and what it starts get in addition.
+	Environment map[string]string
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
 	Out, Err io.Writer
@@ -181,14 +184,16 @@ func (e *Engine) Close() { e.close() }
 // environment returns the variables that the CLI, and with it the providers, get beside those of this process.
 func (e *Engine) environment() (map[string]string, error) {
 	trust, err := e.trust()
-
-	return map[string]string{
+	env := map[string]string{
 		"PULUMI_BACKEND_URL":                          "file://" + filepath.Join(e.o.Dir, stateFolder),
 		"PULUMI_CONFIG_PASSPHRASE_FILE":               filepath.Join(e.o.Dir, passphraseFile),
 		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
 		"TALOSOPS":    e.o.TalosOps,
 		trustVariable: trust,
-	}, err
+	}
+	maps.Copy(env, e.o.Environment)
+
+	return env, err
 }
 
 // openStack creates the stack unless it exists.

@@ -109,7 +109,17 @@ func (m *machine) discovers(o *machine) bool {
 	id, secret, enabled := configuration.DiscoveryIdentity(m.config)
 	otherID, otherSecret, otherEnabled := configuration.DiscoveryIdentity(o.config)
 
-	return enabled && otherEnabled && id != "" && id == otherID && secret == otherSecret
+	return enabled && otherEnabled && m.reachesDiscovery() && o.reachesDiscovery() && id != "" && id == otherID && secret == otherSecret
+}
+
+// reachesDiscovery reports whether the machine reaches its discovery service.
+func (m *machine) reachesDiscovery() bool {
+	var addresses []string
+	for _, service := range m.config.DiscoveryServiceConfigs() {
+		addresses = append(addresses, service.Endpoint().String())
+	}
+
+	return m.reachesAny(addresses)
 }
 
 // discovered returns the members that the machine discovers, including itself.

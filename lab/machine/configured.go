@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"talos-proxmox/lab/machine/certificates"
@@ -226,6 +227,16 @@ func (m *machine) etcdReady() bool {
 func (m modelKubernetes) runStaticPods(ctx context.Context) {
 	if !m.cluster.await(ctx, m.etcdReady) || !m.sleep(ctx, m.durations().KubernetesAPI) {
 		return
+	}
+
+	for _, image := range []func(config.Config) string{
+		func(cfg config.Config) string { return cfg.K8sAPIServerConfig().Image() },
+		func(cfg config.Config) string { return cfg.K8sControllerManagerConfig().Image() },
+		func(cfg config.Config) string { return cfg.K8sSchedulerConfig().Image() },
+	} {
+		if !m.awaitImage(ctx, "", image) {
+			return
+		}
 	}
 
 	var current atomic.Pointer[tls.Config]

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/network"
@@ -14,7 +16,7 @@ import (
 
 // runEtcd implements kubernetes.
 func (m modelKubernetes) runEtcd(ctx context.Context) {
-	if !m.awaitEtcdAddress(ctx) {
+	if !m.awaitEtcd(ctx) {
 		return
 	}
 
@@ -92,8 +94,8 @@ func (m *machine) EtcdAddress() netip.Addr {
 	return netip.Addr{}
 }
 
-// awaitEtcdAddress waits until the machine has an address for etcd; Talos starts etcd no earlier.
-func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
+// awaitEtcd waits until the machine has an address for etcd, its time and its image; Talos starts etcd no earlier.
+func (m *machine) awaitEtcd(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	if !m.EtcdAddress().IsValid() {
 		m.services.Set("etcd", services.Waiting, "Waiting for etcd spec")
@@ -101,7 +103,8 @@ func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	}
 	m.ms.mu.Unlock()
 
-	return m.cluster.await(ctx, func() bool { return m.EtcdAddress().IsValid() })
+	return m.cluster.await(ctx, func() bool { return m.EtcdAddress().IsValid() }) && m.awaitTime(ctx, "etcd") &&
+		m.awaitImage(ctx, "etcd", func(cfg config.Config) string { return cfg.Cluster().Etcd().Image() })
 }
 
 // bootstrap implements kubernetes: it bootstraps a cluster on this machine.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,6 +53,10 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 
 // startKubelet starts the kubelet's service, and reports whether the kubelet registers a node.
 func (m *machine) startKubelet(ctx context.Context) bool {
+	if !m.awaitTime(ctx, "kubelet") || !m.awaitImage(ctx, "kubelet", kubeletImage) {
+		return false
+	}
+
 	m.Go(func() { m.restartKubelet(ctx) })
 
 	m.ms.mu.Lock()
@@ -94,7 +99,7 @@ func (m *machine) restartKubelet(ctx context.Context) {
 		m.ms.mu.Unlock()
 		m.Resources() // lets watchers see that the service is gone
 
-		if !m.sleep(ctx, time.Second) {
+		if !m.sleep(ctx, time.Second) || !m.awaitImage(ctx, "kubelet", kubeletImage) {
 			return
 		}
 
@@ -103,6 +108,8 @@ func (m *machine) restartKubelet(ctx context.Context) {
 		m.ms.mu.Unlock()
 	}
 }
+
+func kubeletImage(cfg config.Config) string { return cfg.K8sKubeletConfig().Image() }
 
 // awaitNodeIP waits until the machine has a node address; Talos starts the kubelet no earlier.
 func (m *machine) awaitNodeIP(ctx context.Context) bool {

@@ -58,6 +58,8 @@ type Options struct {
 	// ExtensionVersion returns the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6";
 	// without one it is Talos' own version.
 	ExtensionVersion func(talos, extension string) string
+	// Reach returns why a machine does not reach a URL or a host; nil reaches everything.
+	Reach func(machine, address string) error
 	// Labkube runs real etcd and Kubernetes; nil runs their model.
 	Labkube *Labkube
 	// Log receives the consoles of all machines; nil discards them.

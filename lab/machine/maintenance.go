@@ -206,6 +206,10 @@ func (m *machine) install(ctx context.Context, cfg config.Provider) error {
 		return err
 	}
 
+	if err := m.pullable(ctx, cfg, m.installerImage(cfg)); err != nil {
+		return err
+	}
+
 	system, err := m.resolveInstaller(m.installerImage(cfg))
 	if err != nil {
 		return err

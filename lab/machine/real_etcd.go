@@ -14,7 +14,7 @@ import (
 
 // runEtcd implements kubernetes.
 func (k *realKubernetes) runEtcd(ctx context.Context) {
-	if k.awaitEtcdAddress(ctx) {
+	if k.awaitEtcd(ctx) {
 		k.member.Run(ctx)
 	}
 }

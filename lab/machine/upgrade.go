@@ -42,8 +42,12 @@ func (m *machine) resolveInstaller(reference string) (image.Image, error) {
 // installerPattern matches installer images, in Image Factories and elsewhere.
 var installerPattern = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
 
-// checkPullable returns why an image cannot be pulled. The lab only knows which installers exist.
+// checkPullable returns why an image cannot be pulled. In a lab that reaches everything, only installers are known.
 func (m *machine) checkPullable(reference string) error {
+	if err := m.pullable(context.Background(), m.currentConfig(), reference); err != nil {
+		return err
+	}
+
 	if !installerPattern.MatchString(reference) {
 		return nil
 	}
@@ -69,7 +73,11 @@ func (m *machine) runInstaller(next image.Image) ([]string, error) {
 }
 
 // Upgrade implements the machine service. It resolves the image at once, and checks etcd unless forced.
-func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+func (s *machined) Upgrade(ctx context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	if err := s.m.pullable(ctx, s.m.currentConfig(), in.GetImage()); err != nil {
+		return nil, fmt.Errorf("error validating installer image %q: %w", in.GetImage(), err)
+	}
+
 	system, err := s.m.resolveInstaller(in.GetImage())
 	if err != nil {
 		return nil, fmt.Errorf("error validating installer image %q: %w", in.GetImage(), err)

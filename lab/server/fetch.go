@@ -26,6 +26,10 @@ func (s *Server) fetch(ctx context.Context, address string) ([]byte, error) {
 		return nil, fmt.Errorf("unable to read the address: %w", err)
 	}
 
+	if err := s.reachOfHosts(address); err != nil {
+		return nil, err
+	}
+
 	if publisher.Publishes(u) {
 		content, found := publisher.Get(u)
 		if !found {

@@ -56,6 +56,8 @@ type Options struct {
 	Kubernetes string
 	// Labkube is the binary for real etcd and Kubernetes.
 	Labkube string
+	// Isolated is a lab without a way out: hosts and machines reach loopback addresses only.
+	Isolated bool
 	// Storages are a host's storages beside its own ones; nil = none.
 	Storages func(host string) []datacentre.StorageOptions
 	// Release of Proxmox VE: datacentre.PVE8 or PVE9, the default.
@@ -72,6 +74,7 @@ type Server struct {
 	Requests *proxmox.Stats
 
 	o       Options
+	outside outside
 	id      *identity
 	network network
 	closers []func() error
@@ -193,7 +196,7 @@ func Open(o Options) (_ *Server, err error) {
 
 	s.Machines = machine.New(s.Data, machine.Options{
 		Resolver: registry{s.Data, s.Factory}, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion,
-		Labkube: labkube, Log: o.Log,
+		Labkube: labkube, Log: o.Log, Reach: s.reachOfMachines(),
 	})
 	s.Data.SetGuests(s.Machines)
 	s.closers = append(s.closers, s.Machines.Close)
