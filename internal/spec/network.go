@@ -194,6 +194,29 @@ func (p *planner) planVIP(path, text string, network Network) netip.Addr {
 	return vip
 }
 
+// checkKubeVIP refuses patches with which kube-vip would answer for the VIP as well as Talos does.
+func (p *planner) checkKubeVIP(c Cluster) {
+	if !c.VIP.IsValid() {
+		return
+	}
+
+	check := func(patches, paths []string) {
+		for i, patch := range patches {
+			announces := strings.Contains(patch, "kube-vip/kube-vip") && strings.Contains(patch, c.VIP.String())
+			if announces && !p.problems.Has(paths[i]) {
+				p.problems.Add(paths[i], nil, "makes kube-vip answer for %s, as Talos does (network.vip), and two machines would have the "+
+					"address; remove one of the two (docs/networking.md#kube-vip)", c.VIP)
+			}
+		}
+	}
+
+	check(c.Patches, c.PatchPaths)
+
+	for _, n := range c.Nodes() {
+		check(n.Patches, n.PatchPaths)
+	}
+}
+
 // minMTU is what a Talos node needs for its own tunnels; packets of the pod network are smaller than the node's.
 const minMTU = 1280
 

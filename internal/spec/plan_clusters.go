@@ -99,6 +99,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 		func(a, b Node) int { return cmp.Or(strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index)) },
 	)
 
+	p.checkKubeVIP(cluster)
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)

@@ -146,6 +146,12 @@ func (p *planner) planKernelArgs(path string, arguments []string) []string {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		p.checkNotEmpty(at, argument, "write it as console=ttyS0")
 		p.checkFormat(at, argument, kernelArgFormat)
+
+		// It would replace the platform of the image (pkg/imager/imager.go of Talos 1.14).
+		if platform, set := strings.CutPrefix(argument, "talos.platform="); set && platform != DefaultPlatform {
+			p.problems.Add(at, argument, "is another platform than that of the images, %s, whose network data machines get from Proxmox; "+
+				"remove it (docs/networking.md#meta-key-10)", DefaultPlatform)
+		}
 	}
 
 	return slices.Clone(arguments)
