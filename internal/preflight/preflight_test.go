@@ -518,10 +518,10 @@ func TestJudge(t *testing.T) {
 				s.site.Rights["/"] = map[string]bool{"Sys.Audit": false}
 			},
 			problems: []string{
-				`clusters[0].gpuWorkers[0].datastore: "fast" is of pve2 alone, and one-gpu-1 has ha: another host could not start it; use a ` +
-					"datastore that all hosts share",
 				"may not Sys.Console on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles " +
 					"TalosProxmoxHA --propagate 0`",
+				`clusters[0].gpuWorkers[0].datastore: "fast" is of pve2 alone, and one-gpu-1 has ha: another host could not start it; use a ` +
+					"datastore that all hosts share",
 			},
 		},
 		"high availability before there were rules": {
@@ -529,8 +529,10 @@ func TestJudge(t *testing.T) {
 				s.worker().HA, s.site.Version = &spec.HA{MaxRestart: 1, MaxRelocate: 1}, "8.4.14"
 				s.site.Rights["/"] = map[string]bool{"Sys.Audit": false, "Sys.Console": false}
 			},
-			problems: []string{`clusters[0].gpuWorkers[0].ha: needs Proxmox VE 9, whose high availability has rules, and 8.4.14 answers: ` +
-				"upgrade it, or remove ha"},
+			problems: []string{
+				"may not VM.Monitor on /vms/2000, /vms/4000",
+				"clusters[0].gpuWorkers[0].ha: needs Proxmox VE 9, whose high availability has rules, and 8.4.14 answers: upgrade it, or remove ha",
+			},
 		},
 		"high availability of a single host": {
 			change: func(s *fixture) {
