@@ -328,7 +328,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range []struct{ arguments, want string }{
-		{"check", "dev\nlab\nprod\n:4\n"},
+		{"check", "dev\nedge\nhardened\nlab\nprod\n:4\n"},
 		{"status prod", "prod\n:4\n"},
 		{"preview prod --output", "json\ntext\n:4\n"},
 	} {

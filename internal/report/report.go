@@ -198,6 +198,15 @@ func newCluster(c spec.Cluster) cluster {
 // settingsOf describes who logs in, what is recorded, what pods may do, who reaches machines, and where logs go and
 // images come from.
 func settingsOf(c spec.Cluster) (list []string) {
+	if c.Security != "" {
+		text := c.Security
+		if without := c.Unhardened(); len(without) > 0 {
+			text += " (without " + strings.Join(without, ", ") + ")"
+		}
+
+		list = append(list, text)
+	}
+
 	if a := c.APIServer; a != nil {
 		if a.OIDC != nil {
 			list = append(list, "users of "+a.OIDC.Issuer+" log in")

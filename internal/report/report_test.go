@@ -89,6 +89,22 @@ func TestMarkdown(t *testing.T) {
 	goldentest.Equal(t, "testdata/prod.golden.md", report.Markdown(plan(), nil))
 }
 
+// TestHardened: what a hardened cluster leaves out is said, too.
+func TestHardened(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Clusters[0].Security, p.Clusters[0].Firewall = "hardened", &spec.Firewall{}
+	p.Clusters[0].APIServer = &spec.APIServer{
+		AuditPolicy: &spec.AuditPolicy{Rules: []spec.AuditRule{{Level: "Metadata"}}},
+		PodSecurity: &spec.PodSecurity{Enforce: "baseline"},
+	}
+	assert.Contains(t, report.Markdown(p, nil), "hardened, audit policy, Pod Security baseline, Talos' firewall")
+
+	p.Clusters[0].Firewall = nil
+	assert.Contains(t, report.Markdown(p, nil), "hardened (without firewall), audit policy, Pod Security baseline")
+}
+
 // TestPicture is the same as in the page.
 func TestPicture(t *testing.T) {
 	t.Parallel()
@@ -216,7 +232,8 @@ func TestReportOfTheAPIServer(t *testing.T) {
 
 	p := plan()
 	p.Clusters[0].APIServer = &spec.APIServer{
-		OIDC: &spec.OIDC{Issuer: "https://id.example.org"}, AuditPolicy: &spec.AuditPolicy{}, PodSecurity: &spec.PodSecurity{Enforce: "restricted"},
+		OIDC: &spec.OIDC{Issuer: "https://id.example.org"}, AuditPolicy: &spec.AuditPolicy{Rules: []spec.AuditRule{{Level: "Metadata"}}},
+		PodSecurity: &spec.PodSecurity{Enforce: "restricted"},
 	}
 	p.Clusters[0].Registries = &spec.Registries{
 		Mirrors: map[string]spec.RegistryMirror{"docker.io": {}, "*": {}},

@@ -215,6 +215,10 @@ type ClusterConfig struct {
 	ServiceCIDRIPv6 string `json:"serviceCidrIPv6,omitempty" jsonschema:"example=fd00:10:96::/112"`
 	// The CNI.
 	CNI CNIConfig `json:"cni,omitempty"`
+	// `hardened` switches on what production should have, in keys that are not set themselves: `encryption` with
+	// `nodeID`, `apiServer.auditPolicy` and `apiServer.podSecurity`; it needs `firewall`, and refuses patches that open the
+	// API server: security.md. Default: none of it.
+	Security string `json:"security,omitempty" jsonschema:"enum=hardened"`
 	// The encryption of the machines' disks. Default: none.
 	Encryption *Encryption `json:"encryption,omitempty"`
 	// The API servers: who logs in, what is recorded, and what pods may do. Default: as Talos sets them.

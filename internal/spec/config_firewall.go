@@ -3,6 +3,8 @@ package spec
 // FirewallConfig is Talos' firewall on the machines of a cluster. Further rules, for ports of your own, are
 // NetworkRuleConfig documents in patches.
 type FirewallConfig struct {
+	// What happens to packets that no rule admits. `accept` is no firewall, for clusters with `security: hardened`.
+	Ingress string `json:"ingress,omitempty" jsonschema:"default=block,enum=block,enum=accept"`
 	// The networks of the computers that administer the cluster, also by IPv6 in a dual-stack cluster: they reach the
 	// Talos API (port 50000) of every machine, and the Kubernetes API (6443). The computer that runs the program has to be
 	// in one of them or in a network of the machines.

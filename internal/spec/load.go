@@ -32,6 +32,8 @@ func Load(values map[string]string, o Options) (*Plan, error) {
 
 	parsed := parseValues(values)
 	found := findSecrets(parsed, o)
+	harden(parsed)
+
 	p := newPlanner(decode(parsed, found, &problems), o, found, &problems)
 	plan := p.plan()
 

@@ -198,6 +198,8 @@ type Cluster struct {
 	// PodCIDRIPv6 and ServiceCIDRIPv6 are those of a dual-stack cluster; invalid = IPv4 only.
 	PodCIDRIPv6     netip.Prefix `json:",omitzero"`
 	ServiceCIDRIPv6 netip.Prefix `json:",omitzero"`
+	// Security is `hardened`, whose settings are in the fields below and in the nodes' encryption; empty = none.
+	Security string `json:",omitempty"`
 	// CNI is the CNI that the program installs; nil = nodes wait for one that the user installs.
 	CNI *CNI `json:",omitempty"`
 	// APIServer are the settings of the API servers; nil = Talos' own.

@@ -50,7 +50,7 @@ func (p *planner) planClusters() []Cluster {
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{
 		Name: c.Name, Upgrade: c.Talos, DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
-		HealthCheck: c.HealthCheck,
+		HealthCheck: c.HealthCheck, Security: c.Security,
 		GPUOperator: c.GPUOperator, Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
 	}
 	cluster.Patches, cluster.PatchPaths = p.splitPatches(path+".patches", c.Patches)
@@ -111,6 +111,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	p.checkNTS(path+".network", c.Network, pools)
 	cluster.APIServer = p.planAPIServer(path+".apiServer", c.APIServer, cluster)
 	cluster.Registries = p.planRegistries(path+".registries", c.Registries)
+	p.checkHardened(path, c, cluster)
 
 	return cluster
 }

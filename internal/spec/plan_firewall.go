@@ -19,6 +19,9 @@ type Firewall struct {
 	KubernetesAPI []netip.Prefix `json:",omitempty" pulumi:"kubernetesApi,optional" provider:"type=go@1:netip:text"`
 }
 
+// firewallAccepts is the value of FirewallConfig.Ingress for no firewall.
+const firewallAccepts = "accept"
+
 // planFirewall plans the firewall; nil = none.
 func (p *planner) planFirewall(path string, c ClusterConfig, cluster Cluster) *Firewall {
 	if c.Firewall == nil {
@@ -28,12 +31,19 @@ func (p *planner) planFirewall(path string, c ClusterConfig, cluster Cluster) *F
 	at := path + ".firewall"
 
 	switch {
+	case c.Firewall.Ingress == firewallAccepts:
+		if len(c.Firewall.Admin)+len(c.Firewall.KubernetesAPI) > 0 {
+			p.problems.Add(at+".ingress", c.Firewall.Ingress, "is no firewall, and admin and kubernetesApi have no effect; remove it, or "+
+				"them")
+		}
+
+		return nil
 	case cluster.CNI == nil && !p.hasFirewallRules(cluster):
 		p.warn("%s: the ports of your CNI are closed; open them to the machines' networks with NetworkRuleConfig documents in "+
 			"patches, such as UDP 8472 for VXLAN (docs/networking.md#the-firewall)", at)
 	case cluster.CNI != nil && cilium.UsesIPsec(c.CNI.Values):
 		p.problems.Add(path+".cni.values.encryption", nil, "is IPsec, which Talos' firewall has no rules for; use type: wireguard, "+
-			"or remove firewall")
+			"or set firewall.ingress to accept")
 	}
 
 	return &Firewall{

@@ -121,12 +121,20 @@ func scenarios(contract string) map[string]struct {
 	}
 	observed.NTS, observed.LogDestinations = true, []string{"tcp://10.0.0.7:6050", "udp://logs.example.org:514"}
 
+	// What security: hardened sets.
+	hardened := testCluster()
+	hardened.APIServer = APIServer{
+		AuditPolicy: testAPIServer().AuditPolicy, PodSecurity: &PodSecurity{Enforce: "baseline"},
+	}
+	hardened.Firewall = &Firewall{Nodes: prefixes("10.0.0.0/24"), ControlPlanes: prefixes("10.0.0.0/24")}
+
 	withKeys := testCluster()
 	withKeys.APIServer, withKeys.Registries = testAPIServer(), testRegistries()
 
 	return map[string]scenario{
 		"api-server":  {withKeys, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-general-1", RoleWorker, 30)}},
 		"firewall":    firewalled(),
+		"hardened":    {hardened, []NodeConfig{byNodeID}},
 		"encryption":  {testCluster(), []NodeConfig{byNodeID, encrypted}},
 		"gpu":         {gpus, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), gpuWorker, sharedWorker}},
 		"gpu-single":  {singleGPU, []NodeConfig{gpuControlPlane}},
@@ -264,7 +272,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 					switch {
 					case contract == "v1.12":
 						requireGolden(t, path.Join(name, node.Name), cfg)
-					case name == "single-node", name == "api-server", name == "firewall", name == "links", name == "dual-stack", name == "gpu" && node.GPUs != nil:
+					case name == "single-node", name == "api-server", name == "firewall", name == "hardened", name == "links", name == "dual-stack", name == "gpu" && node.GPUs != nil:
 						requireGolden(t, path.Join(name, node.Name+"."+contract), cfg)
 					}
 				})

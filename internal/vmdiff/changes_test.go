@@ -529,7 +529,12 @@ func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
 func TestProtectionIsDecidedAtCreation(t *testing.T) {
 	t.Parallel()
 
-	const remedy = "restore it, or create machines with it in a pool of their own and remove these in a later run (docs/encryption.md)"
+	const (
+		others   = ", or create machines with it in a pool of their own and remove these in a later run (docs/encryption.md)"
+		remedy   = "restore it" + others
+		hardened = "security: hardened\n      firewall: {}\n      "
+		leave    = "set encryption: {state: none, ephemeral: none}" + others
+	)
 
 	with := func(template, cluster string) *spec.Plan {
 		text := strings.Replace(stackFile, "kubernetesVersion", cluster+"kubernetesVersion", 1)
@@ -545,8 +550,15 @@ func TestProtectionIsDecidedAtCreation(t *testing.T) {
 		"nothing changes": {encrypted, encrypted, nil},
 		"encryption": {plain, encrypted, []string{
 			"clusters[0].encryption: does not open EPHEMERAL, STATE of one-cp-1 " +
-				"(it has none; planned, patches included: EPHEMERAL nodeID, STATE nodeID): Talos encrypts a volume only when it creates it; " + remedy,
+				"(it has none; planned, patches included: EPHEMERAL nodeID, STATE nodeID): Talos encrypts a volume only when it creates it; " + leave,
 		}},
+		"a running cluster that is to be hardened": {plain, with("", hardened), []string{
+			"clusters[0].encryption: does not open EPHEMERAL, STATE of one-cp-1 " +
+				"(it has none; planned, patches included: EPHEMERAL nodeID, STATE nodeID): Talos encrypts a volume only when it creates it; " + leave,
+		}},
+		"a running cluster that is to be hardened without it": {
+			plain, with("", hardened+"encryption: {state: none, ephemeral: none}\n      "), nil,
+		},
 		"no encryption": {encrypted, plain, []string{
 			"clusters[0].controlPlane.encryption: does not open EPHEMERAL, STATE of one-cp-1 " +
 				"(it has EPHEMERAL nodeID, STATE nodeID; planned, patches included: none): Talos encrypts a volume only when it creates it; " + remedy,

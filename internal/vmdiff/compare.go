@@ -188,6 +188,11 @@ func (c *comparison) compareProtection(old, wanted Machine) {
 	}
 
 	if volumes := old.Volumes.Unreadable(wanted.Volumes); len(volumes) > 0 {
+		remedy := remedy
+		if old.Volumes.String() == "" { // as before security: hardened
+			remedy = "set encryption: {state: none, ephemeral: none}" + strings.TrimPrefix(remedy, "restore it")
+		}
+
 		c.addImpossible("", "encryption", "", fmt.Sprintf(
 			"does not open %s of %s (it has %s; planned, patches included: %s): Talos encrypts a volume only when it creates it; %s",
 			strings.Join(volumes, ", "), old.Name, cmp.Or(old.Volumes.String(), "none"), cmp.Or(wanted.Volumes.String(), "none"), remedy))

@@ -249,6 +249,15 @@ func badProduction() map[string]badPlan {
 			},
 			policies: []string{"production-audit-log"}, message: "records no requests",
 		},
+		"an API server that answers anybody": {
+			production: true,
+			config: `{"production-api-access": "mandatory", "production-talos-firewall": "disabled", ` +
+				`"production-disk-encryption": "disabled", "production-pod-security": "disabled", "production-audit-log": "disabled"}`,
+			draft: func(d *draft) {
+				d.configuration("c", "10.0.0.1", "machine: {type: controlplane}\ncluster: {apiServer: {extraArgs: {anonymous-auth: 'true'}}}\n")
+			},
+			policies: []string{"production-api-access"}, message: "lets in what Talos keeps out",
+		},
 		"images from anyone": {
 			production: true,
 			config: `{"production-registries": "mandatory", "production-talos-firewall": "disabled", ` +

@@ -242,6 +242,9 @@ func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 		"lab":  {Pack: policyPack(t)},
 		"dev":  {Pack: policyPack(t), Config: filepath.Join(folder, "policy-config.dev.json")},
 		"prod": {Pack: policyPack(t), Config: filepath.Join(folder, "policy-config.prod.json")},
+
+		"hardened": {Pack: policyPack(t)}, // its stack file says that it is a production stack
+		"edge":     {Pack: policyPack(t)},
 	} {
 		file, err := engine.ReadStack(delivered, name)
 		require.NoError(t, err)

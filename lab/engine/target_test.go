@@ -158,6 +158,10 @@ func TestCommittedStacksOnALab(t *testing.T) {
 				}
 
 				visitValues(&value, func(n *yaml.Node) {
+					if network, err := netip.ParsePrefix(n.Value); err == nil && network.Bits() < networkBits {
+						return // a firewall admits it; nobody connects to it
+					}
+
 					for _, found := range addressText.FindAllString(n.Value, -1) {
 						address, _, ok := parse(found)
 						assert.True(t, ok && netip.MustParsePrefix("127.77.0.0/16").Contains(address), "%s: %s", key, n.Value)

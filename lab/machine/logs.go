@@ -70,7 +70,9 @@ func (m *machine) sendLogs(ctx context.Context) {
 			if destination.send(connections[key], lines) {
 				positions[key] = next
 			} else {
-				connections[key], failed = nil, time.After(logRetry)
+				delete(connections, key)
+
+				failed = time.After(logRetry)
 			}
 		}
 

@@ -75,6 +75,14 @@ func productionPolicies() []policy {
 			Stack:    inProduction(auditLog),
 		},
 		{
+			Name:        "production-api-access",
+			Description: "In production, the API servers keep requests without credentials and weak TLS out, as Talos does.",
+			Reason: "Otherwise anybody who reaches them learns about the cluster, or more where a role is bound to `system:unauthenticated`. Advisory, " +
+				"because the cluster's issuer may be public: patches with `anonymous-auth`, `KubeAuthenticationConfig` or `tls-*` (docs/api-server.md).",
+			Advisory: true,
+			Stack:    inProduction(apiAccess),
+		},
+		{
 			Name:        "production-registries",
 			Description: "In production, registries and mirrors of images are verified.",
 			Reason: "Otherwise anybody in the network path can replace images, and read passwords. Advisory, because images can be pinned by digest: " +

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
 )
 
 // podSecurity refuses control planes whose API server enforces no Pod Security Standard.
@@ -85,6 +86,21 @@ func auditLog(p plan) problem.List {
 			}
 
 			return false
+		},
+	)
+}
+
+// apiAccess refuses control planes whose API server answers whoever asks.
+func apiAccess(p plan) problem.List {
+	return requireOfControlPlanes(
+		p, "its API server lets in what Talos keeps out: remove patches with anonymous-auth and tls-*, and give KubeAuthenticationConfig "+
+			"the conditions of docs/api-server.md",
+		func(documents []yaml.Node) bool {
+			return !slices.ContainsFunc(documents, func(document yaml.Node) bool {
+				text, err := yaml.Marshal(&document)
+
+				return err == nil && len(talos.OpensAPIServer(string(text))) > 0
+			})
 		},
 	)
 }

@@ -261,6 +261,30 @@ func TestProductionAuditLog(t *testing.T) {
 	})
 }
 
+func TestProductionAPIAccess(t *testing.T) {
+	t.Parallel()
+
+	const controlPlane = "machine: {type: controlplane}\n"
+
+	anonymous := func(conditions string) string {
+		return "kind: KubeAuthenticationConfig\nconfiguration: {anonymous: {enabled: true, conditions: [" + conditions + "]}}\n"
+	}
+
+	runProductionCases(t, "production-api-access", map[string]policyCase{
+		"as Talos makes it": {plan: []resource{
+			nodeConfiguration(controlPlane), nodeConfiguration(controlPlane, anonymous("{path: /livez}")),
+		}},
+		"a worker": {plan: []resource{nodeConfiguration("machine: {type: worker}\n")}},
+		"opened": {
+			plan: []resource{
+				nodeConfiguration(controlPlane, anonymous("{path: /livez}, {path: /version}")),
+				nodeConfiguration(controlPlane + "cluster: {apiServer: {extraArgs: {tls-min-version: VersionTLS10}}}\n"),
+			},
+			want: []string{"n: its API server lets in what Talos keeps out: remove patches", "n: "},
+		},
+	})
+}
+
 func TestProductionRegistries(t *testing.T) {
 	t.Parallel()
 

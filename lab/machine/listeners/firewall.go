@@ -23,7 +23,7 @@ func (f firewall) Accept() (net.Conn, error) {
 		}
 
 		if !f.blocked() && f.admits(addressOf(conn.RemoteAddr()).Addr(), addressOf(conn.LocalAddr()).Port()) {
-			return firewallConn{conn, f.blocked}, nil
+			return &firewallConn{conn, f.blocked}, nil
 		}
 
 		_ = conn.Close()
@@ -37,7 +37,7 @@ func addressOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(end.Addr().Unmap(), end.Port())
 }
 
-// firewallConn is a connection through a firewall.
+// firewallConn is a connection through a firewall. Servers use connections as keys of maps, hence the pointer.
 type firewallConn struct {
 	net.Conn
 
@@ -45,7 +45,7 @@ type firewallConn struct {
 }
 
 // Read implements net.Conn.
-func (g firewallConn) Read(into []byte) (int, error) {
+func (g *firewallConn) Read(into []byte) (int, error) {
 	n, err := g.Conn.Read(into)
 	if err == nil && g.blocked() {
 		_ = g.Close()
