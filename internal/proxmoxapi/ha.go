@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"strconv"
-	"strings"
 )
 
 // HAResource is a resource of Proxmox' high availability.
@@ -45,7 +44,7 @@ const (
 	PathHARules     = "/cluster/ha/rules"
 )
 
-// HAResourcePath and HARulePath return the paths of single ones.
+// HAResourcePath returns the path of a VM's resource.
 func HAResourcePath(vmid int) string {
 	return PathHAResources + "/" + url.PathEscape(HAResourceID(vmid))
 }
@@ -67,10 +66,4 @@ func HAServices(ctx context.Context, get Get) (services []HAService, err error) 
 	}
 
 	return services, nil
-}
-
-// IsNoHA reports whether an error says that a resource or rule does not exist.
-func IsNoHA(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "no such resource") || strings.Contains(err.Error(), "no such ha rule") ||
-		strings.Contains(err.Error(), "not HA managed"))
 }

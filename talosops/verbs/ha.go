@@ -94,24 +94,40 @@ func (m haMaker) ensure(ctx context.Context) error {
 	return nil
 }
 
+// resources returns all resources by id.
+func (m haMaker) resources(ctx context.Context) (map[string]proxmoxapi.HAResource, error) {
+	var list []proxmoxapi.HAResource
+	if err := m.get(ctx, proxmoxapi.PathHAResources, &list); err != nil {
+		return nil, err
+	}
+
+	all := map[string]proxmoxapi.HAResource{}
+	for _, r := range list {
+		all[r.ID] = r
+	}
+
+	return all, nil
+}
+
 func (m haMaker) ensureResource(ctx context.Context) error {
 	wanted := map[string]any{
 		"max_restart": m.req.MaxRestart, "max_relocate": m.req.MaxRelocate, "comment": m.req.Comment,
 	}
 
-	var found proxmoxapi.HAResource
+	all, err := m.resources(ctx)
+	if err != nil {
+		return err
+	}
 
-	err := m.get(ctx, proxmoxapi.HAResourcePath(m.req.VMID), &found)
+	found, exists := all[proxmoxapi.HAResourceID(m.req.VMID)]
 
 	switch {
-	case proxmoxapi.IsNoHA(err):
+	case !exists:
 		m.say("Proxmox' high availability gets %s (VM %d)", m.req.Machine, m.req.VMID)
 
 		wanted["sid"], wanted["state"] = proxmoxapi.HAResourceID(m.req.VMID), "started"
 
 		return m.Send(ctx, http.MethodPost, proxmoxapi.PathHAResources, wanted)
-	case err != nil:
-		return err
 	case found.MaxRestart == m.req.MaxRestart && found.MaxRelocate == m.req.MaxRelocate && found.Comment == m.req.Comment:
 		return nil
 	default:
@@ -123,14 +139,18 @@ func (m haMaker) ensureResource(ctx context.Context) error {
 
 // ensureRule makes a rule as it is wanted, or removes it.
 func (m haMaker) ensureRule(ctx context.Context, rule proxmoxapi.HARule, wanted bool) error {
-	var found proxmoxapi.HARule
-
-	err := m.get(ctx, proxmoxapi.HARulePath(rule.Name), &found)
-	if err != nil && !proxmoxapi.IsNoHA(err) {
+	var rules []proxmoxapi.HARule
+	if err := m.get(ctx, proxmoxapi.PathHARules, &rules); err != nil {
 		return err
 	}
 
-	exists := err == nil
+	at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == rule.Name })
+	exists, found := at >= 0, proxmoxapi.HARule{}
+
+	if exists {
+		found = rules[at]
+	}
+
 	body := map[string]any{"type": rule.Type, "resources": rule.Resources, "comment": m.req.Comment}
 
 	if rule.Nodes != "" {
@@ -185,15 +205,15 @@ func (m haMaker) keepApart(ctx context.Context) error {
 }
 
 func (m haMaker) keepApartOnce(ctx context.Context) error {
-	var all []proxmoxapi.HAResource
-	if err := m.get(ctx, proxmoxapi.PathHAResources, &all); err != nil {
+	all, err := m.resources(ctx)
+	if err != nil {
 		return err
 	}
 
 	var members []string
 
-	for _, r := range all {
-		if slices.ContainsFunc(m.req.Apart, func(vmid int) bool { return r.ID == proxmoxapi.HAResourceID(vmid) }) {
+	for _, vmid := range m.req.Apart {
+		if r, exists := all[proxmoxapi.HAResourceID(vmid)]; exists {
 			members = append(members, r.ID)
 		}
 	}
@@ -204,10 +224,17 @@ func (m haMaker) keepApartOnce(ctx context.Context) error {
 }
 
 func (m haMaker) remove(ctx context.Context) error {
-	m.say("Proxmox' high availability forgets %s (VM %d)", m.req.Machine, m.req.VMID)
-
-	if err := m.Send(ctx, http.MethodDelete, proxmoxapi.HAResourcePath(m.req.VMID), nil); err != nil && !proxmoxapi.IsNoHA(err) {
+	all, err := m.resources(ctx)
+	if err != nil {
 		return fmt.Errorf("high availability of %s: %w", m.req.Machine, err)
+	}
+
+	if _, exists := all[proxmoxapi.HAResourceID(m.req.VMID)]; exists {
+		m.say("Proxmox' high availability forgets %s (VM %d)", m.req.Machine, m.req.VMID)
+
+		if err := m.Send(ctx, http.MethodDelete, proxmoxapi.HAResourcePath(m.req.VMID), nil); err != nil {
+			return fmt.Errorf("high availability of %s: %w", m.req.Machine, err)
+		}
 	}
 
 	// Proxmox has taken the machine out of its rules, of which none may be left with a single machine.
