@@ -156,7 +156,7 @@ func TestHA(t *testing.T) {
 		},
 		"without hosts any more": {
 			resources: map[string]map[string]any{"vm:100": mine},
-			rules:     map[string]map[string]any{"talos-vm-100": {"resources": "vm:100", "nodes": "pve1"}},
+			rules:     map[string]map[string]any{"talos-vm-100": {"rule": "talos-vm-100", "resources": "vm:100", "nodes": "pve1"}},
 			calls:     []string{"DELETE rules/talos-vm-100"},
 		},
 		"the first control plane": {
@@ -175,7 +175,7 @@ func TestHA(t *testing.T) {
 		},
 		"removed": {
 			resources: map[string]map[string]any{"vm:100": mine, "vm:101": other}, lingers: 1,
-			rules: map[string]map[string]any{"r": {"resources": "vm:101"}},
+			rules: map[string]map[string]any{"r": {"rule": "r", "resources": "vm:101"}},
 			req:   request.HA{Apart: []int{100, 101}, ApartRule: "r"}, remove: true,
 			calls: []string{"DELETE resources/vm:100", "DELETE rules/r"},
 		},
