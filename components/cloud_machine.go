@@ -120,7 +120,8 @@ func (c *CloudMachine) registerVM(ctx *pulumi.Context, name string, args CloudMa
 	seen := newLookupOutputs(lookUpVM(ctx, machine, vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID}))
 	c.Generation, c.CreationID, c.Updates, c.Recreations = seen.generation, seen.creationID, seen.updates, seen.remade
 
-	return nil
+	return registerHA(ctx, name, args.Name, args.Machine, haGroup{}, pulumi.Parent(c),
+		pulumi.DependsOn([]pulumi.Resource{machine}), pulumi.ReplaceWith([]pulumi.Resource{machine}))
 }
 
 // initialization returns the contents of the cloud-init drive. The template disables package upgrades at the first

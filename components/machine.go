@@ -70,6 +70,8 @@ type Machine struct {
 	TPM bool `pulumi:"tpm,optional"`
 	// Start the machine with its host. Default: true.
 	OnBoot *bool `pulumi:"onBoot,optional"`
+	// Proxmox' high availability of the machine. Default: none.
+	HA *HA `pulumi:"ha,optional"`
 	// The position in the host's start-up order. Default: 0, none.
 	StartupOrder int `pulumi:"startupOrder,optional"`
 	// Proxmox tags, sorted. Default: none.
@@ -90,6 +92,8 @@ type Machine struct {
 }
 
 type (
+	// HA is a machine's high availability in Proxmox.
+	HA = spec.HA
 	// Disk is an additional disk of a machine.
 	Disk = spec.Disk
 	// NIC is an additional network device of a machine.
@@ -139,6 +143,13 @@ func (m Machine) withDefaults() Machine {
 
 	if m.OnBoot == nil {
 		m.OnBoot = pulumi.BoolRef(true)
+	}
+
+	if m.HA != nil {
+		ha := *m.HA
+		setDefault(&ha.MaxRestart, 1)
+		setDefault(&ha.MaxRelocate, 1)
+		m.HA = &ha
 	}
 
 	m.NUMA = m.NUMA || m.HugepagesMiB > 0 // Proxmox requires it

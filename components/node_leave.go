@@ -48,7 +48,7 @@ func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosC
 			return string(text), err
 		}).(pulumi.StringOutput)
 
-		if _, err := local.NewCommand(ctx, n.Name+tokens.OfLeave, &local.CommandArgs{
+		leave, err := local.NewCommand(ctx, n.Name+tokens.OfLeave, &local.CommandArgs{
 			Delete:                 pulumi.String(talosopsexec.Command(ctx) + "leave"),
 			Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 			AddPreviousOutputInEnv: pulumi.Bool(false),
@@ -58,9 +58,12 @@ func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosC
 			pulumi.DependsOn([]pulumi.Resource{c.nodes[i].vm, c.nodes[i].configuration, c.bootstrap}),
 			pulumi.ReplaceWith([]pulumi.Resource{c.nodes[i].vm}),
 			pulumi.DeletedWith(c.secrets),
-		); err != nil {
+		)
+		if err != nil {
 			return err
 		}
+
+		c.leaves = append(c.leaves, leave)
 	}
 
 	return nil

@@ -72,6 +72,7 @@ type TalosCluster struct {
 	controlTalosconfig pulumi.StringOutput // of control planes only: adding or removing workers does not change it
 	nodesTalosconfig   pulumi.StringOutput // of every node
 	nodes              []*TalosNode
+	leaves             []pulumi.Resource // the commands with which nodes leave, in the order of nodes
 	bootstrap          *local.Command
 	cni                *local.Command // nil without one
 	gate               *local.Command
@@ -110,6 +111,7 @@ func NewTalosCluster(
 		part("changes of machine configurations", c.showChanges),
 		part("bootstrap", c.registerBootstrap),
 		part("leave commands", c.registerLeaves),
+		part("high availability", c.registerHighAvailability),
 		part("kubeconfig", c.registerKubeconfig),
 		part("CNI", c.registerCNI),
 		part("labels and taints", c.registerNodeMarks),

@@ -192,6 +192,14 @@ func newTalosNode(
 			return err
 		}},
 		step{"the machine configuration of ", func() error { return c.registerConfiguration(ctx, name, args, options) }},
+		step{"the high availability of ", func() error {
+			if options.rollout != nil { // its cluster's nodes have to leave first
+				return nil
+			}
+
+			return registerHA(ctx, name, args.Name, args.Machine, haGroup{}, pulumi.Parent(c),
+				pulumi.DependsOn([]pulumi.Resource{c.configuration}), pulumi.ReplaceWith([]pulumi.Resource{c.vm}))
+		}},
 	)
 }
 

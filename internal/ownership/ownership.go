@@ -14,6 +14,7 @@ const (
 	templatePrefix = "talos-proxmox-template"
 	mappingPrefix  = "talos-proxmox-mapping"
 	accountPrefix  = "talos-proxmox-account"
+	haPrefix       = "talos-proxmox-ha"
 )
 
 // Owner identifies a stack. Its name is organization/project/stack; templates' markers have no organization. The id is

@@ -22,9 +22,14 @@ type Volume struct {
 
 // VolumeFor returns a volume of a stack's machine. A stack without an id has one of its name.
 func (o Owner) VolumeFor(machine, name string) Volume {
+	return Volume{StackID: o.shortID(), Machine: machine, Name: name}
+}
+
+// shortID returns the stack's id, for names in Proxmox.
+func (o Owner) shortID() string {
 	digest := sha256.Sum256([]byte(o.Name))
 
-	return Volume{StackID: cmp.Or(o.ID, hex.EncodeToString(digest[:8])), Machine: machine, Name: name}
+	return cmp.Or(o.ID, hex.EncodeToString(digest[:8]))
 }
 
 // File returns the name with which the volume is created: directories need the extension, other types of datastores

@@ -2,7 +2,7 @@ package permissions
 
 // beyond has what the holder of a privilege can do besides what the program does with it, by privilege and path. The
 // sources are the permission checks of qemu-server 9.2.6 (API2/Qemu.pm), pve-storage 9.1.7 (API2/Storage, Storage.pm),
-// pve-manager 9.2.11 (API2/Cluster/Mapping, API2/Nodes.pm), pve-container 6.1.10 (API2/LXC.pm) and
+// pve-manager 9.2.11 (API2/Cluster/Mapping, API2/Nodes.pm), pve-container 6.1.10 (API2/LXC.pm), pve-ha-manager 5.2 (API2/HA) and
 // pve-access-control 9.1.1.
 var beyond = map[string]string{ //nolint:gochecknoglobals // a table
 	"VM.Clone /vms":            "copy every VM with its disks, and read the copy",
@@ -39,6 +39,8 @@ var beyond = map[string]string{ //nolint:gochecknoglobals // a table
 	"User.Modify /access/groups/" + Group: "take over the accounts of clusters' software: set their passwords and make tokens " +
 		"for them",
 	"Realm.AllocateUser /access/realm/pve": "create users without privileges",
+	"Sys.Console /":                        "stop, move and abandon every machine in Proxmox' high availability. Proxmox has no narrower privilege",
+	"Sys.Audit /":                          "read the configuration, the status and the tasks of all hosts",
 	"Sys.Modify /access":                   "change every role, its own as well, and so become Administrator",
 	"Sys.Modify /": "create privileged containers, whose root reaches the host's, format unused disks, and change the options, the " +
 		"firewall and the backup jobs of the data centre. Proxmox has no narrower privilege for `startup`",

@@ -197,6 +197,12 @@ func Roles() []Role {
 		{ID: "TalosProxmoxMove", For: "moving a running machine (`nodes.<n>.host`)", Needs: []Need{
 			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to its configured host"),
 		}},
+		{ID: "TalosProxmoxHA", For: "`ha` of a pool", Needs: []Need{
+			needOn("/", "Sys.Console", "POST /cluster/ha/resources", "have machines started again, and say on which hosts",
+				" (/, Sys.Console)"),
+			needOn("/", "Sys.Audit", "GET /cluster/ha/resources", "see which machines are, and what becomes of them",
+				" (/, Sys.Audit)"),
+		}},
 		{ID: "TalosProxmoxPool", For: "changing the `resourcePool` of a pool", Needs: []Need{
 			needOn(
 				"/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)",

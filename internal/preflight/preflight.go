@@ -109,7 +109,7 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
-		c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts,
+		c.checkHA, c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts,
 		c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases, c.checkAPIs,
 	} {
 		rule()

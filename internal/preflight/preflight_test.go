@@ -512,6 +512,39 @@ func TestJudge(t *testing.T) {
 			n.Datastore, n.Template.Datastore = "x", "x"
 			n.OverridePaths = map[string]string{"datastore": "templates.talos.datastore"}
 		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
+		"high availability on a datastore of one host": {
+			change: func(s *fixture) {
+				s.worker().HA = &spec.HA{MaxRestart: 1, MaxRelocate: 1}
+				s.site.Rights["/"] = map[string]bool{"Sys.Audit": false}
+			},
+			problems: []string{
+				"may not Sys.Console on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles " +
+					"TalosProxmoxHA --propagate 0`",
+				`clusters[0].gpuWorkers[0].datastore: "fast" is of pve2 alone, and one-gpu-1 has ha: another host could not start it; use a ` +
+					"datastore that all hosts share",
+			},
+		},
+		"high availability before there were rules": {
+			change: func(s *fixture) {
+				s.worker().HA, s.site.Version = &spec.HA{MaxRestart: 1, MaxRelocate: 1}, "8.4.14"
+				s.site.Rights["/"] = map[string]bool{"Sys.Audit": false, "Sys.Console": false}
+			},
+			problems: []string{
+				"may not VM.Monitor on /vms/2000, /vms/4000",
+				"clusters[0].gpuWorkers[0].ha: needs Proxmox VE 9, whose high availability has rules, and 8.4.14 answers: upgrade it, or remove ha",
+			},
+		},
+		"high availability of a single host": {
+			change: func(s *fixture) {
+				s.worker().HA, s.worker().Host = &spec.HA{MaxRestart: 1, MaxRelocate: 1}, "pve1"
+				s.site.Rights["/"] = map[string]bool{"Sys.Audit": false, "Sys.Console": false}
+				delete(s.site.Hosts, "pve2")
+			},
+			problems: []string{
+				`hosts[1].name: "pve2" is not a host of this Proxmox cluster`,
+				"clusters[0].gpuWorkers[0].ha: needs a Proxmox cluster, and pve1 is a host of its own: remove ha, or join it to a cluster",
+			},
+		},
 		"a disabled datastore": {
 			change: func(s *fixture) { s.storage("pve2", "fast").Enabled = 0 },
 			problems: []string{

@@ -224,6 +224,8 @@ func (c *checker) needs(n permissions.Need) []need {
 		}
 
 		return nil
+	case "Sys.Console", "Sys.Audit":
+		return c.needsForHA(n)
 	case "Mapping.Use":
 		return c.needsOnMappings(n)
 	case "Mapping.Modify":

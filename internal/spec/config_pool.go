@@ -24,6 +24,9 @@ type VMPoolConfig struct {
 	// Devices from `hosts[].devices`; each machine gets one of each, and is placed on a host that has them.
 	Devices []string `json:"devices,omitempty" jsonschema:"example=igpu"`
 	VMSettings
+	// Have Proxmox' high availability restart the machines, on another host if theirs is dead: `{}` for its defaults. It
+	// needs a cluster of Proxmox VE 9 and shared datastores.
+	HA *HAConfig `json:"ha,omitempty"`
 	// Additional Proxmox tags. Nodes have `talos`, their role and `cluster-<name>`, plain machines `machine` and their
 	// system, such as `debian`.
 	Tags []string `json:"tags,omitempty"`
@@ -57,6 +60,14 @@ type VMSettings struct {
 	StartupOrder int `json:"startupOrder,omitempty" jsonschema:"default=0,minimum=0,maximum=9999"`
 	// The Proxmox resource pool, which must exist.
 	ResourcePool string `json:"resourcePool,omitempty"`
+}
+
+// HAConfig holds the settings of machines in Proxmox' high availability.
+type HAConfig struct {
+	// How often Proxmox starts a machine again on the same host when that fails.
+	MaxRestart int `json:"maxRestart,omitempty" jsonschema:"default=1,minimum=1,maximum=10"`
+	// On how many other hosts Proxmox then tries it.
+	MaxRelocate int `json:"maxRelocate,omitempty" jsonschema:"default=1,minimum=1,maximum=10"`
 }
 
 // PoolConfig holds the settings of control planes and pools of workers.
@@ -110,8 +121,8 @@ type PoolNetworkConfig struct {
 
 // VMConfig holds the settings of a single machine of any kind.
 type VMConfig struct {
-	// The host. If it changes, a running machine is moved; one with a GPU or another device is replaced. The calculated
-	// placement never moves a running machine.
+	// The host. If it changes, a running machine is moved; one with a GPU or another device is replaced, and one with
+	// `ha` stays where Proxmox has it. The calculated placement never moves a running machine.
 	Host string `json:"host,omitempty"`
 	// The VMID.
 	VMID int `json:"vmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`

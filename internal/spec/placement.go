@@ -10,7 +10,8 @@ import (
 
 // placePool chooses the hosts of a pool's machines. It considers only the pool, so that no other pool moves a machine.
 func (p *planner) placePool(g *pool, overrides map[int]nodeOverrides) {
-	hosts := p.poolHosts(g)
+	g.allowed = p.poolHosts(g)
+	hosts := g.allowed
 	room := func(string) bool { return true }
 	load := map[string]int{}
 

@@ -31,6 +31,7 @@ type pool struct {
 	dedicated   bool
 	duplicate   bool // its machines' names are another pool's, which is reported
 	nodes       []Node
+	allowed     []string       // the hosts on which its machines may be placed
 	links       []namedNetwork // of additional devices, bonds and VLANs
 }
 
@@ -72,6 +73,7 @@ func (p *planner) planPool(g *pool) []Node {
 	p.planMACs(g, overrides)
 	p.planLinks(g)
 	p.placePool(g, overrides)
+	p.planHA(g)
 
 	for i := range g.nodes {
 		n := &g.nodes[i]

@@ -51,6 +51,8 @@ type VM struct {
 	// Bonds are made of those additional network devices that name them; VLANs are those of the first device.
 	Bonds []Bond `json:",omitempty"`
 	VLANs []VLAN `json:",omitempty"`
+	// HA is its high availability in Proxmox; nil = none.
+	HA *HA `json:",omitempty"`
 	// Devices of the machine's host that are not NVIDIA's GPUs.
 	Devices []Device `json:",omitempty"`
 }

@@ -67,12 +67,13 @@ const OfMapping = "-mapping"
 // OfVolume precedes the name of a volume in that of the command that makes it; the machine's name precedes both.
 const OfVolume = "-volume-"
 
-// Suffixes of resources of a machine or node: its VM, its configuration, and the command with which it leaves its
-// cluster.
+// Suffixes of resources of a machine or node: its VM, its configuration, the command with which it leaves its cluster,
+// and its high availability.
 const (
 	OfVM            = "-vm"
 	OfConfiguration = "-configuration"
 	OfLeave         = "-leave"
+	OfHA            = "-ha"
 )
 
 // Suffixes of resources of a cluster: its secrets and kubeconfig, the upgrade of Talos, the bootstrap, the health gate,

@@ -44,10 +44,13 @@ func keepHost(n *spec.VM, hosts map[string]string, devices bool) []string {
 		return nil
 	}
 
-	line := fmt.Sprintf(
-		"%s runs on %s and was not moved; a new machine would be placed on %s. %s.nodes: {\"%d\": {host: %s}} moves it",
-		n.Name, host, n.Host, n.Path, n.Index+1, n.Host,
-	)
+	move := fmt.Sprintf(`%s.nodes: {"%d": {host: %s}}`, n.Path, n.Index+1, n.Host)
+	if n.HA != nil {
+		move = fmt.Sprintf("`ha-manager migrate vm:%d %s` on a host", n.VMID, n.Host)
+	}
+
+	line := fmt.Sprintf("%s runs on %s and was not moved; a new machine would be placed on %s. %s moves it",
+		n.Name, host, n.Host, move)
 	n.Host = host
 
 	return []string{line}

@@ -54,6 +54,7 @@ type Datacentre struct {
 	guests      Guests
 	system      HostSystem
 	onPower     map[string][]func(on bool)
+	managing    map[int]bool // VMs on which the HA manager works
 	// clusterFileMu is held while a file of the cluster file system is changed.
 	clusterFileMu sync.Mutex
 	// clusterLocks are the locks of the cluster file system, with the time at which each was taken.
@@ -77,6 +78,7 @@ func Open(o Options) (*Datacentre, error) {
 		options:      o,
 		locks:        map[string]*semaphore.Weighted{},
 		onPower:      map[string][]func(on bool){},
+		managing:     map[int]bool{},
 		taskCancels:  map[string]context.CancelFunc{},
 		taskDone:     map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
@@ -123,6 +125,8 @@ func (d *Datacentre) SetGuests(g Guests) {
 		if hw := vm.Hardware; vm.Running && hw != nil {
 			d.withGuest(vm.ID, func(g Guests) { g.PowerOn(*hw) })
 		}
+
+		d.manage(vm.ID)
 	}
 }
 

@@ -16,6 +16,10 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return err
 		}
 
+		if _, isResource := d.state.Records[HAResources][HAResourceID(vmid)]; isResource && !p.Bool("purge") {
+			return Refuse("unable to remove VM %d - used in HA resources and purge parameter not set.", vmid)
+		}
+
 		if err := v.checkLock(); err != nil && inTask && !p.Bool("skiplock") {
 			return err
 		}
@@ -36,7 +40,14 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return err
 		}
 
-		return d.destroy(ctx, vmid, p.Bool("destroy-unreferenced-disks"))
+		if err := d.destroy(ctx, vmid, p.Bool("destroy-unreferenced-disks")); err != nil {
+			return err
+		}
+
+		delete(d.state.Records[HAResources], HAResourceID(vmid))
+		d.purgeHARules(vmid)
+
+		return nil
 	})
 }
 
@@ -47,7 +58,7 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 
 	if unreferenced {
 		for _, vol := range d.state.Volumes {
-			if vol.VMID == vmid && vol.Host == v.Host && !slices.Contains(volumes, vol) {
+			if vol.VMID == vmid && (vol.Host == v.Host || vol.Host == "") && !slices.Contains(volumes, vol) {
 				volumes = append(volumes, vol)
 			}
 		}

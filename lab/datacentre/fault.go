@@ -11,7 +11,7 @@ import (
 )
 
 // Fault is an injected fault: a rule for requests (Method, Path) or for tasks (Task), or a state of the data centre
-// (Offline, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets) that lasts until it is cleared.
+// (Offline, NoPower, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets) that lasts until it is cleared.
 // Faults are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
@@ -40,6 +40,8 @@ type Fault struct {
 
 	// Offline makes Host unreachable.
 	Offline bool `json:"offline,omitempty"`
+	// NoPower takes Host's power: its machines stop, and it boots when the fault is cleared.
+	NoPower bool `json:"noPower,omitempty"`
 	// NoQuorum takes the cluster's quorum: writes to the cluster's configuration are refused, reads and running
 	// machines are not affected.
 	NoQuorum bool `json:"noQuorum,omitempty"`
@@ -81,7 +83,11 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 	f.ID = d.state.NextFault
 	d.state.Faults = append(d.state.Faults, &f)
 
-	if f.Offline {
+	if f.NoPower {
+		d.cutPower(f.Host)
+	}
+
+	if f.Offline || f.NoPower {
 		d.notifyPower(f.Host)
 	}
 
@@ -114,7 +120,7 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 		}
 	}
 
-	var online []string
+	var online, powered []string
 
 	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
 		cleared := len(ids) == 0 || slices.Contains(ids, f.ID)
@@ -124,6 +130,8 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 			d.state.VMs[f.VMID].Lock = ""
 		case cleared && f.Offline:
 			online = append(online, f.Host)
+		case cleared && f.NoPower:
+			powered = append(powered, f.Host)
 		}
 
 		return cleared
@@ -131,6 +139,13 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 
 	for _, host := range online {
 		d.notifyPower(host)
+	}
+
+	for _, host := range powered {
+		downtime := d.options.Clock.Real(d.options.Durations.BootHost)
+		d.hostState(host).DownUntil = time.Now().Add(downtime)
+
+		d.workers.Go(func() { d.bootAfter(host, downtime) })
 	}
 
 	return nil

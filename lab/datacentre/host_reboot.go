@@ -106,7 +106,7 @@ const defaultStartDelay = 3
 // startAll starts the VMs with onboot=1. It continues after a VM that fails to start.
 func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error {
 	for _, vm := range d.vmsInStartOrder(name) {
-		if vm.Running || vm.Template || !vm.Config.Bool("onboot") {
+		if _, managed := d.haWanted(vm.ID); managed || vm.Running || vm.Template || !vm.Config.Bool("onboot") {
 			continue
 		}
 

@@ -107,7 +107,7 @@ func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
-		if vol == nil {
+		if vol == nil || vol.Host == "" { // none, or one that the target has as well
 			continue
 		}
 

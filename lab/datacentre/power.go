@@ -61,6 +61,10 @@ func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
 		return "", err
 	}
 
+	if d.managed(vmid) {
+		return d.request(user, hostName, "hastart", vmid, "started")
+	}
+
 	return d.powerTask(user, hostName, "qmstart", vmid, func(ctx context.Context, w *worker) error {
 		return d.start(ctx, w, hostName, vmid)
 	})
@@ -171,6 +175,10 @@ func (c Config) checkNativeIO(w *worker) error {
 
 // Stop stops a VM immediately. A stopped VM is not an error.
 func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
+	if d.managed(vmid) {
+		return d.request(user, hostName, "hastop", vmid, "stopped")
+	}
+
 	return d.powerTask(user, hostName, "qmstop", vmid, func(ctx context.Context, _ *worker) error {
 		return d.stop(ctx, hostName, vmid)
 	})
@@ -179,6 +187,10 @@ func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
 // Shutdown sends the guest an ACPI shutdown. After the timeout in modelled seconds it fails or, with forceStop, stops
 // the VM. A stopped VM is not an error; a VM without an operating system ignores the signal.
 func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string, error) {
+	if d.managed(vmid) {
+		return d.request(user, hostName, "hastop", vmid, "stopped")
+	}
+
 	return d.powerTask(user, hostName, "qmshutdown", vmid, func(ctx context.Context, _ *worker) error {
 		return d.shutdown(ctx, hostName, vmid, p)
 	})
@@ -245,6 +257,7 @@ func (d *Datacentre) powerOff(v *vm) {
 	}
 
 	v.setStopped()
+	d.manage(v.ID)
 }
 
 // GuestShutdown records that the guest powered itself off; it does not call Guests.PowerOff.
@@ -253,6 +266,7 @@ func (d *Datacentre) GuestShutdown(vmid int) {
 
 	if v := d.state.VMs[vmid]; v != nil {
 		v.setStopped()
+		d.manage(vmid)
 	}
 }
 

@@ -46,7 +46,7 @@ func (d *Datacentre) votes() Votes {
 
 // isOnline requires the lock.
 func (d *Datacentre) isOnline(host string) bool {
-	unreachable := d.hasFault(func(f *Fault) bool { return f.Offline && f.Host == host })
+	unreachable := d.hasFault(func(f *Fault) bool { return (f.Offline || f.NoPower) && f.Host == host })
 
 	return !unreachable && d.hostState(host).DownUntil.IsZero()
 }

@@ -29,6 +29,9 @@ const (
 	// PCIMappings and USBMappings are resource mappings of devices.
 	PCIMappings Kind = "mapping"
 	USBMappings Kind = "usbmapping"
+	// HAResources have ids such as vm:100, HARules are their affinities: see [Datacentre.PutHAResource].
+	HAResources Kind = "haresource"
+	HARules     Kind = "harule"
 )
 
 // Records returns the records of a kind by id, with the API's parameters as fields, passwords and secrets included.

@@ -24,6 +24,8 @@ type StorageOptions struct {
 	// Path is the folder of a directory storage; volumes of other storages have no path in it.
 	Path     string
 	Disabled bool
+	// Shared: all hosts have the same volumes, such as those of Ceph; for disks only.
+	Shared bool
 }
 
 // DefaultStorages returns those of a fresh installation on LVM, plus a ZFS pool.
@@ -44,12 +46,12 @@ func DefaultStorages() []StorageOptions {
 // Storage is a storage of a host, with its usage.
 type Storage struct {
 	StorageOptions
-	Host      string
+	Host      string // empty = shared, see [Volume.Host]
 	UsedBytes int64
 	root      string // of the host
 }
 
-// key is unique: hosts do not share storages.
+// key is unique.
 func (s *Storage) key() string { return s.Host + "/" + s.Name }
 
 // checkContent refuses a disabled storage, or a content type that it does not have, with PVE's message for each case.
@@ -96,8 +98,8 @@ func (d *Datacentre) findStorage(hostName, name string) (*Storage, error) {
 	return nil, Refuse("storage '%s' does not exist", name)
 }
 
-// AddStorage adds a directory storage to all hosts; RemoveStorage removes it. Hosts use its folder as root, wherever it
-// is.
+// AddStorage adds a directory storage, or a shared one, to all hosts; RemoveStorage removes it. Hosts use its folder as
+// root, wherever it is.
 func (d *Datacentre) AddStorage(o StorageOptions) error {
 	defer d.lockWrite()()
 
@@ -130,7 +132,12 @@ func (d *Datacentre) RemoveStorage(name string) error {
 func (d *Datacentre) storages(h *HostOptions) []*Storage {
 	var list []*Storage
 	for _, s := range slices.Concat(h.Storages, d.state.Storages) {
-		list = append(list, &Storage{StorageOptions: s, Host: h.Name, root: h.Root})
+		host := h.Name
+		if s.Shared {
+			host = ""
+		}
+
+		list = append(list, &Storage{StorageOptions: s, Host: host, root: h.Root})
 	}
 
 	return list
@@ -144,7 +151,7 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 
 	if h := d.host(hostName); h != nil {
 		for _, s := range d.storages(h) {
-			s.UsedBytes = d.usedBytes(s)
+			s.UsedBytes, s.Host = d.usedBytes(s), hostName
 			list = append(list, *s)
 		}
 	}
@@ -161,7 +168,7 @@ func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
 		return Storage{}, err
 	}
 
-	s.UsedBytes = d.usedBytes(s)
+	s.UsedBytes, s.Host = d.usedBytes(s), hostName
 
 	return *s, nil
 }

@@ -15,7 +15,8 @@ import (
 // Volume is a volume on a storage: a disk, an ISO, an image file.
 type Volume struct {
 	// ID is "local-lvm:vm-100-disk-0" or "local:iso/x.img".
-	ID            string
+	ID string
+	// Host is the volume's host; empty = it is on a shared storage.
 	Host, Storage string
 	// Content is images, iso, import, snippets, vztmpl or backup.
 	Content string
@@ -47,11 +48,15 @@ func (d *Datacentre) findVolume(hostName, id string) *Volume {
 	kind, name, _ := strings.Cut(name, "/")
 
 	s, err := d.lookupStorage(hostName, store, "")
-	if err != nil {
-		return nil
-	}
 
-	return s.findFile(kind, name)
+	switch {
+	case err != nil:
+		return nil
+	case s.Shared:
+		return d.state.Volumes[volumeKey("", id)]
+	default:
+		return s.findFile(kind, name)
+	}
 }
 
 // diskVolume finds a volume by its id alone: on the host of its VM if it belongs to one, otherwise on any host. It

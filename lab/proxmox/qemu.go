@@ -111,6 +111,10 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	o := vmRow(r.dc, vm)
 	o["qmpstatus"], o["ha"] = o["status"], object{"managed": 0}
 
+	if _, state, managed := r.dc.HAState(vm.ID); managed {
+		o["ha"] = object{"managed": 1, "state": state}
+	}
+
 	if vm.Config.Properties("agent").Bool("enabled") {
 		o["agent"] = 1
 	}

@@ -79,7 +79,7 @@ func getStatus(r *request) (any, error) {
 
 func storageStatus(s datacentre.Storage) object {
 	o := staticFields("storage")
-	o["type"], o["content"] = s.Type, contentTypes(s.StorageOptions)
+	o["type"], o["content"], o["shared"] = s.Type, contentTypes(s.StorageOptions), boolInt(s.Shared)
 
 	if o["enabled"], o["active"] = boolInt(!s.Disabled), boolInt(!s.Disabled); !s.Disabled {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
@@ -136,7 +136,7 @@ func (r *request) storageResource(s datacentre.Storage) object {
 		"storage":    s.Name,
 		"plugintype": s.Type,
 		"content":    contentTypes(s.StorageOptions),
-		"shared":     0, "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
+		"shared":     boolInt(s.Shared), "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
 	}
 }
 

@@ -55,6 +55,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"image":      `{"proxmox":{"tmpDir":"hunter2"},"datastore":"local"}`,
 		"template":   `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"talos"}`,
 		"volume":     `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"data"}`,
+		"ha":         `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"apart":[1]}`,
 		"rotate":     `{` + node + `,"next":"hunter2"}`,
 		"upgrade": `{` + node + `,"workers":[{"name":"w-1","address":"127.0.9.4"}],"parallelWorkers":-1,
 				"gpus":[{"node":"w-8","count":1}],"images":[

@@ -92,6 +92,7 @@ func newFaultAdd(f *globalFlags) *cobra.Command {
 func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags := cmd.Flags()
 	flags.BoolVar(&rule.Offline, "offline", false, "the --host is unreachable")
+	flags.BoolVar(&rule.NoPower, "no-power", false, "the --host has no power, and boots when the fault is cleared")
 	flags.BoolVar(&rule.NoQuorum, "no-quorum", false, "the cluster has no quorum")
 	flags.StringVar(&rule.Full, "full", "", "the storage of this name, of --host or of all hosts, is full")
 	flags.StringVar(&rule.Lock, "lock", "", "--vmid is locked for this reason, such as backup")
@@ -177,8 +178,8 @@ func checkFault(f datacentre.Fault) error {
 	effect := f.Message != "" || f.Status != 0 || f.Reset || f.Warnings != 0 || f.Delay != 0
 
 	switch {
-	case f.Offline && f.Host == "":
-		return errors.New("--offline: set --host")
+	case (f.Offline || f.NoPower) && f.Host == "":
+		return errors.New("--offline, --no-power: set --host")
 	case (f.Lock != "" || f.Hangs || f.Reverts || f.NoNetwork) && f.VMID == 0:
 		return errors.New("--lock, --hangs, --reverts, --no-network: set --vmid")
 	case f.Task+f.Method+f.Path != "" && !effect:
@@ -239,7 +240,7 @@ func faultTarget(fault datacentre.Fault) string {
 		return "package " + fault.NoPackage
 	case fault.Lock != "" || fault.Hangs || fault.Reverts || fault.NoNetwork:
 		return fmt.Sprintf("VM %d", fault.VMID)
-	case fault.Offline:
+	case fault.Offline || fault.NoPower:
 		return "host " + fault.Host
 	case fault.Full != "":
 		target = "storage " + fault.Full
@@ -277,6 +278,8 @@ func faultEffect(fault datacentre.Fault) string {
 		return "locked (" + fault.Lock + ")"
 	case fault.Offline:
 		return "offline"
+	case fault.NoPower:
+		return "no power"
 	case fault.Full != "":
 		return "full"
 	}

@@ -1,0 +1,65 @@
+package components
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
+)
+
+// registerHA registers the high availability of a machine, if it has any. It is deleted before whatever it depends on:
+// Proxmox starts a machine that is switched off, and deletes none in its high availability.
+func registerHA(ctx *pulumi.Context, name, machine string, m Machine, apart haGroup, opts ...pulumi.ResourceOption) error {
+	if m.HA == nil {
+		return nil
+	}
+
+	text, err := json.Marshal(request.HA{
+		Proxmox: ProxmoxSettings(ctx), Host: m.Host, Machine: machine, VMID: m.VMID, MaxRestart: m.HA.MaxRestart,
+		MaxRelocate: m.HA.MaxRelocate, Hosts: m.HA.Hosts, Comment: ownership.HA(stackOwner(ctx), machine),
+		Apart: apart.vmids, ApartRule: apart.rule,
+	})
+	if err != nil {
+		return err
+	}
+
+	_, err = registerAPICommand(ctx, name+tokens.OfHA, "ha", fmt.Sprint(m.VMID), pulumi.String(text).ToStringOutput(), opts...)
+
+	return err
+}
+
+// haGroup are machines of which no two run on one host, by VMID, and the rule's name; empty for machines without.
+type haGroup struct {
+	vmids []int
+	rule  string
+}
+
+// registerHighAvailability registers that of the nodes, once they can leave their cluster.
+func (c *TalosCluster) registerHighAvailability(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+	group := haGroup{rule: stackOwner(ctx).ApartRule(args.Name)}
+
+	for _, n := range args.controlPlanes() {
+		if n.Machine.HA != nil && n.Machine.HA.Apart {
+			group.vmids = append(group.vmids, n.Machine.VMID)
+		}
+	}
+
+	for i, n := range args.nodes() {
+		own := group
+		if !n.isControlPlane() {
+			own = haGroup{}
+		}
+
+		vm := []pulumi.Resource{c.nodes[i].vm}
+		if err := registerHA(ctx, n.Name, n.Name, n.Machine, own, pulumi.Parent(c),
+			pulumi.DependsOn([]pulumi.Resource{c.leaves[i]}), pulumi.ReplaceWith(vm)); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
