@@ -11,7 +11,8 @@ import (
 )
 
 // Fault is an injected fault: a rule for requests (Method, Path) or for tasks (Task), or a state of the data centre
-// (Offline, NoPower, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets) that lasts until it is cleared.
+// (Offline, NoPower, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets) that lasts until it is
+// cleared.
 // Faults are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`

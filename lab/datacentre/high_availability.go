@@ -223,8 +223,8 @@ func (d *Datacentre) runHA(v *vm, kind string, run job) (succeeded bool) {
 	return succeeded
 }
 
-// recover moves a VM's configuration to an online host that its rules allow, with the fewest machines, as after fencing:
-// its disks stay where they are.
+// recover moves a VM's configuration to an online host that its rules allow, with the fewest machines, as after
+// fencing; its disks stay where they are.
 func (d *Datacentre) recover(v *vm, not map[string]bool) bool {
 	count := map[string]int{}
 	for _, other := range d.state.VMs {

@@ -131,6 +131,7 @@ func (d *Datacentre) RemoveStorage(name string) error {
 // storages returns a host's storages without their usage.
 func (d *Datacentre) storages(h *HostOptions) []*Storage {
 	var list []*Storage
+
 	for _, s := range slices.Concat(h.Storages, d.state.Storages) {
 		host := h.Name
 		if s.Shared {

@@ -89,6 +89,7 @@ func newGuardedExit(t *testing.T) *guardedExit {
 		defer g.mu.Unlock()
 
 		g.tried = append(g.tried, fmt.Sprintf("%s: %s %s", r.UserAgent(), r.Method, r.URL))
+
 		http.Error(w, "this network has no way out", http.StatusForbidden)
 	}))
 	t.Cleanup(g.Close)

@@ -109,7 +109,8 @@ func (m *machine) discovers(o *machine) bool {
 	id, secret, enabled := configuration.DiscoveryIdentity(m.config)
 	otherID, otherSecret, otherEnabled := configuration.DiscoveryIdentity(o.config)
 
-	return enabled && otherEnabled && m.reachesDiscovery() && o.reachesDiscovery() && id != "" && id == otherID && secret == otherSecret
+	return enabled && otherEnabled && m.reachesDiscovery() && o.reachesDiscovery() &&
+		id != "" && id == otherID && secret == otherSecret
 }
 
 // reachesDiscovery reports whether the machine reaches its discovery service.

@@ -218,6 +218,7 @@ func (m *machine) awaitTime(ctx context.Context, service string) bool {
 
 		if !reported {
 			reported = true
+
 			m.services.Set(service, services.Waiting, "Waiting for time sync")
 		}
 

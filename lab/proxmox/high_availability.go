@@ -52,28 +52,27 @@ func haResources() recordKind {
 }
 
 // haVMID returns the VMID of a resource's id, whose short form is the VMID.
-func haVMID(r *request) (vmid int, vm datacentre.VM, err error) {
+func haVMID(r *request) (vmid int, err error) {
 	id := r.vars["sid"]
 	if id == "" {
 		id = r.params["sid"]
 	}
 
 	if vmid, err = strconv.Atoi(strings.TrimPrefix(id, "vm:")); err != nil {
-		return 0, vm, datacentre.Refuse("unable to parse service id '%s'", id)
+		return 0, datacentre.Refuse("unable to parse service id '%s'", id)
 	}
 
-	vm, exists := r.dc.VM(vmid)
-	if !exists {
+	if _, exists := r.dc.VM(vmid); !exists {
 		err = datacentre.Refuse("resource '%s' does not exist in cluster", datacentre.HAResourceID(vmid))
 	}
 
-	return vmid, vm, err
+	return vmid, err
 }
 
 // withHAResource gives the id in the path its long form.
 func withHAResource(h handler) handler {
 	return func(r *request) (any, error) {
-		if vmid, _, _ := haVMID(r); vmid != 0 {
+		if vmid, _ := haVMID(r); vmid != 0 {
 			r.vars["sid"] = datacentre.HAResourceID(vmid)
 		}
 
@@ -98,7 +97,7 @@ func haResourceOf(r *request, old datacentre.Config) datacentre.Config {
 }
 
 func createHAResource(r *request) (any, error) {
-	vmid, _, err := haVMID(r)
+	vmid, err := haVMID(r)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +123,7 @@ func updateHAResource(r *request) (any, error) {
 		return nil, err
 	}
 
-	vmid, _, err := haVMID(r)
+	vmid, err := haVMID(r)
 	if err != nil {
 		return nil, err
 	}

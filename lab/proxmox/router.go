@@ -32,7 +32,8 @@ func newRouter() router {
 	var r router
 
 	for _, group := range []map[string]handler{
-		accessCalls, accountCalls, clusterCalls, nodeCalls, qemuCalls, storageCalls, taskCalls, poolCalls, mappingCalls, haCalls,
+		accessCalls, accountCalls, clusterCalls, nodeCalls, qemuCalls, storageCalls, taskCalls, poolCalls, mappingCalls,
+		haCalls,
 	} {
 		for name, handle := range group {
 			method, path, _ := strings.Cut(name, " ")
