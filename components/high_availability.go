@@ -13,7 +13,9 @@ import (
 
 // registerHA registers the high availability of a machine, if it has any. It is deleted before whatever it depends on:
 // Proxmox starts a machine that is switched off, and deletes none in its high availability.
-func registerHA(ctx *pulumi.Context, name, machine string, m Machine, apart haGroup, opts ...pulumi.ResourceOption) error {
+func registerHA(
+	ctx *pulumi.Context, name, machine string, m Machine, apart haGroup, opts ...pulumi.ResourceOption,
+) error {
 	if m.HA == nil {
 		return nil
 	}
@@ -27,7 +29,9 @@ func registerHA(ctx *pulumi.Context, name, machine string, m Machine, apart haGr
 		return err
 	}
 
-	_, err = registerAPICommand(ctx, name+tokens.OfHA, "ha", fmt.Sprint(m.VMID), pulumi.String(text).ToStringOutput(), opts...)
+	_, err = registerAPICommand(
+		ctx, name+tokens.OfHA, "ha", fmt.Sprint(m.VMID), pulumi.String(text).ToStringOutput(), opts...,
+	)
 
 	return err
 }

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// TestHighAvailability: a machine gets it once it can leave its cluster, so that it loses it before that; control planes
-// that are kept apart know each other.
+// TestHighAvailability: a machine gets it once it can leave its cluster, so that it loses it before that; control
+// planes that are kept apart know each other.
 func TestHighAvailability(t *testing.T) {
 	t.Parallel()
 

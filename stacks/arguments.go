@@ -188,8 +188,8 @@ func vmArgs(n spec.VM) components.Machine {
 		Host: n.Host, HostPinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, Datastore: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA, CPUAffinity: n.CPUAffinity, HugepagesMiB: n.HugepagesMiB, NICQueues: n.NICQueues,
-		OnBoot: &n.OnBoot, HA: n.HA, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool, ExtraDisks: n.ExtraDisks,
-		ExtraNICs: n.ExtraNICs,
+		OnBoot: &n.OnBoot, HA: n.HA, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool,
+		ExtraDisks: n.ExtraDisks, ExtraNICs: n.ExtraNICs,
 	}
 }
 

@@ -2,8 +2,8 @@ package permissions
 
 // beyond has what the holder of a privilege can do besides what the program does with it, by privilege and path. The
 // sources are the permission checks of qemu-server 9.2.6 (API2/Qemu.pm), pve-storage 9.1.7 (API2/Storage, Storage.pm),
-// pve-manager 9.2.11 (API2/Cluster/Mapping, API2/Nodes.pm), pve-container 6.1.10 (API2/LXC.pm), pve-ha-manager 5.2 (API2/HA) and
-// pve-access-control 9.1.1.
+// pve-manager 9.2.11 (API2/Cluster/Mapping, API2/Nodes.pm), pve-container 6.1.10 (API2/LXC.pm), pve-ha-manager 5.2.0
+// (API2/HA) and pve-access-control 9.1.1.
 var beyond = map[string]string{ //nolint:gochecknoglobals // a table
 	"VM.Clone /vms":            "copy every VM with its disks, and read the copy",
 	"VM.Allocate /vms":         "create and delete every VM, and unprivileged containers; grant its own privileges on them to others",

@@ -34,12 +34,13 @@ func (c *checker) checkHA() {
 	}
 }
 
-// checkSharedDisks refuses disks that only the machine's host has: Proxmox would move its configuration to another host,
-// fail to start it there, and leave it in the state "error" after the dead host has come back.
+// checkSharedDisks refuses disks that only the machine's host has: Proxmox would move its configuration to another
+// host, fail to start it there, and leave it in the state "error" after the dead host has come back.
 func (c *checker) checkSharedDisks(m machine) {
 	disks := m.disks()
 	if m.Template.Source == spec.SourceISO {
-		disks = append(disks, disk{datastore: m.Template.ImageDatastore, path: "templates." + m.Template.Class + ".imageDatastore"})
+		path := "templates." + m.Template.Class + ".imageDatastore"
+		disks = append(disks, disk{datastore: m.Template.ImageDatastore, path: path})
 	}
 
 	var reported []string

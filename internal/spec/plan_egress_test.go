@@ -49,7 +49,8 @@ func TestEgress(t *testing.T) {
 		want  string
 	}{
 		"the mirrors of all registries, after which they are tried themselves": {
-			"clusters[0].registries", map[string]any{"mirrors": map[string]any{"*": ownMirror(false)}},
+			"clusters[0].registries",
+			map[string]any{"mirrors": map[string]any{"*": ownMirror(false)}},
 			`clusters[0].registries.mirrors["*"].skipFallback: false lets machines pull from the registry itself`,
 		},
 		"a domain whose name only ends alike": {

@@ -17,8 +17,8 @@ type HA struct {
 	Apart bool `pulumi:"apart,optional"`
 }
 
-// planHA plans the high availability of a pool's machines, whose hosts and devices are known. Where Proxmox moved one, it
-// stays: a host in the stack file is only that of a new machine.
+// planHA plans the high availability of a pool's machines, whose hosts and devices are known. Where Proxmox moved one,
+// it stays: a host in the stack file is only that of a new machine.
 func (p *planner) planHA(g *pool) {
 	if g.HA == nil {
 		return
