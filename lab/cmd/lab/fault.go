@@ -119,7 +119,7 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 
 // constrainFaultFlags restricts a fault to one kind, and to the flags that are meaningful with it.
 func constrainFaultFlags(cmd *cobra.Command) {
-	states := strings.Fields("offline no-quorum full lock hangs reverts no-network no-package expire-tickets")
+	states := strings.Fields("offline no-power no-quorum full lock hangs reverts no-network no-package expire-tickets")
 	tasks, requests := []string{"task", "start-fails"}, []string{"method", "path"}
 	kinds := slices.Concat(states, tasks, requests)
 

@@ -22,7 +22,8 @@ func TestFaultFlagGroups(t *testing.T) {
 		"--path /x --reset --status 500":    "[reset status] were all set",
 		"--start-fails --message x":         "[message start-fails] were all set",
 		"--task x --message x --warnings 1": "[message warnings] were all set",
-		"--offline":                         "--offline: set --host",
+		"--offline":                         "--no-power: set --host",
+		"--no-power":                        "--no-power: set --host",
 		"--hangs":                           "--no-network: set --vmid",
 		"--lock lunch --vmid 100":           `--lock "lunch" is unknown: use one of backup,`,
 		"--task clone --message x":          `--task "clone" is unknown: use one of *, download`,
@@ -42,7 +43,7 @@ func TestFaultFlagGroups(t *testing.T) {
 	}
 
 	for _, line := range []string{
-		"--offline --host pve2", "--lock backup --vmid 1", "--start-fails --vmid 1 --times 1", "--task qmclone --delay 5m --host pve1",
+		"--offline --host pve2", "--no-power --host pve2", "--lock backup --vmid 1", "--start-fails --vmid 1 --times 1", "--task qmclone --delay 5m --host pve1",
 		"--method POST --path /clone$ --reset --after", "--path /x --message busy --status 500 --delay 1s",
 	} {
 		cmd := newFaultAdd(&globalFlags{dir: t.TempDir()})

@@ -1,8 +1,10 @@
 package proxmoxve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -150,14 +152,30 @@ func runProgram(
 		{typeDownloadFile, image, nil}, {typeVirtualMachine, machine, with(changed, more.change)},
 	}...))
 
+	if err == nil && more.after != nil {
+		err = more.after(ctx, newAPI(apiOptions{
+			base: strings.TrimSuffix(w.endpoint, "/") + "/api2/json", token: permissions.Token + "=secret", insecure: true,
+		}))
+	}
+
 	return w.firstRefusal(), err
 }
 
-// extra is what a stack needs an additional role for: a change of its machine, and resources that are created before
-// it.
+// extra is what a stack needs an additional role for: a change of its machine, resources that are created before it,
+// and what talosops does with it afterwards.
 type extra struct {
 	change object
 	before []declaration
+	after  func(ctx context.Context, a *api) error
+}
+
+// manageHA has Proxmox' high availability manage the machine.
+func manageHA(ctx context.Context, a *api) error {
+	const path = "/cluster/ha/resources"
+
+	resource := multiForm{"sid": {"vm:2000"}}
+
+	return cmp.Or(a.call(ctx, http.MethodGet, path, nil, nil), a.call(ctx, http.MethodPost, path, resource, nil))
 }
 
 func extras() map[string]extra {
@@ -168,11 +186,11 @@ func extras() map[string]extra {
 	stick := []any{object{"id": "10c4:ea60", "node": "pve1"}}
 
 	mapped := extra{
-		object{
+		change: object{
 			"hostpcis": []any{object{"device": "hostpci0", "mapping": gpuName, "pcie": true}},
 			"usbs":     []any{object{"mapping": stickName}},
 		},
-		[]declaration{
+		before: []declaration{
 			{typeMapping, object{"name": gpuName, "maps": gpu}, object{"name": gpuName, "maps": gpu, "comment": "changed"}},
 			{
 				typeUSBMapping,
@@ -187,6 +205,7 @@ func extras() map[string]extra {
 		"TalosProxmoxGPU":   mapped, "TalosProxmoxMappings": mapped,
 		"TalosProxmoxAccounts": {before: accounts()},
 		"TalosProxmoxRoles":    {before: accounts()},
+		"TalosProxmoxHA":       {after: manageHA},
 		"TalosProxmoxMove":     {change: object{"nodeName": "pve2", "migrate": true}},
 		"TalosProxmoxPool":     {change: object{"poolId": "talos"}},
 		"TalosProxmoxStartup":  {change: object{"startup": object{"order": 1.0}}},
