@@ -30,8 +30,12 @@ func exampleStack(t *testing.T, name string) string {
 func deliveredStack(t *testing.T, name string) string {
 	t.Helper()
 
-	return strings.Replace(stackWithoutKubernetes(t, filepath.Join(project, "stacks", "testdata"), name), "admin: [",
-		"admin: [127.0.0.0/16, ", 1) // smaller networks are mapped to the lab's
+	content, err := engine.AdmitThisComputer(
+		[]byte(stackWithoutKubernetes(t, filepath.Join(project, "stacks", "testdata"), name)),
+	)
+	require.NoError(t, err)
+
+	return string(content)
 }
 
 func stackWithoutKubernetes(t *testing.T, folder, name string) string {

@@ -224,6 +224,34 @@ func (f *stackFile) replaceSecrets(secrets map[string]string) {
 	}
 }
 
+// AdmitThisComputer adds this computer, as the lab's machines see it, to those that the firewalls of a stack's clusters
+// admit. The content of a file that cannot be read is not changed: [NewTarget] refuses it.
+func AdmitThisComputer(content []byte) ([]byte, error) {
+	const loopback = "127.0.0.0/16" // smaller networks become the lab's
+
+	file, err := parseStackFile(content)
+	if err != nil {
+		return content, nil //nolint:nilerr // see above
+	}
+
+	for _, cluster := range file.list("clusters") {
+		firewall := get(cluster, "firewall")
+		if firewall == nil || firewall.Kind != yaml.MappingNode || get(firewall, "ingress") != nil {
+			continue
+		}
+
+		admin := get(firewall, "admin")
+		if admin == nil {
+			admin = &yaml.Node{Kind: yaml.SequenceNode}
+			set(firewall, "admin", admin)
+		}
+
+		admin.Content = append(admin.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: loopback})
+	}
+
+	return file.bytes()
+}
+
 // dropProxmoxCluster removes proxmoxCluster from a file that sets its own endpoint: the lab replaces both.
 func (f *stackFile) dropProxmoxCluster() {
 	const key = "proxmoxCluster"

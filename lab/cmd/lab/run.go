@@ -172,6 +172,10 @@ func (r *runner) options(cmd *cobra.Command, client *control.Client) (engine.Opt
 		}
 	}
 
+	if file, err = engine.AdmitThisComputer(file); err != nil {
+		return engine.Options{}, nil, err
+	}
+
 	target, err := engine.NewTarget(r.stack, file, status.Network, status.Connection)
 	if err != nil {
 		return engine.Options{}, nil, err
