@@ -21,7 +21,7 @@ func registerHA(
 	}
 
 	text, err := json.Marshal(request.HA{
-		Proxmox: ProxmoxSettings(ctx), Host: m.Host, Machine: machine, VMID: m.VMID, MaxRestart: m.HA.MaxRestart,
+		Proxmox: ProxmoxSettings(ctx), Machine: machine, VMID: m.VMID, MaxRestart: m.HA.MaxRestart,
 		MaxRelocate: m.HA.MaxRelocate, Hosts: m.HA.Hosts, Comment: ownership.HA(stackOwner(ctx), machine),
 		Apart: apart.vmids, ApartRule: apart.rule,
 	})

@@ -69,3 +69,21 @@ func TestHighAvailability(t *testing.T) {
 		}
 	}
 }
+
+func TestInvalidHighAvailabilityIsRefused(t *testing.T) {
+	t.Parallel()
+
+	assertRefused(t, func() TalosClusterArgs { return plannedCluster(1, 1) }, NewTalosCluster,
+		map[string]invalidCase[TalosClusterArgs]{
+			"too many tries": {
+				func(a *TalosClusterArgs) { a.Nodes[1].Machine.HA = &HA{MaxRestart: 11} },
+				"nodes[1].machine.ha.maxRestart: 11 is not a number of tries; use 1 to 10",
+			},
+			"a device of the host": {
+				func(a *TalosClusterArgs) {
+					a.Nodes[1].Machine.HA, a.Nodes[1].Machine.PCIDevices = &HA{}, []PCIDevice{{ID: "0000:01:00"}}
+				},
+				"nodes[1].machine.ha: is for machines that any host can start, and this one has a device of its host",
+			},
+		})
+}

@@ -254,6 +254,8 @@ func (m Machine) validate(path string, found *problem.List) {
 		}
 	}
 
+	m.validateHA(path+"ha", found)
+
 	for i, device := range m.PCIDevices {
 		if (device.Mapping == nil) == (device.ID == "") {
 			found.Add(fmt.Sprintf("%spciDevices[%d]", path, i), nil, "needs either mapping or id; set one of them")
@@ -273,6 +275,23 @@ func (m Machine) validate(path string, found *problem.List) {
 }
 
 // validateOrigin requires either a template or an ISO.
+// validateHA refuses what Proxmox could not start on another host.
+func (m Machine) validateHA(path string, found *problem.List) {
+	if m.HA == nil {
+		return
+	}
+
+	for key, value := range map[string]int{"maxRestart": m.HA.MaxRestart, "maxRelocate": m.HA.MaxRelocate} {
+		if value < 1 || value > spec.MaxHATries {
+			found.Add(path+"."+key, value, "is not a number of tries; use 1 to %d", spec.MaxHATries)
+		}
+	}
+
+	if m.hasDevices() {
+		found.Add(path, nil, "is for machines that any host can start, and this one has a device of its host; remove one of the two")
+	}
+}
+
 func (m Machine) validateOrigin(path string, found *problem.List) {
 	if (m.Template == nil) == (m.ISO == nil) {
 		found.Add(path+"template", nil,

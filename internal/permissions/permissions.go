@@ -133,21 +133,11 @@ func Roles() []Role {
 		" (/storage/local, Datastore.Allocate)")
 	remove.Lesser = []string{"Datastore.Audit"}
 
-	grant := func(privilege string) Need {
-		n := needOn(OnVolumes, privilege, putACL, "grant it to the CSI plugin: a token can only grant privileges that it has",
-			" (/storage/local-lvm, Permissions.Modify|Datastore.Allocate)")
-		if privilege != "Datastore.Allocate" {
-			n.Refusal = "ACL update failed: 400 Parameter verification failed."
-		}
-
-		return n
-	}
-
 	see := needOn(OnDisks, "Datastore.Audit", "GET /nodes/{node}/storage/{storage}/content/{volume}",
 		"read the disks of VMs", " (/storage/local-lvm, Datastore.Audit)")
 	see.Instead = []string{"Datastore.Allocate"}
 
-	return []Role{
+	return slices.Concat([]Role{
 		{ID: "TalosProxmox", Needs: []Need{
 			needOn("/vms", "VM.Clone", clone, "clone the template", " (/vms/900, VM.Clone)"),
 			needOn("/vms", "VM.Allocate", clone, "clone to a new VMID; create and delete VMs", ""),
@@ -208,6 +198,28 @@ func Roles() []Role {
 				"/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)",
 			),
 		}},
+	}, accountRoles(), []Role{
+		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a pool", Needs: []Need{
+			needOn(
+				"/", "Sys.Modify", configure, "the order in which hosts start VMs", " (/, Sys.Modify)",
+			),
+		}},
+	})
+}
+
+// accountRoles are those for the accounts of clusters' software.
+func accountRoles() []Role {
+	grant := func(privilege string) Need {
+		n := needOn(OnVolumes, privilege, putACL, "grant it to the CSI plugin: a token can only grant privileges that it has",
+			" (/storage/local-lvm, Permissions.Modify|Datastore.Allocate)")
+		if privilege != "Datastore.Allocate" {
+			n.Refusal = "ACL update failed: 400 Parameter verification failed."
+		}
+
+		return n
+	}
+
+	return []Role{
 		{ID: "TalosProxmoxAccounts", For: "`proxmox.csi` and `proxmox.cloudController` of a cluster", Needs: []Need{
 			needOn("/access/realm/pve", "Realm.AllocateUser", postUser, "create and delete users of the realm pve",
 				" (/access/realm/pve, Realm.AllocateUser)"),
@@ -218,11 +230,6 @@ func Roles() []Role {
 		{ID: "TalosProxmoxRoles", For: "these accounts with `proxmox.roles: make`, and in stacks from before 2026-11-25", Needs: []Need{
 			needOn("/access", "Sys.Modify", "POST /access/roles", "create and delete roles, including its own, so that the token could give "+
 				"itself more privileges", " (/access, Sys.Modify)"),
-		}},
-		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a pool", Needs: []Need{
-			needOn(
-				"/", "Sys.Modify", configure, "the order in which hosts start VMs", " (/, Sys.Modify)",
-			),
 		}},
 	}
 }

@@ -9,7 +9,6 @@ import (
 // HAResource is a resource of Proxmox' high availability.
 type HAResource struct {
 	ID          string `json:"sid"` // vm:100
-	State       string // as wanted: started, stopped, disabled, ignored; empty = started
 	MaxRestart  int    `json:"max_restart"`
 	MaxRelocate int    `json:"max_relocate"`
 	Comment     string
@@ -19,20 +18,9 @@ type HAResource struct {
 type HARule struct {
 	Name      string `json:"rule"`
 	Type      string // node-affinity, resource-affinity
-	Affinity  string // of resources: negative, positive
 	Resources string // vm:100,vm:101
 	Nodes     string // of hosts: pve1,pve2:1
-	Strict    any
-	Comment   string
 	Digest    string
-}
-
-// HAService is what Proxmox makes of a resource.
-type HAService struct {
-	ID    string `json:"sid"`
-	Type  string // service; others are hosts and the like
-	Host  string `json:"node"`
-	State string // started, stopped, fence, recovery, error, …
 }
 
 // HAResourceID returns the id of a VM's resource.
@@ -52,18 +40,22 @@ func HAResourcePath(vmid int) string {
 // HARulePath returns the path of a rule.
 func HARulePath(name string) string { return PathHARules + "/" + url.PathEscape(name) }
 
-// HAServices returns the services that Proxmox' high availability manages.
-func HAServices(ctx context.Context, get Get) (services []HAService, err error) {
-	var all []HAService
+// ManagedByHA returns the ids of the resources that Proxmox' high availability manages: also those that are no longer
+// configured, for some seconds.
+func ManagedByHA(ctx context.Context, get Get) (ids []string, err error) {
+	var all []struct {
+		ID   string `json:"sid"`
+		Type string // service; others are hosts and the like
+	}
 	if err := get(ctx, "/cluster/ha/status/current", &all); err != nil {
 		return nil, Cause(err)
 	}
 
 	for _, s := range all {
 		if s.Type == "service" {
-			services = append(services, s)
+			ids = append(ids, s.ID)
 		}
 	}
 
-	return services, nil
+	return ids, nil
 }

@@ -150,7 +150,7 @@ func newView(p *spec.Plan) view {
 	return v
 }
 
-// protectionOf returns what protects a node's data from those who have its disk.
+// protectionOf returns what protects a machine from its host's failure, and its data from those who have its disk.
 func protectionOf(n spec.Member) string {
 	var list []string
 	if n.Template.SecureBoot {
@@ -159,6 +159,10 @@ func protectionOf(n spec.Member) string {
 
 	if n.TPM {
 		list = append(list, "TPM")
+	}
+
+	if n.HA != nil {
+		list = append(list, "high availability")
 	}
 
 	if n.Of != nil {

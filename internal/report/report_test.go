@@ -267,10 +267,10 @@ func TestReportOfProtection(t *testing.T) {
 
 	p := plan()
 	n := &p.Clusters[0].Workers[0]
-	n.TPM, n.Template.SecureBoot = true, true
+	n.TPM, n.Template.SecureBoot, n.HA = true, true, &spec.HA{}
 	n.Encryption = &spec.Encryption{State: talos.KeyTPM, Ephemeral: talos.KeyStatic, Passphrase: "not to be seen"}
 
 	text := report.Markdown(p, nil)
-	assert.Contains(t, text, "Talos v1.12.6, Secure Boot, TPM, encrypted: EPHEMERAL static, STATE tpm |")
+	assert.Contains(t, text, "Talos v1.12.6, Secure Boot, TPM, high availability, encrypted: EPHEMERAL static, STATE tpm |")
 	assert.NotContains(t, text, "not to be seen")
 }

@@ -3,7 +3,6 @@ package request
 // HA is the request of `talosops ha`: a machine's high availability in Proxmox.
 type HA struct {
 	Proxmox     map[string]string `json:"proxmox"` // as in [ImageFile]; secret
-	Host        string            `json:"host"`    // a host of the cluster, for messages
 	Machine     string            `json:"machine"`
 	VMID        int               `json:"vmid"`
 	MaxRestart  int               `json:"maxRestart"`

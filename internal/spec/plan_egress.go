@@ -10,17 +10,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
 	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/talos"
 )
 
-// Defaults that are outside of every stack (pkg/machinery/constants of Talos 1.12 to 1.14; those of charts and images
-// are their publishers').
+// Defaults that are outside of every stack, beside those of Talos.
 const (
-	defaultDiscovery    = "https://discovery.talos.dev/"
-	defaultDNS          = "1.1.1.1"
-	defaultNTP          = "time.cloudflare.com"
 	defaultControl      = "https://controlplane.tailscale.com"
 	defaultGatewayAPI   = "https://raw.githubusercontent.com"
 	signatureAuthority  = "https://tuf-repo-cdn.sigstore.dev"
@@ -224,10 +222,10 @@ func (e *egress) checkNetwork(path string, c NetworkConfig) {
 	if c.Addressing == "dhcp" {
 		e.contactAll(path+".dns", c.DNS, "a name server")
 	} else {
-		e.contactFirst(path+".dns", c.DNS, defaultDNS, "a name server")
+		e.contactFirst(path+".dns", c.DNS, constants.DefaultPrimaryResolver, "a name server")
 	}
 
-	e.contactFirst(path+".ntp", c.NTP, defaultNTP, "a time server")
+	e.contactFirst(path+".ntp", c.NTP, constants.DefaultNTPServer, "a time server")
 }
 
 // checkServices checks what else machines contact.
@@ -239,7 +237,7 @@ func (e *egress) checkServices(path string, c ClusterConfig) {
 	}
 
 	if c.Discovery != talos.NoDiscovery {
-		e.contact(path+".discovery", c.Discovery, defaultDiscovery, "set none, or a discovery service of your own")
+		e.contact(path+".discovery", c.Discovery, constants.DefaultDiscoveryServiceEndpoint, "set none, or a discovery service of your own")
 	}
 
 	e.contactAll(path+".logDestinations", c.LogDestinations, "a server")
@@ -312,5 +310,25 @@ func (e *egress) checkRegistries(path string, r *Registries, needed map[string]s
 			e.p.problems.Add(at+".skipFallback", false, "lets machines pull from the registry itself, which is not in egress, "+
 				"where the mirrors lack an image; set it to true")
 		}
+
+		if name == "*" {
+			e.warnOfInstallers(path+".mirrors", r)
+		}
+	}
+}
+
+// warnOfInstallers warns that the mirrors of all registries are also those of the Image Factory, whose installers they
+// may lack.
+func (e *egress) warnOfInstallers(path string, r *Registries) {
+	text := cmp.Or(e.p.options.FactoryURL, talos.DefaultFactoryURL)
+
+	factory, err := url.Parse(text)
+	if err != nil || text == Blinded {
+		return
+	}
+
+	if _, own := r.Mirrors[factory.Host]; !own {
+		e.p.warn(`%s["*"]: machines ask these mirrors for Talos' installers as well; unless they have them, set %s to %s`,
+			path, joinPath(path, factory.Host), text)
 	}
 }

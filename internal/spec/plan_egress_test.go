@@ -68,6 +68,14 @@ func TestEgress(t *testing.T) {
 		})
 	}
 
+	set := airGapped()
+	set["clusters[0].registries"] = map[string]any{"mirrors": map[string]any{"*": ownMirror(true)}}
+	plan, err = spec.Load(changed(t, set), o)
+	require.NoError(t, err)
+	assert.Contains(t, plan.Warnings, `clusters[0].registries.mirrors["*"]: machines ask these mirrors for Talos' installers as `+
+		`well; unless they have them, set clusters[0].registries.mirrors["factory.example.internal:8443"] to `+
+		"https://factory.example.internal:8443")
+
 	// Who only reads a plan, such as a guard, does not know values that are encrypted.
 	o.FactoryURL, o.Blinded = spec.Blinded, true
 	_, err = spec.Load(changed(t, airGapped()), o)

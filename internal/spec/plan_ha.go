@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// MaxHATries limits how often, and on how many hosts, Proxmox tries to start a machine.
+const MaxHATries = 10
+
 // HA is a machine's high availability in Proxmox.
 type HA struct {
 	// How often Proxmox starts the machine again on the same host when that fails, from 1 to 10. Default: 1.

@@ -257,11 +257,12 @@ func (d *Datacentre) haAllows(vmid int, host string) bool {
 			continue
 		}
 
-		if rule["type"] == "node-affinity" && rule.Bool("strict") && !slices.ContainsFunc(rule.List("nodes"), func(n string) bool {
+		named := slices.ContainsFunc(rule.List("nodes"), func(n string) bool {
 			name, _, _ := strings.Cut(n, ":")
 
 			return name == host
-		}) {
+		})
+		if rule["type"] == "node-affinity" && rule.Bool("strict") && !named {
 			return false
 		}
 

@@ -90,14 +90,14 @@ func newGuardedExit(t *testing.T) *guardedExit {
 
 		g.tried = append(g.tried, fmt.Sprintf("%s: %s %s", r.UserAgent(), r.Method, r.URL))
 
-		http.Error(w, "this network has no way out", http.StatusForbidden)
+		http.Error(w, "this network is isolated", http.StatusForbidden)
 	}))
 	t.Cleanup(g.Close)
 
 	return g
 }
 
-// airGap is a lab without a way out, with a Factory and a mirror of images of its own.
+// airGap is an isolated lab with a Factory and a mirror of images of its own.
 type airGap struct {
 	*world
 
@@ -125,7 +125,7 @@ func newAirGap(t *testing.T, o server.Options) *airGap {
 	return a
 }
 
-// file renders a stack that says that it has no way out; settings are those of its cluster, one a line.
+// file renders an air-gapped stack; settings are those of its cluster, one a line.
 func (a *airGap) file(s stack, settings ...string) string {
 	a.t.Helper()
 

@@ -91,7 +91,9 @@ func TestHighAvailability(t *testing.T) {
 		return strings.ReplaceAll(file(controlPlanes, workers), "datastore: local-lvm", "datastore: ceph")
 	}
 
-	w.up(onCeph(3, 2))
+	w.killedUp(onCeph(3, 2), func(w *world) bool { return len(w.haOf("")) == 2 }, true)
+	w.recover()
+	w.up(onCeph(3, 2), optup.Refresh())
 	assert.Equal(t, []string{"2000", "2001", "2002", "3000", "3001"}, w.haOf(""))
 	assert.Equal(t, []string{"2000", "2001", "2002"}, w.haOf(w.apartRule()))
 
@@ -99,6 +101,13 @@ func TestHighAvailability(t *testing.T) {
 	require.True(t, found)
 	assert.Equal(t, "pve1,pve2 1", hosts["nodes"]+" "+hosts["strict"])
 	w.up(onCeph(3, 2), optup.Refresh(), optup.ExpectNoChanges())
+
+	// Somebody shuts a machine down in the web interface: it stays off until the next up.
+	off := w.vm("one-general-2")
+	w.requireTask(w.lab.Data.Shutdown(labRoot, off.Host, off.ID, nil))
+	require.Eventually(t, func() bool { return !w.vm(off.Name).Running }, within, 50*time.Millisecond)
+	w.up(onCeph(3, 2), optup.Refresh())
+	require.Eventually(t, func() bool { return w.vm(off.Name).Running }, within, 50*time.Millisecond)
 
 	// A host dies: its worker moves to the other of its hosts; its control plane would share a host, and waits.
 	worker := w.vm("one-general-1")

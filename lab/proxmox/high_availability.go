@@ -32,9 +32,7 @@ var haCalls = map[string]handler{
 func sinceProxmox9(h handler) handler {
 	return func(r *request) (any, error) {
 		if r.dc.Release() == datacentre.PVE8 {
-			return nil, datacentre.NewError(
-				http.StatusNotImplemented, "Method '%s %s' not implemented", r.route.method, r.fill(r.route.path),
-			)
+			return nil, errNoMethod(r.route.method, r.fill(r.route.path))
 		}
 
 		return h(r)

@@ -86,6 +86,11 @@ type page struct {
 	total int
 }
 
+// errNoMethod is PVE's error for a call that its release does not have.
+func errNoMethod(method, path string) error {
+	return datacentre.NewError(http.StatusNotImplemented, "Method '%s %s' not implemented", method, path)
+}
+
 func (s *Server) dispatch(r *request, req *http.Request, path string, body []byte) (any, error) {
 	if r.route == nil || r.route.Permissions.User != "world" {
 		user, err := s.authenticate(req)
@@ -97,7 +102,7 @@ func (s *Server) dispatch(r *request, req *http.Request, path string, body []byt
 	}
 
 	if r.route == nil {
-		return nil, datacentre.NewError(http.StatusNotImplemented, "Method '%s %s' not implemented", req.Method, path)
+		return nil, errNoMethod(req.Method, path)
 	}
 
 	// The host in the path handles the call: checking it comes first.

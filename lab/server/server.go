@@ -56,7 +56,7 @@ type Options struct {
 	Kubernetes string
 	// Labkube is the binary for real etcd and Kubernetes.
 	Labkube string
-	// Isolated is a lab without a way out: hosts and machines reach loopback addresses only.
+	// Isolated: hosts and machines reach loopback addresses only.
 	Isolated bool
 	// Storages are a host's storages beside its own ones; nil = none.
 	Storages func(host string) []datacentre.StorageOptions

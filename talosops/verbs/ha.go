@@ -30,13 +30,9 @@ is switched off.`
 type haRequest struct{ request.HA }
 
 func (r *haRequest) Problems() problem.List {
-	problems := hostProblems(r.Proxmox, map[string]string{"host": r.Host, "machine": r.Machine, "comment": r.Comment})
-
-	for key, value := range map[string]int{"vmid": r.VMID, "maxRestart": r.MaxRestart, "maxRelocate": r.MaxRelocate} {
-		if value <= 0 {
-			problems.Add(key, value, "is not above 0: set it")
-		}
-	}
+	problems := hostProblems(r.Proxmox, map[string]string{"machine": r.Machine, "comment": r.Comment}, map[string]int{
+		"vmid": r.VMID, "maxRestart": r.MaxRestart, "maxRelocate": r.MaxRelocate,
+	})
 
 	if len(r.Apart) > 0 && r.ApartRule == "" {
 		problems.Add("apartRule", nil, "is missing beside apart: set it")
@@ -49,7 +45,7 @@ func runHA(cmd *cobra.Command, _ *json.Decoder, req *haRequest) (any, error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), hostTimeout)
 	defer cancel()
 
-	h, err := openHost(ctx, cmd, req.Proxmox, req.Host)
+	h, err := openHost(ctx, cmd, req.Proxmox, "")
 	if err != nil {
 		return nil, err
 	}
@@ -245,19 +241,17 @@ func (m haMaker) remove(ctx context.Context) error {
 	}
 
 	for {
-		services, err := proxmoxapi.HAServices(ctx, m.get)
-		if err != nil {
-			return fmt.Errorf("unable to read what Proxmox' high availability does: %w", err)
-		}
+		managed, err := proxmoxapi.ManagedByHA(ctx, m.get)
 
-		if !slices.ContainsFunc(services, func(s proxmoxapi.HAService) bool {
-			return s.ID == proxmoxapi.HAResourceID(m.req.VMID)
-		}) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("unable to read what Proxmox' high availability does: %w", err)
+		case !slices.Contains(managed, proxmoxapi.HAResourceID(m.req.VMID)):
 			return nil
 		}
 
 		if err := proxmoxapi.Sleep(ctx, hostPoll); err != nil {
-			return err
+			return fmt.Errorf("%s is still managed by Proxmox' high availability: %w", m.req.Machine, err)
 		}
 	}
 }

@@ -1,14 +1,10 @@
 package verbs
 
 import (
-	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,36 +16,16 @@ import (
 
 // fakeHA is a Proxmox with high availability.
 type fakeHA struct {
-	t  *testing.T
-	mu sync.Mutex
+	fakeAPI
 
-	resources map[string]map[string]any
-	rules     map[string]map[string]any
+	resources, rules map[string]map[string]any
 	// lingers is how often a resource that is gone is still listed as a service.
 	lingers int
 	// rival makes another machine's command create the rule of this name first.
 	rival string
-	calls []string
 }
 
-// ServeHTTP implements http.Handler.
-func (f *fakeHA) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	body, err := io.ReadAll(r.Body)
-	assert.NoError(f.t, err)
-
-	parameters := map[string]any{}
-	if len(body) > 0 {
-		assert.NoError(f.t, json.Unmarshal(body, &parameters))
-	}
-
-	path := strings.TrimPrefix(r.URL.Path, "/api2/json/cluster/ha/")
-	if r.Method != http.MethodGet {
-		f.calls = append(f.calls, r.Method+" "+path)
-	}
-
+func (f *fakeHA) handle(w http.ResponseWriter, r *http.Request, path string, parameters map[string]any) {
 	kind, id, _ := strings.Cut(path, "/")
 
 	switch {
@@ -109,10 +85,6 @@ func (f *fakeHA) serve(
 		delete(of, id)
 		f.answer(w, nil)
 	}
-}
-
-func (f *fakeHA) answer(w http.ResponseWriter, data any) {
-	assert.NoError(f.t, json.NewEncoder(w).Encode(map[string]any{"data": data}))
 }
 
 // copied returns records that a test may change.
@@ -185,14 +157,12 @@ func TestHA(t *testing.T) {
 			t.Parallel()
 
 			fake := fakeHA{
-				t: t, resources: copied(test.resources), rules: copied(test.rules), lingers: test.lingers, rival: test.rival,
+				fakeAPI: fakeAPI{t: t}, resources: copied(test.resources), rules: copied(test.rules),
+				lingers: test.lingers, rival: test.rival,
 			}
-			server := httptest.NewTLSServer(&fake)
-			t.Cleanup(server.Close)
-
 			req := test.req
-			req.Proxmox = map[string]string{"endpoint": server.URL, "apiToken": "t@pve!t=hunter2", "insecure": "true"}
-			req.Host, req.Machine, req.VMID, req.Comment = "pve1", "one-cp-1", 100, "mine"
+			req.Proxmox = fake.settings("/cluster/ha/", fake.handle)
+			req.Machine, req.VMID, req.Comment = "one-cp-1", 100, "mine"
 			req.MaxRestart, req.MaxRelocate = max(req.MaxRestart, 1), 2
 
 			var args []string

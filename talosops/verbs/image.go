@@ -27,7 +27,7 @@ type imageRequest struct{ request.ImageFile }
 func (r *imageRequest) Problems() problem.List {
 	return hostProblems(r.Proxmox, map[string]string{
 		"host": r.Host, "datastore": r.Datastore, "file": r.File, "url": r.URL,
-	})
+	}, nil)
 }
 
 // volume is the id of the file in Proxmox.

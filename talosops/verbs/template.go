@@ -31,20 +31,10 @@ one.`
 type templateRequest struct{ request.Template }
 
 func (r *templateRequest) Problems() problem.List {
-	problems := hostProblems(r.Proxmox, map[string]string{
+	return hostProblems(r.Proxmox, map[string]string{
 		"host": r.Host, "name": r.Name, "owner": r.Owner, "provenance": r.Provenance, "image": r.Image,
 		"datastore": r.Datastore, "bridge": r.Bridge,
-	})
-
-	for key, value := range map[string]int{
-		"vmid": r.VMID, "cores": r.Cores, "memoryMiB": r.MemoryMiB, "diskGiB": r.DiskGiB,
-	} {
-		if value <= 0 {
-			problems.Add(key, value, "is not above 0: set it")
-		}
-	}
-
-	return problems.Sorted()
+	}, map[string]int{"vmid": r.VMID, "cores": r.Cores, "memoryMiB": r.MemoryMiB, "diskGiB": r.DiskGiB})
 }
 
 func (r *templateRequest) String() string { return fmt.Sprintf("template %s (VM %d)", r.Name, r.VMID) }

@@ -102,11 +102,18 @@ func (h *proxmoxHost) volumes(ctx context.Context, datastore, content string) ([
 	return ids, nil
 }
 
-// hostProblems reports what is missing of a request about a host, by key, and settings that the provider does not have.
-func hostProblems(settings, required map[string]string) (problems problem.List) {
+// hostProblems reports what is missing of a request to Proxmox, by key, numbers that are not above 0, and settings that
+// the provider does not have.
+func hostProblems(settings, required map[string]string, positive map[string]int) (problems problem.List) {
 	for key, value := range required {
 		if value == "" {
 			problems.Add(key, nil, "is missing: set it")
+		}
+	}
+
+	for key, value := range positive {
+		if value <= 0 {
+			problems.Add(key, value, "is not above 0: set it")
 		}
 	}
 

@@ -1,23 +1,18 @@
 package verbs
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
-	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
 
 // fakeHost is the host pve1 of a Proxmox with one VMID, 900, and two datastores. Its tasks end at once.
 type fakeHost struct {
-	t  *testing.T
-	mu sync.Mutex
+	fakeAPI
 
 	release string
 	vm      map[string]any // the configuration; nil = there is none
@@ -25,38 +20,10 @@ type fakeHost struct {
 	clones  []string       // volumes of linked clones
 	running []string       // UPIDs of tasks that have not ended, until somebody asks for their status
 	refuse  string         // method and path of a request whose task fails
-	calls   []string       // changes, in order
 }
 
-// settings are those of the provider.
-func (h *fakeHost) settings() map[string]string {
-	server := httptest.NewTLSServer(h)
-	h.t.Cleanup(server.Close)
-
-	return map[string]string{"endpoint": server.URL, "apiToken": "t@pve!t=hunter2", "insecure": "true"}
-}
-
-// ServeHTTP implements http.Handler.
-func (h *fakeHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	assert.Equal(h.t, "PVEAPIToken=t@pve!t=hunter2", r.Header.Get("Authorization"))
-
-	body, err := io.ReadAll(r.Body)
-	assert.NoError(h.t, err)
-
-	parameters := map[string]any{}
-	if len(body) > 0 {
-		assert.NoError(h.t, json.Unmarshal(body, &parameters))
-	}
-
-	path := strings.TrimPrefix(r.URL.Path, "/api2/json")
-	call := r.Method + " " + strings.TrimPrefix(path, "/nodes/pve1")
-
-	if r.Method != http.MethodGet {
-		h.calls = append(h.calls, call)
-	}
+func (h *fakeHost) handle(w http.ResponseWriter, r *http.Request, path string, parameters map[string]any) {
+	call := r.Method + " " + path
 
 	if call == h.refuse {
 		h.answer(w, "UPID:pve1:0:0:0:failed:900:t@pve!t:")
@@ -69,10 +36,6 @@ func (h *fakeHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		h.change(w, call, parameters)
 	}
-}
-
-func (h *fakeHost) answer(w io.Writer, data any) {
-	assert.NoError(h.t, json.NewEncoder(w).Encode(map[string]any{"data": data}))
 }
 
 func (h *fakeHost) get(w http.ResponseWriter, r *http.Request, call string) {

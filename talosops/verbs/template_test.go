@@ -24,7 +24,7 @@ var (
 
 func templateOf(h *fakeHost) request.Template {
 	return request.Template{
-		Proxmox: h.settings(), Host: "pve1", VMID: 900, Name: "talos-v1.14.4-talos", Owner: "talos-proxmox/prod", ID: "9f86",
+		Proxmox: h.settings("/nodes/pve1", h.handle), Host: "pve1", VMID: 900, Name: "talos-v1.14.4-talos", Owner: "talos-proxmox/prod", ID: "9f86",
 		Provenance: "1f", About: "Talos v1.14.4", Image: "local:import/talos.qcow2", Datastore: "disks", Bridge: "vmbr0",
 		Cores: 4, MemoryMiB: 4096, DiskGiB: 20,
 	}
@@ -155,7 +155,7 @@ func TestTemplate(t *testing.T) {
 func TestTemplateHasTheHardwareOfTheScript(t *testing.T) {
 	t.Parallel()
 
-	h := &fakeHost{t: t}
+	h := &fakeHost{fakeAPI: fakeAPI{t: t}}
 	_, _, err := verbtest.Run(t, Commands(), "template", templateOf(h), verbtest.NoInterrupt)
 	require.NoError(t, err)
 
@@ -213,7 +213,7 @@ func TestImage(t *testing.T) {
 			}
 
 			_, said, err := verbtest.Run(t, Commands(), "image", request.ImageFile{
-				Proxmox: h.settings(), Host: "pve1", Datastore: "local", File: "talos.qcow2",
+				Proxmox: h.settings("/nodes/pve1", h.handle), Host: "pve1", Datastore: "local", File: "talos.qcow2",
 				URL: "https://factory.test/x.qcow2", Checksum: test.checksum,
 			}, verbtest.NoInterrupt, args...)
 			assert.Equal(t, test.calls, h.calls)

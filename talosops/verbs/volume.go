@@ -29,17 +29,9 @@ that another VM has attached, is refused. With --remove, it only says that the v
 type volumeRequest struct{ request.Volume }
 
 func (r *volumeRequest) Problems() problem.List {
-	problems := hostProblems(r.Proxmox, map[string]string{
+	return hostProblems(r.Proxmox, map[string]string{
 		"host": r.Host, "datastore": r.Datastore, "stackId": r.StackID, "machine": r.Machine, "name": r.Name,
-	})
-
-	for key, value := range map[string]int{"vmid": r.VMID, "sizeGiB": r.SizeGiB} {
-		if value <= 0 {
-			problems.Add(key, value, "is not above 0: set it")
-		}
-	}
-
-	return problems.Sorted()
+	}, map[string]int{"vmid": r.VMID, "sizeGiB": r.SizeGiB})
 }
 
 // volume is the name of the volume.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,8 +17,7 @@ import (
 
 // fakeVolumes is a Proxmox of the hosts pve1 and pve2, each with the datastore disks.
 type fakeVolumes struct {
-	t  *testing.T
-	mu sync.Mutex
+	fakeAPI
 
 	shared   bool             // disks is the same datastore everywhere
 	offline  bool             // pve2
@@ -28,37 +25,12 @@ type fakeVolumes struct {
 	reserved bool             // pve1 has a VM with the VMID of the volumes
 	volumes  map[string]int64 // sizes in GiB by host and id: pve1/disks:vm-…
 	vms      map[int]fakeHolder
-	calls    []string
 }
 
 // fakeHolder is a VM with a volume at virtio1.
 type fakeHolder struct{ name, host, volume string }
 
-func (f *fakeVolumes) settings() map[string]string {
-	server := httptest.NewTLSServer(f)
-	f.t.Cleanup(server.Close)
-
-	return map[string]string{"endpoint": server.URL, "apiToken": "t@pve!t=hunter2", "insecure": "true"}
-}
-
-// ServeHTTP implements http.Handler.
-func (f *fakeVolumes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	body, err := io.ReadAll(r.Body)
-	assert.NoError(f.t, err)
-
-	parameters := map[string]any{}
-	if len(body) > 0 {
-		assert.NoError(f.t, json.Unmarshal(body, &parameters))
-	}
-
-	path := strings.TrimPrefix(r.URL.Path, "/api2/json")
-	if r.Method != http.MethodGet {
-		f.calls = append(f.calls, r.Method+" "+path)
-	}
-
+func (f *fakeVolumes) handle(w http.ResponseWriter, r *http.Request, path string, parameters map[string]any) {
 	host, rest, _ := strings.Cut(strings.TrimPrefix(path, "/nodes/"), "/")
 
 	switch {
@@ -88,10 +60,6 @@ func (f *fakeVolumes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.t.Errorf("unexpected %s %s", r.Method, path)
 	}
-}
-
-func (f *fakeVolumes) answer(w io.Writer, data any) {
-	assert.NoError(f.t, json.NewEncoder(w).Encode(map[string]any{"data": data}))
 }
 
 func (f *fakeVolumes) list(w io.Writer, host string) {
@@ -241,7 +209,7 @@ func TestVolume(t *testing.T) {
 			f.t = t
 
 			req := request.Volume{
-				Proxmox: f.settings(), Host: "pve1", Datastore: "disks", StackID: "9f86", Machine: "prod-general-1", VMID: 3000,
+				Proxmox: f.settings("", f.handle), Host: "pve1", Datastore: "disks", StackID: "9f86", Machine: "prod-general-1", VMID: 3000,
 				Name: "data", SizeGiB: 10,
 			}
 			if test.sizeGiB > 0 {
