@@ -21,12 +21,20 @@ import (
 )
 
 // TestMain lets the test program stand in for plugins and the CLI: under their names it runs until it is killed. With
-// STUBBORN it ignores SIGTERM.
+// STUBBORN it ignores SIGTERM; with PLUGIN it starts that program, with its own arguments.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case strings.HasPrefix(name, "pulumi"):
 		if os.Getenv("STUBBORN") != "" {
 			signal.Ignore(syscall.SIGTERM)
+		}
+
+		if plugin := os.Getenv("PLUGIN"); plugin != "" {
+			cmd := exec.CommandContext(context.Background(), plugin, os.Args[1:]...)
+			cmd.Env, cmd.Stdout = []string{}, os.Stdout
+			_ = cmd.Run()
+
+			os.Exit(1)
 		}
 
 		fmt.Println("ready")
@@ -37,22 +45,31 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// startProcess runs this program under another name in a folder.
-func startProcess(t *testing.T, folder, name string, environment []string, args ...string) *exec.Cmd {
+// programNamed returns this program under another name.
+func programNamed(t *testing.T, name string) string {
 	t.Helper()
 
 	self, err := os.Executable()
 	require.NoError(t, err)
+
 	link := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.Symlink(self, link))
-	cmd := exec.CommandContext(t.Context(), link, args...)
+
+	return link
+}
+
+// startProcess runs this program under another name in a folder.
+func startProcess(t *testing.T, folder, name string, environment []string, args ...string) *exec.Cmd {
+	t.Helper()
+
+	cmd := exec.CommandContext(t.Context(), programNamed(t, name), args...)
 
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = folder, append(os.Environ(), environment...), &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
 
@@ -68,41 +85,32 @@ func hasEnded(cmd *exec.Cmd) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// engines returns the addresses of an engine that runs, and of one that has ended.
-func engines(t *testing.T) (alive, dead string) {
-	t.Helper()
-
-	listen := func() net.Listener {
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-
-		return listener
-	}
-	one, other := listen(), listen()
-
-	t.Cleanup(func() { _ = one.Close() })
-	require.NoError(t, other.Close())
-
-	return one.Addr().String(), other.Addr().String()
-}
-
 func TestRunEndsPluginsWithoutAnEngine(t *testing.T) {
 	t.Parallel()
-	alive, dead := engines(t)
+
+	// Something else listens at the address of the engine that has ended.
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+
+	engine := listener.Addr().String()
+
 	w := newFixture(t)
-	left := startProcess(t, w.project, "pulumi-resource-proxmoxve", nil, "-v=3", dead)
-	stubborn := startProcess(t, w.project, "pulumi-resource-command", []string{"STUBBORN=1"}, dead)
-	pack := startProcess(t, w.project, "pulumi-analyzer-policy-go", nil, dead, w.project)
-	busy := startProcess(t, w.project, "pulumi-resource-talos", nil, alive)
-	elsewhere := startProcess(t, t.TempDir(), "pulumi-resource-proxmoxve", nil, dead)
+	left := startProcess(t, w.project, "pulumi-resource-proxmoxve", nil, "-v=3", engine)
+	stubborn := startProcess(t, w.project, "pulumi-resource-command", []string{"STUBBORN=1"}, engine)
+	pack := startProcess(t, w.project, "pulumi-analyzer-policy-go", nil, engine, w.project)
+	startProcess(t, w.project, "pulumi", []string{"PLUGIN=" + programNamed(t, "pulumi-resource-talos")}, engine)
+	byHand := startProcess(t, w.project, "pulumi-resource-random", nil)
+	elsewhere := startProcess(t, t.TempDir(), "pulumi-resource-proxmoxve", nil, engine)
 
 	require.NoError(t, w.run(nil))
 	assert.True(t, hasEnded(left))
 	assert.True(t, hasEnded(stubborn))
 	assert.True(t, hasEnded(pack))
-	assert.False(t, hasEnded(busy), "its engine lives")
+	assert.False(t, hasEnded(byHand), "no engine started it")
 	assert.False(t, hasEnded(elsewhere), "it is of another project")
 	assert.Contains(t, w.out.String(), fmt.Sprintf("pulumi-resource-proxmoxve (process %d) is ended", left.Process.Pid))
+	assert.NotContains(t, w.out.String(), "pulumi-resource-talos", "its engine lives")
 }
 
 func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {

@@ -1,11 +1,10 @@
 package recovery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -104,31 +103,53 @@ func stackOf(args []string) string {
 	return ""
 }
 
-// orphanedPlugins returns the project's plugins whose engine has ended: the engine passes its address as an argument.
+// orphanedPlugins returns the project's plugins whose engine has ended: an engine passes its address as an argument.
 func (r *recovery) orphanedPlugins() []process {
 	return slices.DeleteFunc(r.processes(), func(p process) bool {
 		if !strings.HasPrefix(p.name, "pulumi-resource-") && !strings.HasPrefix(p.name, "pulumi-analyzer-") {
 			return true
 		}
 
-		engine := slices.IndexFunc(p.args, func(arg string) bool {
+		hasAddress := slices.ContainsFunc(p.args, func(arg string) bool {
 			_, err := netip.ParseAddrPort(arg)
 
 			return err == nil
 		})
 
-		return engine < 0 || isListening(p.args[engine])
+		return !hasAddress || p.hasEngine()
 	})
 }
 
-// isListening reports whether something listens at an address of this machine.
-func isListening(address string) bool {
-	conn, err := net.DialTimeout("tcp", address, time.Second) //nolint:noctx // bounded
-	if err == nil {
-		_ = conn.Close()
+// hasEngine reports whether the Pulumi CLI is above the process. Whether something listens at the engine's address says
+// nothing: once an engine has ended, its port may be anyone's.
+func (p process) hasEngine() bool {
+	for pid := parent(p.pid); pid > 0; pid = parent(pid) {
+		if isPulumi(pid) {
+			return true
+		}
 	}
 
-	return err == nil || !errors.Is(err, syscall.ECONNREFUSED)
+	return false
+}
+
+// parent returns the PID of a process' parent; 0 = none, or the process has ended.
+func parent(pid int) int {
+	pid, _ = strconv.Atoi(statFields(pid)[1])
+
+	return pid
+}
+
+// statFields returns the state of a process and the PID of its parent, see proc_pid_stat(5); empty = it has ended.
+func statFields(pid int) [2]string {
+	stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+
+	// The name before them, in parentheses, may have spaces and parentheses.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 { //nolint:mnd // both
+		return [2]string{}
+	}
+
+	return [2]string(fields)
 }
 
 // How long a plugin may take to end after each signal, and how often that is checked.
@@ -178,12 +199,7 @@ func (p process) signal(signal syscall.Signal) error {
 
 // isRunning reports whether the process is running; a zombie is not.
 func (p process) isRunning() bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "stat"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
+	state := statFields(p.pid)[0]
 
-	_, state, _ := strings.Cut(string(stat), ") ")
-
-	return err == nil && !strings.HasPrefix(state, "Z")
+	return state != "" && state != "Z"
 }

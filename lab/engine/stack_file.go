@@ -246,7 +246,9 @@ func AdmitThisComputer(content []byte) ([]byte, error) {
 			set(firewall, "admin", admin)
 		}
 
-		admin.Content = append(admin.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: loopback})
+		if !slices.ContainsFunc(admin.Content, func(n *yaml.Node) bool { return n.Value == loopback }) {
+			admin.Content = append(admin.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: loopback})
+		}
 	}
 
 	return file.bytes()

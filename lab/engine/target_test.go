@@ -256,3 +256,27 @@ func TestStandInForAnAgeKey(t *testing.T) {
 	require.Len(t, target.Plan.Clusters, 2, "it is planned, and its addresses are the lab's")
 	assert.NoError(t, backup.CheckIdentities(target.Config.Secrets["talos-proxmox:clusters[0].gitops.age"]))
 }
+
+// TestAdmitThisComputer: firewalls with keys admit this computer once; those with rules of their own are not changed.
+func TestAdmitThisComputer(t *testing.T) {
+	t.Parallel()
+
+	const file = `config:
+  talos-proxmox:clusters:
+    - name: a
+      firewall:
+        kubernetesApi: [192.0.2.0/24]
+    - name: b
+      firewall:
+        ingress: accept
+    - name: c
+`
+
+	once, err := AdmitThisComputer([]byte(file))
+	require.NoError(t, err)
+	assert.YAMLEq(t, strings.Replace(file, "[192.0.2.0/24]\n", "[192.0.2.0/24]\n        admin: [127.0.0.0/16]\n", 1), string(once))
+
+	again, err := AdmitThisComputer(once)
+	require.NoError(t, err)
+	assert.Equal(t, string(once), string(again))
+}

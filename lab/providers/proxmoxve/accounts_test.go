@@ -154,6 +154,12 @@ func TestDeletedResources(t *testing.T) {
 			removal := p.DeleteRequest{ID: created.ID, Urn: urn(test.token), Properties: state}
 			if test.token == typeDownloadFile {
 				require.NoError(t, r.p.Delete(t.Context(), removal))
+
+				for _, task := range dc.Tasks() { // for the removal too, the published provider does not wait
+					_, err := dc.WaitTask(t.Context(), task.UPID)
+					require.NoError(t, err)
+				}
+
 				assert.Empty(t, dc.Volumes("pve1", "local", ""))
 			}
 
