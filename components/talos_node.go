@@ -101,6 +101,8 @@ type clusterOptions struct {
 	rollout *rollout
 	// grantAccess registers the permissions of the cluster's software on the VM, before the configuration; nil = none.
 	grantAccess func(*TalosNode) ([]pulumi.Resource, error)
+	// firewall is Proxmox' firewall in front of the machine; nil = none.
+	firewall *proxmoxFirewall
 	// volumes are the directory volumes on its system disk.
 	volumes []string
 	// skipped leaves the machine's configuration as it is.
@@ -158,6 +160,7 @@ type TalosNode struct {
 	vm            *vm.VirtualMachine
 	lookup        pulumi.Output // a [vmlookup.State]
 	configuration *local.Command
+	firewall      *local.Command      // nil = none
 	applied       pulumi.StringOutput // its machine configuration, a secret
 }
 
@@ -192,6 +195,7 @@ func newTalosNode(
 			return err
 		}},
 		step{"the machine configuration of ", func() error { return c.registerConfiguration(ctx, name, args, options) }},
+		step{"the firewall of ", func() error { return c.registerFirewall(ctx, name, args, options) }},
 	)
 }
 

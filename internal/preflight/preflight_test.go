@@ -336,6 +336,25 @@ func TestJudge(t *testing.T) {
 			},
 		},
 
+		"Proxmox' firewall": {change: func(s *fixture) {
+			s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{SecurityGroups: []string{"web"}}}
+			s.site.Firewall, s.site.SecurityGroups = new(true), []string{"web"}
+		}},
+		"Proxmox' firewall, where the data centre's is off": {
+			change: func(s *fixture) {
+				s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{SecurityGroups: []string{"web"}}}
+				s.site.Firewall, s.site.SecurityGroups = new(false), []string{}
+			},
+			problems: []string{`clusters[0].firewall.proxmox.securityGroups[0]: "web" does not exist; use one that`},
+			warnings: []string{"clusters[0].firewall.proxmox: has no effect, because the firewall of the data centre is off"},
+		},
+		"Proxmox' firewall, without the privilege to see the data centre's": {
+			change: func(s *fixture) {
+				s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{}}
+			},
+			warnings: []string{"clusters[0].firewall.proxmox: has no effect unless the firewall of the data centre is on, which pulumi@pve!talos may not see"},
+		},
+
 		"a role without a privilege": {change: func(s *fixture) {
 			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
 			delete(s.site.Rights["/vms"], "VM.Clone")

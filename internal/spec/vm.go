@@ -51,6 +51,8 @@ type VM struct {
 	// Bonds are made of those additional network devices that name them; VLANs are those of the first device.
 	Bonds []Bond `json:",omitempty"`
 	VLANs []VLAN `json:",omitempty"`
+	// Firewall reports whether Proxmox' firewall is on the network devices that have an address.
+	Firewall bool `json:",omitempty"`
 	// Devices of the machine's host that are not NVIDIA's GPUs.
 	Devices []Device `json:",omitempty"`
 }
