@@ -240,6 +240,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 			n.Network = &own
 		}
 
+		n.Machine.Firewall = n.Machine.Firewall || orZero(a.Firewall).Proxmox != nil
 		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		n.Secret = n.Secret || orZero(n.Encryption).Passphrase != ""
 		setDefault(&n.Zone, n.Machine.Host)

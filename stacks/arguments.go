@@ -189,7 +189,7 @@ func vmArgs(n spec.VM) components.Machine {
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, Datastore: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA, CPUAffinity: n.CPUAffinity, HugepagesMiB: n.HugepagesMiB, NICQueues: n.NICQueues,
 		OnBoot: &n.OnBoot, HA: n.HA, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool,
-		ExtraDisks: n.ExtraDisks, ExtraNICs: n.ExtraNICs,
+		ExtraDisks: n.ExtraDisks, ExtraNICs: n.ExtraNICs, Firewall: n.Firewall,
 	}
 }
 

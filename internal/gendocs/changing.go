@@ -156,6 +156,7 @@ var sections = []section{
 	{title: "Networks of plain machines", of: "MachineNetworkConfig", at: "machines.0.network."},
 	{title: "Drivers", of: "DriverConfig"},
 	{title: "The firewall", of: "FirewallConfig"},
+	{title: "Proxmox' firewall", of: "ProxmoxFirewallConfig"},
 	{title: "Encryption of disks", of: "EncryptionConfig", at: "clusters.0.encryption."},
 	{title: "Single machines", of: "NodeConfig", at: nodePath},
 	{title: "Networks of pools", of: "PoolNetworkConfig", at: poolPath + "network."},

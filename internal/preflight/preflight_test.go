@@ -336,6 +336,29 @@ func TestJudge(t *testing.T) {
 			},
 		},
 
+		"Proxmox' firewall": {change: func(s *fixture) {
+			s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{SecurityGroups: []string{"web"}}}
+			s.site.Firewall, s.site.SecurityGroups = new(true), []proxmoxapi.SecurityGroup{{Name: "web"}}
+		}},
+		"Proxmox' firewall, where the data centre's is off": {
+			change: func(s *fixture) {
+				s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{SecurityGroups: []string{"web"}}}
+				s.site.Firewall, s.site.SecurityGroups = new(false), []proxmoxapi.SecurityGroup{}
+			},
+			problems: []string{`clusters[0].firewall.proxmox.securityGroups[0]: "web" does not exist; use one that`},
+			warnings: []string{"clusters[0].firewall.proxmox: has no effect, because the firewall of the data centre is off"},
+		},
+		"Proxmox' firewall, without the privilege to see the data centre's": {
+			change: func(s *fixture) {
+				s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{}}
+				s.site.Rights["/"] = map[string]bool{}
+			},
+			problems: []string{
+				"may not Sys.Audit on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles " +
+					"TalosProxmoxFirewall --propagate 0`",
+			},
+		},
+
 		"a role without a privilege": {change: func(s *fixture) {
 			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
 			delete(s.site.Rights["/vms"], "VM.Clone")

@@ -96,7 +96,7 @@ func (r *reader) readProxmox(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, question := range []func(context.Context){
 		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readGuests, r.readMappings, r.readPools, r.readAccounts,
-		r.readVolumes, r.readLostVolumes, r.readToken,
+		r.readVolumes, r.readLostVolumes, r.readToken, r.readFirewall,
 	} {
 		wg.Go(func() { question(ctx) })
 	}

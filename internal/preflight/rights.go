@@ -225,7 +225,7 @@ func (c *checker) needs(n permissions.Need) []need {
 
 		return nil
 	case "Sys.Console", "Sys.Audit":
-		return c.needsForHA(n)
+		return c.needsOnDatacentre(n)
 	case "Mapping.Use":
 		return c.needsOnMappings(n)
 	case "Mapping.Modify":

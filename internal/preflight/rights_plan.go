@@ -148,6 +148,20 @@ func (c *checker) needsOnBridges(privilege string) []need {
 	return needs
 }
 
+// needsOnDatacentre returns needs for Proxmox' firewall in front of machines, and for machines with high availability.
+func (c *checker) needsOnDatacentre(n permissions.Need) []need {
+	used := slices.ContainsFunc(c.planned.machines, func(m machine) bool { return m.HA != nil })
+	if n.Call == permissions.SeeFirewall {
+		used = len(c.plan.ProxmoxFirewalls()) > 0
+	}
+
+	if !used {
+		return nil
+	}
+
+	return []need{{privileges: []string{n.Privilege}, path: n.Path}}
+}
+
 // needsToMakeMappings returns the needs for creating and deleting mappings. Changes of existing ones are not known
 // here.
 func (c *checker) needsToMakeMappings(n permissions.Need) []need {

@@ -227,7 +227,12 @@ func settingsOf(c spec.Cluster) (list []string) {
 	}
 
 	if c.Firewall != nil {
-		list = append(list, "Talos' firewall")
+		firewalls := "Talos' firewall"
+		if c.Firewall.Proxmox != nil {
+			firewalls += " and Proxmox'"
+		}
+
+		list = append(list, firewalls)
 	}
 
 	if c.Tailscale != nil {

@@ -26,6 +26,7 @@ func Commands() []*cobra.Command {
 		verb.WithRemoval(verb.New("template", "Make a template from a disk image", templateHelp, runTemplate)),
 		verb.WithRemoval(verb.New("volume", "Make a volume that outlives its machine", volumeHelp, runVolume)),
 		verb.WithRemoval(verb.New("ha", "Have Proxmox' high availability restart a machine", haHelp, runHA)),
+		verb.WithRemoval(verb.New("firewall", "Set Proxmox' firewall in front of a machine", firewallHelp, runFirewall)),
 		verb.NewForCluster("upgrade", "Upgrade every node to its version of Talos and its schematic, one at a time",
 			upgradeHelp, runUpgrade),
 		verb.NewForCluster("kubernetes", "Upgrade a cluster to its version of Kubernetes", kubernetesHelp, runKubernetes),

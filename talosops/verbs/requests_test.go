@@ -54,6 +54,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"leave":      `{"node":{}}`,
 		"image":      `{"proxmox":{"tmpDir":"hunter2"},"datastore":"local"}`,
 		"template":   `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"talos"}`,
+		"firewall":   `{"proxmox":{"apiToken":"hunter2"},"vmid":-1}`,
 		"volume":     `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"data"}`,
 		"ha":         `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"apart":[1]}`,
 		"rotate":     `{` + node + `,"next":"hunter2"}`,
