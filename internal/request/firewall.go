@@ -7,7 +7,7 @@ type Firewall struct {
 	Proxmox map[string]string `json:"proxmox"` // as in [ImageFile]; secret
 	VMID    int               `json:"vmid"`
 	Machine string            `json:"machine"`
-	// Address is that of the machine's Talos API. Configured reports whether it ran with its configuration before this run.
+	// Address is that of the machine's Talos API. Configured reports whether it ran with its configuration before.
 	Address    netip.Addr     `json:"address"`
 	Configured bool           `json:"configured"`
 	Rules      []FirewallRule `json:"rules"`

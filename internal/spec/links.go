@@ -29,8 +29,8 @@ type NIC struct { // digests in states contain the names of its fields
 	VLANs []VLAN `json:",omitempty" pulumi:"vlans,optional"`
 }
 
-// HasAddress reports whether the machine has an address on the device itself: not in a bond, on a VLAN or on a bridge of
-// its own.
+// HasAddress reports whether the machine has an address on the device itself: not in a bond, on a VLAN or on a bridge
+// of its own.
 func (n NIC) HasAddress() bool { return n.Bond == "" && !n.NoAddress }
 
 // Bond is a bond of additional network devices.
