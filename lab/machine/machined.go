@@ -64,8 +64,7 @@ func (s *machined) Containers(
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{Containers: containers}}}, nil
 }
 
-// ImagePull implements the machine service: one attempt (v1alpha1_images.go). Since Talos 1.13 the image service has it,
-// too.
+// ImagePull implements the machine service: one attempt (v1alpha1_images.go).
 func (s *machined) ImagePull(
 	_ context.Context, in *machineapi.ImagePullRequest,
 ) (*machineapi.ImagePullResponse, error) {
