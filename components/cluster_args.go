@@ -45,6 +45,8 @@ type TalosClusterArgs struct {
 	// A shell command that must succeed before a node is drained (for a restart, an upgrade or a removal) and before
 	// Kubernetes is upgraded. The administrator's kubeconfig is in KUBECONFIG. Default: none.
 	HealthCheck string `pulumi:"healthCheck,optional"`
+	// When running nodes may be restarted, and Talos and Kubernetes upgraded. Default: at any time.
+	Maintenance *Maintenance `pulumi:"maintenance,optional"`
 	// The outputs schematicId of the nodes' images: upgrades wait until the Image Factory has them. Default: none.
 	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
 	// Where snapshots of etcd are stored before nodes are upgraded. Default: none, no snapshots are taken.

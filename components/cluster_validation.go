@@ -100,6 +100,7 @@ func (a TalosClusterArgs) validate(name string) error {
 func (a TalosClusterArgs) validateServices(found *problem.List) {
 	spec.CheckDiscovery("discovery", a.Discovery, found)
 	spec.CheckLogDestinations("logDestinations", a.LogDestinations, found)
+	spec.CheckMaintenance("maintenance", a.Maintenance, found)
 
 	if a.Tailscale != nil {
 		a.Tailscale.Check("tailscale", found)

@@ -251,6 +251,12 @@ func settingsOf(c spec.Cluster) (list []string) {
 		list = append(list, "logs go to "+strings.Join(c.LogDestinations, " and "))
 	}
 
+	if c.Maintenance != nil {
+		for _, w := range c.Maintenance.Windows {
+			list = append(list, "a maintenance window "+w.String())
+		}
+	}
+
 	if c.Registries != nil && len(c.Registries.Mirrors) > 0 {
 		list = append(list, "mirrors of "+strings.Join(slices.Sorted(maps.Keys(c.Registries.Mirrors)), " and "))
 	}

@@ -262,6 +262,19 @@ func TestReportOfEgress(t *testing.T) {
 	assert.Contains(t, text, "no discovery service")
 }
 
+func TestReportOfMaintenance(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Clusters[0].Maintenance = &spec.Maintenance{Windows: []spec.MaintenanceWindow{
+		{Days: []string{"sat", "sun"}, StartTime: "22:00", EndTime: "04:00", TimeZone: "Europe/Berlin"},
+		{StartTime: "12:00", EndTime: "12:30"},
+	}}
+
+	assert.Contains(t, report.Markdown(p, nil), "a maintenance window 22:00 to 04:00 Europe/Berlin on sat, sun, "+
+		"a maintenance window 12:00 to 12:30 UTC")
+}
+
 func TestReportOfProtection(t *testing.T) {
 	t.Parallel()
 

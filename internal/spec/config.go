@@ -191,6 +191,8 @@ type ClusterConfig struct {
 	// Kubernetes is upgraded. It runs on the computer that runs `pulumi up`, with the administrator's kubeconfig in
 	// KUBECONFIG, and is repeated for up to five minutes; then the run fails and shows its output.
 	HealthCheck string `json:"healthCheck,omitempty" jsonschema:"example=kubectl wait --for=condition=Available --timeout=30s deployment/web"`
+	// When running machines may be interrupted. Default: at any time.
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
 	// Bootstrap an empty etcd if all control planes have lost their data, once for each text, such as the date. The
 	// cluster's objects are lost, and its workers stop their pods. Default: such a cluster waits for `talos-proxmox
 	// restore`.

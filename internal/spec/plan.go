@@ -194,6 +194,8 @@ type Cluster struct {
 	DrainSeconds int
 	// HealthCheck is a command of the user, for sh; empty = none.
 	HealthCheck string `json:",omitempty"`
+	// Maintenance says when running machines may be interrupted; nil = at any time.
+	Maintenance *Maintenance `json:",omitempty"`
 	// BootstrapEmpty permits an empty etcd after its data was lost, once for each value.
 	BootstrapEmpty string `json:",omitempty"`
 	Network        Network
