@@ -131,7 +131,8 @@ func TestProxmoxFirewall(t *testing.T) {
 		},
 		"the firewall of the data centre is off": {
 			fake: fakeFirewall{options: map[string]any{}, off: true}, configured: true,
-			want: []string{firstApid, firstEtcd}, calls: []string{added, added, on}, says: "has no effect: that of the data centre is off",
+			want: []string{firstApid, firstEtcd}, calls: []string{added, added, on},
+			says: "has no effect: that of the data centre is off",
 		},
 		"as planned, and that of the data centre is off": {
 			fake:       fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), marked(etcd)}, off: true},
@@ -142,7 +143,7 @@ func TestProxmoxFirewall(t *testing.T) {
 			want: []string{firstApid, firstEtcd, "mine"}, calls: []string{added, added, removed + "4", removed + "2"}, says: "is on, with new",
 			configured: true, reaches: []bool{true, true},
 		},
-		"another order, of which a security group may depend": {
+		"another order, on which a security group may depend": {
 			fake: fakeFirewall{options: isOn, rules: []firewallRule{marked(etcd), marked(apid)}},
 			want: []string{firstApid, firstEtcd}, calls: []string{added, added, removed + "3", removed + "2"},
 		},
