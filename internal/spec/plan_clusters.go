@@ -99,6 +99,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 		func(a, b Node) int { return cmp.Or(strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index)) },
 	)
 
+	cluster.Autoscaled = p.planAutoscale(path, c, pools)
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
@@ -137,7 +138,7 @@ func clusterPools(path string, c ClusterConfig) []*pool {
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       RangeWorkers,
-			count:      w.Count, placement: w.Placement,
+			count:      w.Count, placement: w.Placement, autoscale: w.Autoscale,
 		})
 	}
 
