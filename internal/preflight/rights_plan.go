@@ -241,6 +241,10 @@ func Roles(plan *spec.Plan) []permissions.Role {
 		roles = append(roles, permissions.KubernetesRoles()...)
 	}
 
+	if slices.ContainsFunc(plan.Clusters, func(c spec.Cluster) bool { return len(c.Autoscaled) > 0 }) {
+		roles = append(roles, permissions.AutoscalerRoles()...)
+	}
+
 	return roles
 }
 
