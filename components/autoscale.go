@@ -27,6 +27,10 @@ func validateAutoscaled(a TalosClusterArgs, found *problem.List) {
 		required(found, at+"datastore", pool.Datastore, "the datastore, such as local-lvm")
 		checkVersion(found, at+"talos.version", pool.Talos.Version)
 
+		if len(pool.Hosts) == 0 {
+			found.Add(at+"hosts", nil, "is missing; set the hosts that have the templates")
+		}
+
 		if pool.Max < 1 {
 			found.Add(at+"max", pool.Max, "is no number of machines; use 1 or more")
 		}
@@ -80,7 +84,7 @@ func (c *TalosCluster) registerAutoscaled(ctx *pulumi.Context, name string, args
 			Common:  request.Common{ControlPlanes: requestNodes(args.controlPlanes())},
 			Proxmox: ProxmoxSettings(ctx), Pool: pool.Name,
 			Marker: ownership.AutoscaledTag(vmlookup.FromContext(ctx).StackID, args.Name, pool.Name),
-			Region: args.Proxmox.Region, Template: pool.Template, FirstVMID: pool.FirstVMID, PVEPool: pool.ResourcePool,
+			Region: args.Proxmox.Region, Template: pool.Template, Hosts: pool.Hosts, FirstVMID: pool.FirstVMID, PVEPool: pool.ResourcePool,
 			Datastore: pool.Datastore, Max: pool.Max, Cores: pool.Cores, MemoryMiB: pool.MemoryMiB, DiskGiB: pool.DiskGiB,
 			Tags: pool.Tags, Labels: pool.Labels, Taints: pool.Taints,
 			Talos: pool.Talos.Version, KubernetesVersion: args.KubernetesVersion,

@@ -122,7 +122,7 @@ const autoscaleStack = `config:
         - name: burst
           count: 0
           labels: {example.org/kind: burst}
-          autoscale: {max: 5, user: karpenter@pve, resourcePool: autoscaled}
+          autoscale: {max: 5, user: karpenter@pve, resourcePool: talos}
 `
 
 // proxmoxStack has accounts on Proxmox.

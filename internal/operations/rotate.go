@@ -111,7 +111,7 @@ func (d Deployed) requireNotAutoscaled(ctx context.Context, c spec.Cluster, stac
 
 	for _, pool := range c.Autoscaled {
 		for _, m := range all {
-			if slices.Contains(ownership.TagsOf(m.Tags), ownership.AutoscaledTag(stackID, c.Name, pool.Name)) {
+			if ownership.HasTag(m.Tags, ownership.AutoscaledTag(stackID, c.Name, pool.Name)) {
 				added = append(added, m.Name)
 			}
 		}

@@ -15,18 +15,17 @@ func TestAutoscaledMachines(t *testing.T) {
 	assert.Equal(t, "autoscaled-9f86-prod-burst", tag)
 
 	for name, test := range map[string]struct {
-		tags, id string
-		want     bool
+		tags string
+		want bool
 	}{
-		"its tag":              {tag, "9f86", true},
-		"its tag among others": {"cluster-prod;" + tag + ";worker", "9f86", true},
-		"another stack's":      {tag, "0000", false},
-		"a stack without id":   {"autoscaled--prod-burst", "", false},
-		"no tags":              {"", "9f86", false},
+		"its tag":              {tag, true},
+		"its tag among others": {"cluster-prod;" + tag + ";worker", true},
+		"another pool's":       {tag + "-2", false},
+		"no tags":              {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.want, ownership.IsAutoscaled(test.tags, test.id))
+			assert.Equal(t, test.want, ownership.HasTag(test.tags, tag))
 		})
 	}
 }

@@ -1,7 +1,7 @@
 package permissions
 
 // An autoscaler's roles are those for the calls of Karpenter's provider for Proxmox 0.12 (pkg/providers/instance, with
-// go-proxmox 0.4.1 of luthermonson). The program grants the first, on the templates of its pools; an administrator
+// go-proxmox 0.5.1 of luthermonson). The program grants the first, on the templates of its pools; an administrator
 // grants the others, on paths that stay.
 
 // AutoscalerTemplates is its role on the templates that it clones.
@@ -15,11 +15,11 @@ func AutoscalerTemplates() Role {
 // AutoscalerMachines is its role on the resource pool of its machines.
 func AutoscalerMachines() Role {
 	vm := func(privilege, call, why string) Need {
-		return needOn("/pool", privilege, call, why, " (/vms/20000, "+privilege+")")
+		return needOn(OnPool, privilege, call, why, " (/vms/20000, "+privilege+")")
 	}
 
 	return Role{ID: "TalosAutoscalerMachines", Needs: []Need{
-		needOn("/pool", "VM.Allocate", clone, "clone into the pool, and delete its machines", ""),
+		needOn(OnPool, "VM.Allocate", clone, "clone into the pool, and delete its machines", ""),
 		vm("VM.Audit", "GET /nodes/{node}/qemu/{vmid}/status/current", "see its machines"),
 		vm("VM.Config.CDROM", configure, "attach the disc with the machine configuration"),
 		vm("VM.Config.CPU", configure, "cores"),

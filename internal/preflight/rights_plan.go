@@ -17,7 +17,7 @@ func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string
 		if match(m) {
 			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
 			if m.ResourcePool != "" {
-				n.or = "/pool/" + m.ResourcePool
+				n.or = []string{"/pool/" + m.ResourcePool}
 			}
 
 			needs = append(needs, n)

@@ -11,6 +11,7 @@ type Autoscale struct {
 	// Region is the name of the Proxmox cluster in provider ids.
 	Region    string            `json:"region"`
 	Template  string            `json:"template"` // the name of VM templates
+	Hosts     []string          `json:"hosts"`    // the zones of the nodes
 	FirstVMID int               `json:"firstVmid"`
 	PVEPool   string            `json:"resourcePool"`
 	Datastore string            `json:"datastore"`

@@ -18,6 +18,8 @@ type AutoscaledPool struct {
 	Template string `pulumi:"template"`
 	// What the templates contain.
 	Talos Talos `pulumi:"talos"`
+	// The hosts of the machines, which have the templates.
+	Hosts []string `pulumi:"hosts"`
 	// The lowest VMID of the machines.
 	FirstVMID int `pulumi:"firstVmid"`
 	// The Proxmox resource pool of the machines.
@@ -42,6 +44,9 @@ type AutoscaledPool struct {
 	Secret bool `json:",omitempty" pulumi:"secret,optional"`
 	// The keys of their encrypted volumes. Default: none, they are not encrypted.
 	Encryption *Encryption `json:"-" pulumi:"encryption,optional"` // has secrets
+
+	// User is the autoscaler's user on Proxmox, Path the path of autoscale in the configuration.
+	User, Path string `json:"-"`
 }
 
 // isAutoscaled reports whether an autoscaler adds machines to a pool.
@@ -63,12 +68,15 @@ func (p *planner) planAutoscale(path string, c ClusterConfig, pools []*pool) (li
 			continue
 		}
 
-		p.checkFormat(g.path+".autoscale.user", g.autoscale.User, proxmoxUserFormat)
-		p.checkFormat(g.path+".autoscale.resourcePool", g.autoscale.ResourcePool, resourcePoolFormat)
+		at := g.path + ".autoscale"
+		p.checkFormat(at+".user", g.autoscale.User, proxmoxUserFormat)
+		p.checkFormat(at+".resourcePool", g.autoscale.ResourcePool, resourcePoolFormat)
 		p.checkAutoscale(path, g, c)
 
 		class := p.machineClass(g, nil)
-		for _, host := range p.poolHosts(g) {
+		hosts := p.poolHosts(g)
+
+		for _, host := range hosts {
 			p.allowClone(class, host, g.autoscale.User)
 		}
 
@@ -81,9 +89,10 @@ func (p *planner) planAutoscale(path string, c ClusterConfig, pools []*pool) (li
 
 		list = append(list, AutoscaledPool{
 			Name: g.name, Max: g.autoscale.Max, Template: class.Name, Talos: class.Talos,
-			FirstVMID: p.ranges[RangeAutoscaled].First, ResourcePool: g.autoscale.ResourcePool, Datastore: like.Datastore,
+			Hosts: hosts, FirstVMID: p.ranges[RangeAutoscaled].First, ResourcePool: g.autoscale.ResourcePool, Datastore: like.Datastore,
 			Cores: like.Cores, MemoryMiB: like.MemoryMiB, DiskGiB: like.DiskGiB, Tags: like.Tags,
 			Labels: like.Labels, Taints: like.Taints, Patches: like.Patches, Secret: like.Secret, Encryption: encryption,
+			User: g.autoscale.User, Path: at,
 		})
 	}
 

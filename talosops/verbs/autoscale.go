@@ -41,6 +41,10 @@ func (r *autoscaleRequest) Problems() problem.List {
 		"datastore": r.Datastore, "talos": r.Talos, "kubernetesVersion": r.KubernetesVersion, "userData": r.UserData,
 	})...)
 
+	if len(r.Hosts) == 0 {
+		problems.Add("hosts", nil, "is missing: set it")
+	}
+
 	for key, value := range map[string]int{
 		"max": r.Max, "firstVmid": r.FirstVMID, "cores": r.Cores, "memoryMiB": r.MemoryMiB, "diskGiB": r.DiskGiB,
 	} {
@@ -122,7 +126,7 @@ func (r *autoscaleRequest) requireNoMachines(ctx context.Context) error {
 	var found []string
 
 	for _, m := range all {
-		if slices.Contains(ownership.TagsOf(m.Tags), r.Marker) {
+		if ownership.HasTag(m.Tags, r.Marker) {
 			found = append(found, fmt.Sprintf("  VM %d %s on %s", m.VMID, m.Name, m.Host))
 		}
 	}
@@ -166,6 +170,7 @@ func (r *autoscaleRequest) karpenter() (string, error) {
 		"requirements": []any{
 			map[string]any{"key": "kubernetes.io/arch", "operator": "In", "values": []string{"amd64"}},
 			map[string]any{"key": "topology.kubernetes.io/region", "operator": "In", "values": []string{r.Region}},
+			map[string]any{"key": "topology.kubernetes.io/zone", "operator": "In", "values": r.Hosts},
 		},
 	}
 	if len(taints) > 0 {

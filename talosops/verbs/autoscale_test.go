@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,15 +18,19 @@ import (
 func TestAutoscale(t *testing.T) {
 	const path = "/api/v1/namespaces/kube-system/"
 
+	proxmox := &fakeAPI{t: t}
+	settings := proxmox.settings("", func(w http.ResponseWriter, _ *http.Request, _ string, _ map[string]any) {
+		proxmox.answer(w, []any{
+			map[string]any{"type": "qemu", "vmid": 20000, "name": "one", "node": "pve1", "tags": "autoscaled-9f86-c-burst;worker"},
+			map[string]any{"type": "qemu", "vmid": 20001, "name": "two", "node": "pve1"},
+		})
+	})
 	api := clustertest.NewAPI(nil)
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, api)
 	handOver := func(marker string, flags ...string) (progress string, err error) {
 		_, progress, err = run(t, "autoscale", request.Autoscale{
 			Common: served.Common, Kubeconfig: served.Kubeconfig, UserData: "machine: {token: hunter2, name: '{{.Metadata.Hostname}}'}",
-			Proxmox: map[string]string{
-				"endpoint": newProxmox(t, nil).URL, "apiToken": "t@pve!t=secret", "insecure": "true",
-			},
-			Pool: "burst", Marker: marker, Region: "homelab", Template: "talos-v1.14.4-talos", FirstVMID: 20000,
+			Proxmox: settings, Pool: "burst", Marker: marker, Region: "homelab", Template: "talos-v1.14.4-talos", Hosts: []string{"pve1", "pve2"}, FirstVMID: 20000,
 			PVEPool: "autoscaled", Datastore: "local-zfs", Max: 5, Cores: 4, MemoryMiB: 16384, DiskGiB: 100,
 			Tags: []string{"talos", "worker"}, Labels: map[string]string{"example.org/kind": "burst"},
 			Taints: map[string]string{"dedicated": "burst:NoSchedule"}, Talos: "v1.14.4", KubernetesVersion: "v1.37.2",
@@ -46,9 +51,9 @@ func TestAutoscale(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, progress)
 
-	_, err = handOver("autoscaled-9f86-c-burst", "--remove") // a machine of the fake Proxmox has this tag
+	_, err = handOver("autoscaled-9f86-c-burst", "--remove") // a machine has this tag
 	require.ErrorContains(t, err, "machines are there that an autoscaler added to pool burst, and nothing was deleted:\n"+
-		"  VM 3001 two on pve1\nscale in first: `kubectl delete nodepool burst`")
+		"  VM 20000 one on pve1\nscale in first: `kubectl delete nodepool burst`")
 	assert.Len(t, api.Objects, 2)
 
 	progress, err = handOver("autoscaled-9f86-prod-burst", "--remove")

@@ -32,7 +32,7 @@ func newProxmox(t *testing.T, configurations map[int]string) *httptest.Server {
 		if path == "/cluster/resources" {
 			_, _ = fmt.Fprint(w, `{"data": [`+
 				`{"type": "qemu", "vmid": 3000, "name": "one", "node": "pve1", "status": "running"},`+
-				`{"type": "qemu", "vmid": 3001, "name": "two", "node": "pve1", "status": "running", "tags": "autoscaled-9f86-c-burst;worker"},`+
+				`{"type": "qemu", "vmid": 3001, "name": "two", "node": "pve1", "status": "running"},`+
 				`{"type": "lxc", "vmid": 3002, "name": "box", "node": "pve1", "status": "running"}]}`)
 
 			return
