@@ -83,7 +83,7 @@ func (w *world) autoscaler() autoscaler {
 	require.NoError(w.t, err)
 
 	a := autoscaler{world: w, objects: map[string]karpenterObject{}, c: client.NewClient(
-		connection.Endpoint+"/api2/json", client.WithHTTPClient(w.proxmoxClient()),
+		connection.Endpoint+"api2/json", client.WithHTTPClient(w.proxmoxClient()),
 		client.WithAPIToken(autoscalerUser+"!karpenter", "secret"),
 	)}
 
@@ -155,10 +155,15 @@ func (a autoscaler) add(name string) int {
 
 	provider := fmt.Sprintf("proxmox://%s/%d", class.Region, vmid)
 	meta := fmt.Sprintf("hostname: %s\ninstance-id: %d\nprovider-id: %s\n", name, vmid, provider)
-	require.NoError(a.t, vm.CloudInit(ctx, "ide2", a.userData(name, from.Node, provider), meta, "", ""))
+	userData := a.userData(name, from.Node, provider)
+
+	// The client gives Proxmox two seconds to attach the disc.
+	require.EventuallyWithT(a.t, func(t *assert.CollectT) {
+		require.NoError(t, vm.CloudInit(ctx, "ide2", userData, meta, "", ""))
+	}, within, time.Second)
 	await(vm.Start(ctx))
 
-	a.register(name, provider)
+	a.awaitNode(name, provider)
 
 	vm, err = node.VirtualMachine(ctx, vmid)
 	require.NoError(a.t, err)
@@ -186,23 +191,19 @@ func (a autoscaler) userData(name, zone, provider string) string {
 	return text.String()
 }
 
-// register waits for the node, and takes Karpenter's taint from it.
-func (a autoscaler) register(name, provider string) {
+// awaitNode waits for the node of a machine, which registers with Karpenter's taint; Talos then sets its labels.
+func (a autoscaler) awaitNode(name, provider string) {
 	a.t.Helper()
 
-	nodes := a.kubeClient().CoreV1().Nodes()
-
-	require.Eventually(a.t, func() bool {
-		node, err := nodes.Get(a.t.Context(), name, metav1.GetOptions{})
-
-		return err == nil && node.Spec.ProviderID == provider
-	}, within, 100*time.Millisecond, "the machine does not join: %v", a.lab.Machines.Status())
-
-	node, err := nodes.Get(a.t.Context(), name, metav1.GetOptions{})
-	require.NoError(a.t, err)
-	assert.Contains(a.t, node.Spec.Taints, corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute})
-	assert.Equal(a.t, "lab", node.Labels["topology.kubernetes.io/region"])
-	assert.Equal(a.t, "burst", node.Labels["example.org/kind"])
+	joined := assert.EventuallyWithT(a.t, func(t *assert.CollectT) {
+		node, err := a.kubeClient().CoreV1().Nodes().Get(a.t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, provider, node.Spec.ProviderID)
+		assert.Contains(t, node.Spec.Taints, corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute})
+		assert.Equal(t, "lab", node.Labels["topology.kubernetes.io/region"])
+		assert.Equal(t, "burst", node.Labels["example.org/kind"])
+	}, within, time.Second)
+	require.True(a.t, joined, "%v", a.lab.Machines.Status())
 }
 
 // remove deletes a machine and its node.

@@ -39,18 +39,12 @@ func (r *autoscaleRequest) Problems() problem.List {
 	problems = append(problems, hostProblems(r.Proxmox, map[string]string{
 		"pool": r.Pool, "marker": r.Marker, "region": r.Region, "template": r.Template, "resourcePool": r.PVEPool,
 		"datastore": r.Datastore, "talos": r.Talos, "kubernetesVersion": r.KubernetesVersion, "userData": r.UserData,
+	}, map[string]int{
+		"max": r.Max, "firstVmid": r.FirstVMID, "cores": r.Cores, "memoryMiB": r.MemoryMiB, "diskGiB": r.DiskGiB,
 	})...)
 
 	if len(r.Hosts) == 0 {
 		problems.Add("hosts", nil, "is missing: set it")
-	}
-
-	for key, value := range map[string]int{
-		"max": r.Max, "firstVmid": r.FirstVMID, "cores": r.Cores, "memoryMiB": r.MemoryMiB, "diskGiB": r.DiskGiB,
-	} {
-		if value <= 0 {
-			problems.Add(key, value, "is not above 0: set it")
-		}
 	}
 
 	if _, err := template.New("").Parse(r.UserData); err != nil {
