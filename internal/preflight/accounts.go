@@ -117,7 +117,6 @@ func (r *reader) readAccounts(ctx context.Context) {
 			}
 		})
 	}
-
 }
 
 // readRoles reads the roles if some have to exist already.

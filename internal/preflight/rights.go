@@ -113,7 +113,9 @@ func (c *checker) checkEscalations() {
 type lack struct{ privileges, paths []string }
 
 // lacks returns what the program lacks of a role, by the path to grant it on.
-func (c *checker) lacks(role permissions.Role) map[string]lack { return lacks(role, c.site.Rights, c.needs) }
+func (c *checker) lacks(role permissions.Role) map[string]lack {
+	return lacks(role, c.site.Rights, c.needs)
+}
 
 // lacks returns what is missing of a role with some rights, by the path to grant it on. Needs returns where a privilege
 // of the table is needed.

@@ -31,7 +31,7 @@ type pool struct {
 	dedicated   bool
 	autoscale   *AutoscaleConfig // nil = no autoscaler adds machines
 	prototype   Node             // a machine without its identity
-	duplicate   bool // its machines' names are another pool's, which is reported
+	duplicate   bool             // its machines' names are another pool's, which is reported
 	nodes       []Node
 	allowed     []string       // the hosts on which its machines may be placed
 	links       []namedNetwork // of additional devices, bonds and VLANs

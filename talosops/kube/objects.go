@@ -67,9 +67,9 @@ func ObjectName(o *unstructured.Unstructured) string {
 
 // The label of objects that belong to a verb, its values, and the manager of their fields.
 const (
-	partLabel    = "talos-proxmox/part"
-	PartProxmox  = "proxmox"
-	PartAccess   = "access"
+	partLabel   = "talos-proxmox/part"
+	PartProxmox = "proxmox"
+	PartAccess  = "access"
 	// PartAutoscale precedes the name of a pool.
 	PartAutoscale = "autoscale-"
 	fieldManager  = "talos-proxmox"

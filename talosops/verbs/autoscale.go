@@ -211,4 +211,3 @@ func (r *autoscaleRequest) karpenter() (string, error) {
 
 	return text.String(), encoder.Close()
 }
-

@@ -29,8 +29,9 @@ func TestAutoscale(t *testing.T) {
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, api)
 	handOver := func(marker string, flags ...string) (progress string, err error) {
 		_, progress, err = run(t, "autoscale", request.Autoscale{
-			Common: served.Common, Kubeconfig: served.Kubeconfig, UserData: "machine: {token: hunter2, name: '{{.Metadata.Hostname}}'}",
-			Proxmox: settings, Pool: "burst", Marker: marker, Region: "homelab", Template: "talos-v1.14.4-talos", Hosts: []string{"pve1", "pve2"}, FirstVMID: 20000,
+			Common: served.Common, Kubeconfig: served.Kubeconfig,
+			UserData: "machine: {token: hunter2, name: '{{.Metadata.Hostname}}'}",
+			Proxmox:  settings, Pool: "burst", Marker: marker, Region: "homelab", Template: "talos-v1.14.4-talos", Hosts: []string{"pve1", "pve2"}, FirstVMID: 20000,
 			PVEPool: "autoscaled", Datastore: "local-zfs", Max: 5, Cores: 4, MemoryMiB: 16384, DiskGiB: 100,
 			Tags: []string{"talos", "worker"}, Labels: map[string]string{"example.org/kind": "burst"},
 			Taints: map[string]string{"dedicated": "burst:NoSchedule"}, Talos: "v1.14.4", KubernetesVersion: "v1.37.2",
