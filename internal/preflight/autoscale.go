@@ -51,8 +51,8 @@ func (r *reader) readAutoscalers(ctx context.Context) {
 	}
 }
 
-// checkAutoscalers checks what an administrator has to prepare for autoscalers: roles, the resource pool, and what their
-// users may do.
+// checkAutoscalers checks what an administrator has to prepare for autoscalers: roles, the resource pool, and what
+// their users may do.
 func (c *checker) checkAutoscalers() {
 	for _, pool := range autoscaledPools(c.plan) {
 		c.checkPool("", pool.Path+".resourcePool", pool.ResourcePool)

@@ -111,7 +111,8 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
-		c.checkHA, c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts, c.checkAutoscalers,
+		c.checkHA, c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts,
+		c.checkAutoscalers,
 		c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases, c.checkAPIs,
 	} {
 		rule()

@@ -95,7 +95,8 @@ func (r *reader) readProxmox(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	for _, question := range []func(context.Context){
-		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readGuests, r.readMappings, r.readPools, r.readAccounts, r.readRoles, r.readAutoscalers,
+		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readGuests, r.readMappings, r.readPools, r.readAccounts,
+		r.readRoles, r.readAutoscalers,
 		r.readVolumes, r.readLostVolumes, r.readToken,
 	} {
 		wg.Go(func() { question(ctx) })

@@ -89,8 +89,8 @@ func (p *planner) planAutoscale(path string, c ClusterConfig, pools []*pool) (li
 
 		list = append(list, AutoscaledPool{
 			Name: g.name, Max: g.autoscale.Max, Template: class.Name, Talos: class.Talos,
-			Hosts: hosts, FirstVMID: p.ranges[RangeAutoscaled].First, ResourcePool: g.autoscale.ResourcePool, Datastore: like.Datastore,
-			Cores: like.Cores, MemoryMiB: like.MemoryMiB, DiskGiB: like.DiskGiB, Tags: like.Tags,
+			Hosts: hosts, FirstVMID: p.ranges[RangeAutoscaled].First, ResourcePool: g.autoscale.ResourcePool,
+			Datastore: like.Datastore, Cores: like.Cores, MemoryMiB: like.MemoryMiB, DiskGiB: like.DiskGiB, Tags: like.Tags,
 			Labels: like.Labels, Taints: like.Taints, Patches: like.Patches, Secret: like.Secret, Encryption: encryption,
 			User: g.autoscale.User, Path: at,
 		})

@@ -44,8 +44,8 @@ type karpenterObject struct {
 	} `yaml:"spec"`
 }
 
-// autoscaler does on Proxmox what Karpenter's provider does, by the same calls (sergelogvinov/karpenter-provider-proxmox
-// v0.12.0, pkg/providers/instance), with the privileges of docs/permissions.md.
+// autoscaler does on Proxmox what Karpenter's provider does, by the same calls
+// (sergelogvinov/karpenter-provider-proxmox v0.12.0, pkg/providers/instance), with the privileges of docs/permissions.md.
 type autoscaler struct {
 	*world
 
@@ -199,7 +199,9 @@ func (a autoscaler) awaitNode(name, provider string) {
 		node, err := a.kubeClient().CoreV1().Nodes().Get(a.t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, provider, node.Spec.ProviderID)
-		assert.Contains(t, node.Spec.Taints, corev1.Taint{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute})
+		assert.Contains(t, node.Spec.Taints, corev1.Taint{
+			Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute,
+		})
 		assert.Equal(t, "lab", node.Labels["topology.kubernetes.io/region"])
 		assert.Equal(t, "burst", node.Labels["example.org/kind"])
 	}, within, time.Second)
@@ -229,9 +231,9 @@ func (a autoscaler) remove(name string, vmid int) {
 	require.NoError(a.t, a.kubeClient().CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
 }
 
-// TestRealAutoscaledPool: an autoscaler with the privileges of the documentation adds a machine to a pool by what the cluster
-// has for it. Runs, a drift check and a recovery leave it alone; `destroy` and a rotation of authorities refuse until it
-// is gone.
+// TestRealAutoscaledPool: an autoscaler with the privileges of the documentation adds a machine to a pool by what the
+// cluster has for it. Runs, a drift check and a recovery leave it alone; `destroy` and a rotation of authorities refuse
+// until it is gone.
 func TestRealAutoscaledPool(t *testing.T) {
 	t.Parallel()
 
@@ -242,7 +244,9 @@ func TestRealAutoscaledPool(t *testing.T) {
 	s.Clusters[0].YAML = "proxmox: {region: lab}"
 	s.Clusters[0].WorkerYAML = "labels: {example.org/kind: burst}"
 	plain := withoutAgents(s.yaml(t))
-	s.Clusters[0].WorkerYAML += "\n          autoscale: {max: 2, user: " + autoscalerUser + ", resourcePool: " + autoscalerPool + "}"
+	s.Clusters[0].WorkerYAML += fmt.Sprintf(
+		"\n          autoscale: {max: 2, user: %s, resourcePool: %s}", autoscalerUser, autoscalerPool,
+	)
 	file := withoutAgents(s.yaml(t))
 
 	w.up(file)

@@ -21,7 +21,9 @@ func TestAutoscale(t *testing.T) {
 	proxmox := &fakeAPI{t: t}
 	settings := proxmox.settings("", func(w http.ResponseWriter, _ *http.Request, _ string, _ map[string]any) {
 		proxmox.answer(w, []any{
-			map[string]any{"type": "qemu", "vmid": 20000, "name": "one", "node": "pve1", "tags": "autoscaled-9f86-c-burst;worker"},
+			map[string]any{
+				"type": "qemu", "vmid": 20000, "name": "one", "node": "pve1", "tags": "autoscaled-9f86-c-burst;worker",
+			},
 			map[string]any{"type": "qemu", "vmid": 20001, "name": "two", "node": "pve1"},
 		})
 	})
@@ -31,7 +33,8 @@ func TestAutoscale(t *testing.T) {
 		_, progress, err = run(t, "autoscale", request.Autoscale{
 			Common: served.Common, Kubeconfig: served.Kubeconfig,
 			UserData: "machine: {token: hunter2, name: '{{.Metadata.Hostname}}'}",
-			Proxmox:  settings, Pool: "burst", Marker: marker, Region: "homelab", Template: "talos-v1.14.4-talos", Hosts: []string{"pve1", "pve2"}, FirstVMID: 20000,
+			Proxmox:  settings, Pool: "burst", Marker: marker, Region: "homelab", Template: "talos-v1.14.4-talos",
+			Hosts: []string{"pve1", "pve2"}, FirstVMID: 20000,
 			PVEPool: "autoscaled", Datastore: "local-zfs", Max: 5, Cores: 4, MemoryMiB: 16384, DiskGiB: 100,
 			Tags: []string{"talos", "worker"}, Labels: map[string]string{"example.org/kind": "burst"},
 			Taints: map[string]string{"dedicated": "burst:NoSchedule"}, Talos: "v1.14.4", KubernetesVersion: "v1.37.2",
