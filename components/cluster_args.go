@@ -76,6 +76,8 @@ type TalosClusterArgs struct {
 	Firewall *Firewall `pulumi:"firewall,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
+	// Pools that a cluster autoscaler adds machines to; needs proxmox. Default: none.
+	Autoscaled []AutoscaledPool `pulumi:"autoscaled,optional"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
 	AllowSchedulingOnControlPlanes *bool `pulumi:"allowSchedulingOnControlPlanes,optional"`
 	// Do not install NVIDIA's device plugin, because NVIDIA's GPU Operator includes it. Default: false.

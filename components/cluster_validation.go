@@ -92,6 +92,7 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	validateCNI(a.CNI, a, found)
 	validateFirewall(a, found)
+	validateAutoscaled(a, found)
 
 	return problemsOf("cluster", name, found)
 }

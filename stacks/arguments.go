@@ -34,7 +34,7 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 	args := components.GoldenTemplateArgs{
 		Host: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), ImageDatastore: t.ImageDatastore,
 		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
-		Shell: new(d.shell(h)),
+		ClonedBy: t.ClonedBy, Shell: new(d.shell(h)),
 	}
 
 	switch {
@@ -112,7 +112,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		ServiceCIDRIPv6:                c.ServiceCIDRIPv6,
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
-		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox),
+		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox), Autoscaled: c.Autoscaled,
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)

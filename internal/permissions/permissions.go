@@ -56,6 +56,7 @@ const (
 	OnImages   = "/storage/<images>"
 	OnDisks    = "/storage/<disks>"
 	OnVolumes  = "/storage/<volumes>"
+	OnPool     = "/pool/<pool>"
 	OnMappings = "/mapping/pci/<device>"
 	// OnUSBMappings are those of USB devices.
 	OnUSBMappings = "/mapping/usb/<device>"

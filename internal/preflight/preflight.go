@@ -42,6 +42,8 @@ type Site struct {
 	// Groups are user groups, Roles the privileges of roles by name.
 	Groups []string
 	Roles  map[string][]string
+	// Autoscalers are the rights of autoscalers' users.
+	Autoscalers map[string]permissions.Granted
 	// ForeignVolumes are the VMIDs of other machines with volumes on datastores of storage classes, by datastore.
 	ForeignVolumes map[string][]int
 	// LostVolumes are the volumes that the deletion of a machine takes beyond its own disks, by the machine's name.
@@ -114,8 +116,8 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
 		c.checkHA, c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts,
-		c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkFirewall, c.checkReleases,
-		c.checkAPIs,
+		c.checkAutoscalers, c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkFirewall,
+		c.checkReleases, c.checkAPIs,
 	} {
 		rule()
 	}

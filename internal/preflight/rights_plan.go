@@ -17,7 +17,7 @@ func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string
 		if match(m) {
 			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
 			if m.ResourcePool != "" {
-				n.or = "/pool/" + m.ResourcePool
+				n.or = []string{"/pool/" + m.ResourcePool}
 			}
 
 			needs = append(needs, n)
@@ -253,6 +253,10 @@ func Roles(plan *spec.Plan) []permissions.Role {
 	roles := rolesOf(plan)
 	if slices.ContainsFunc(newChecker(plan).planned.accounts, usesExistingRoles) {
 		roles = append(roles, permissions.KubernetesRoles()...)
+	}
+
+	if slices.ContainsFunc(plan.Clusters, func(c spec.Cluster) bool { return len(c.Autoscaled) > 0 }) {
+		roles = append(roles, permissions.AutoscalerRoles()...)
 	}
 
 	return roles

@@ -200,8 +200,8 @@ func newCluster(c spec.Cluster) cluster {
 	return result
 }
 
-// settingsOf describes who logs in, what is recorded, what pods may do, who reaches machines, and where logs go and
-// images come from.
+// settingsOf describes who logs in, what is recorded, what pods may do, who reaches machines, where logs go and images
+// come from, and which pools grow.
 func settingsOf(c spec.Cluster) (list []string) {
 	if c.Security != "" {
 		text := c.Security
@@ -259,6 +259,10 @@ func settingsOf(c spec.Cluster) (list []string) {
 
 	if c.Registries != nil && len(c.Registries.Mirrors) > 0 {
 		list = append(list, "mirrors of "+strings.Join(slices.Sorted(maps.Keys(c.Registries.Mirrors)), " and "))
+	}
+
+	for _, pool := range c.Autoscaled {
+		list = append(list, fmt.Sprintf("an autoscaler adds up to %d machines to %s", pool.Max, pool.Name))
 	}
 
 	return list

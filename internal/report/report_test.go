@@ -240,7 +240,10 @@ func TestReportOfTheAPIServer(t *testing.T) {
 		Auth:    map[string]spec.RegistryAuth{"mirror.example.org": {Username: "robot", Password: "not to be seen"}},
 	}
 
-	const want = "users of https://id.example.org log in, audit policy, Pod Security restricted, mirrors of * and docker.io"
+	p.Clusters[0].Autoscaled = []spec.AutoscaledPool{{Name: "burst", Max: 5}}
+
+	const want = "users of https://id.example.org log in, audit policy, Pod Security restricted, mirrors of * and docker.io, " +
+		"an autoscaler adds up to 5 machines to burst"
 
 	page, err := report.HTML(p)
 	require.NoError(t, err)

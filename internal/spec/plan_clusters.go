@@ -100,6 +100,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	)
 
 	p.checkKubeVIP(cluster)
+	cluster.Autoscaled = p.planAutoscale(path, c, pools)
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
@@ -141,7 +142,7 @@ func clusterPools(path string, c ClusterConfig) []*pool {
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       RangeWorkers,
-			count:      w.Count, placement: w.Placement,
+			count:      w.Count, placement: w.Placement, autoscale: w.Autoscale,
 		})
 	}
 

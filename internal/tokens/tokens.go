@@ -87,4 +87,6 @@ const (
 	OfGate       = "-healthy"
 	OfCNI        = "-cni"
 	OfGitOps     = "-gitops"
+	// OfAutoscaled follows the name of the cluster and of a pool.
+	OfAutoscaled = "-autoscale"
 )

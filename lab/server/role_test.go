@@ -31,6 +31,7 @@ func TestPermissionsDocument(t *testing.T) {
 
 	goldentest.Rendered(t, "../../docs/permissions.md", "testdata/permissions.md.tmpl", map[string]any{
 		"Roles": permissions.Roles(), "Beyond": beyondTheStack(), "KubernetesRoles": permissions.KubernetesRoles(),
+		"AutoscalerRoles": permissions.AutoscalerRoles(), "AutoscalerGrants": permissions.AutoscalerGrants(),
 		"Newest": permissions.NewestPVE, "Before": datacentre.PVE8,
 		"User": permissions.User, "Token": permissions.Token, "OwnGroup": permissions.OwnGroup,
 		"Own":     permissions.Program().Grant("/access/groups/"+permissions.OwnGroup, "TalosProxmoxSelf"),

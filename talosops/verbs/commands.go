@@ -34,6 +34,8 @@ func Commands() []*cobra.Command {
 			proxmoxHelp, runProxmox),
 		verb.WithRemoval(verb.NewForCluster("access", "Give groups of an identity provider their ClusterRoles",
 			accessHelp, runAccess)),
+		verb.WithRemoval(verb.NewForCluster("autoscale", "Give a cluster what an autoscaler needs for a pool",
+			autoscaleHelp, runAutoscale)),
 		verb.NewForCluster("cni", "Install a cluster's CNI", cniHelp, runCNI),
 		verb.New("gitops", "Install Flux in a cluster", gitopsHelp, runGitOps),
 		verb.New("reconciled", "Wait until Flux reconciles a cluster", reconciledHelp, runReconciled),
