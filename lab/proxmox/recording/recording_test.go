@@ -77,8 +77,9 @@ func TestEveryCallIsRecorded(t *testing.T) {
 
 	for _, method := range proxmox.Methods() {
 		// Newer than the recording; USB mappings follow pve-manager 9.2.11 (API2/Cluster/Mapping/USB.pm), high availability
-		// pve-ha-manager 5.2.0 (API2/HA).
-		if method == "GET /nodes/{node}/certificates/info" || strings.Contains(method, "/cluster/mapping/usb") ||
+		// pve-ha-manager 5.2.0 (API2/HA), PCI devices and name servers libpve-common-perl 9.2.1 (SysFSTools.pm, INotify.pm).
+		if method == "GET /nodes/{node}/certificates/info" || method == "GET /nodes/{node}/dns" ||
+			method == "GET /nodes/{node}/hardware/pci" || strings.Contains(method, "/cluster/mapping/usb") ||
 			strings.Contains(method, "/cluster/ha/") {
 			continue
 		}
@@ -232,6 +233,7 @@ func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacen
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{{
 			Name: p.Node, Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
+			Gateway:  netip.MustParseAddr("127.30.0.1"),
 			Bridges:  []string{p.Bridge},
 			Firmware: datacentre.Firmware{BIOS: true},
 			PCI: []datacentre.PCIDevice{{
