@@ -157,8 +157,8 @@ func TestInitRefusals(t *testing.T) {
 
 	stdout, stderr, file := w.initStack("lab", connection.APIToken)
 	require.NotEmpty(t, file, stderr)
-	assert.Contains(t, stdout, "the GPUs of pve1: needs Sys.Audit or Sys.Modify on /")
-	assert.Contains(t, string(file), "# Not read: the GPUs of pve1: needs Sys.Audit or Sys.Modify on /")
+	assert.Contains(t, stdout, "the name servers of pve1: needs Sys.Audit on /nodes/pve1")
+	assert.Contains(t, string(file), "# Not read: the name servers of pve1: needs Sys.Audit on /nodes/pve1")
 	assert.Contains(t, string(file), "# Not read: the addresses of hosts: needs Sys.Audit on /")
 	assert.NotContains(t, string(file), "capacity")
 
