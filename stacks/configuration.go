@@ -120,7 +120,7 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 		return value
 	}, os.Getenv)
 	problems = slices.Concat(
-		misspeltFileKeys(c.file), unknownKeys(c.keys), checkEndpoint(s.proxmox), checkCredentials(s.proxmox),
+		misspeltFileKeys(c.file), unknownKeys(c.keys), CheckConnection(s.proxmox),
 	)
 
 	values := map[string]string{}

@@ -9,6 +9,11 @@ import (
 	"talos-proxmox/internal/proxmoxapi"
 )
 
+// CheckConnection checks the address of the Proxmox API and the form of the credentials; it shows no secret.
+func CheckConnection(get proxmoxapi.Setting) problem.List {
+	return append(checkEndpoint(get), checkCredentials(get)...)
+}
+
 // checkEndpoint checks the address of the Proxmox API.
 func checkEndpoint(get proxmoxapi.Setting) problem.List {
 	const example = "such as https://10.0.0.2:8006/"

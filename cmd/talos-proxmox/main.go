@@ -20,8 +20,9 @@ func newRoot() *cobra.Command {
 runs on the embedded lab (make up).
 
 No command shows a secret. Only deploy, recover, import, restore, gitops key and those of secrets and deployments
-change anything.`,
-		Example: `  talos-proxmox check prod
+change anything; init writes a new stack file.`,
+		Example: `  talos-proxmox init prod
+  talos-proxmox check prod
   talos-proxmox status prod
   talos-proxmox preview prod
   source <(talos-proxmox completion bash)`,
@@ -37,7 +38,7 @@ change anything.`,
 	)
 	root.AddCommand(group("inspect", newCheck(a), newPermissions(a), newReport(a))...)
 	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a), newVersion())...)
-	root.AddCommand(group("deploy", newPreview(a), newDeploy(a), newDeployments(a), newPreviewable(a))...)
+	root.AddCommand(group("deploy", newInit(a), newPreview(a), newDeploy(a), newDeployments(a), newPreviewable(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a), newImport(a))...)
 
 	return root

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -36,6 +37,56 @@ func TypeName(cmd *cobra.Command, question string) (string, error) {
 	}
 
 	return readAnswer(cmd, question+".\nIts name: ")
+}
+
+// Ask asks a question; an empty answer is the default.
+func Ask(cmd *cobra.Command, question, byDefault string) (string, error) {
+	if byDefault != "" {
+		question += " [" + byDefault + "]"
+	}
+
+	answer, err := readAnswer(cmd, question+": ")
+
+	return cmp.Or(answer, byDefault), err
+}
+
+// AskSecret asks for a secret, which the terminal does not show.
+func AskSecret(cmd *cobra.Command, question string) (string, error) {
+	input, ok := cmd.InOrStdin().(*os.File)
+	if !ok {
+		return readAnswer(cmd, question+": ")
+	}
+
+	terminal := int(input.Fd()) //nolint:gosec // a file descriptor
+
+	state, err := term.GetState(terminal)
+	if err != nil {
+		return "", fmt.Errorf("cannot ask for a secret without a terminal: %w", err)
+	}
+
+	_, _ = fmt.Fprint(cmd.OutOrStdout(), question+": ")
+	answered := make(chan struct{})
+
+	var secret []byte
+
+	go func() {
+		defer close(answered)
+
+		secret, err = term.ReadPassword(terminal)
+	}()
+
+	select {
+	case <-cmd.Context().Done():
+		return "", errors.Join(cmd.Context().Err(), term.Restore(terminal, state)) // which echoes again
+	case <-answered:
+		_, _ = fmt.Fprintln(cmd.OutOrStdout())
+	}
+
+	if err != nil {
+		return "", fmt.Errorf("unable to read the answer: %w", err)
+	}
+
+	return strings.TrimSpace(string(secret)), nil
 }
 
 // readAnswer prints a question and reads one line. It reads byte by byte, because there may be another question.

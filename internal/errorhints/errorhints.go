@@ -272,6 +272,21 @@ var rows = []row{
 		text: "the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep " +
 			"running in the meantime",
 	},
+	{
+		pattern: regexp.MustCompile(`certificate signed by unknown authority`),
+		text: "this computer does not trust the Proxmox cluster's own certificate authority: copy /etc/pve/pve-root-ca.pem " +
+			"from a host, compare its fingerprint with the one on the host's console, and name the copy in SSL_CERT_FILE " +
+			"(docs/trust.md)",
+	},
+	{
+		pattern: regexp.MustCompile(`certificate is (?:not )?valid for|doesn't contain any IP SANs`),
+		text: "the certificate does not have the name or address of the endpoint: write one that it has, a host's own address or " +
+			"name; after a change of address `pvecm updatecerts --force` on the host makes a new one (docs/trust.md)",
+	},
+	{
+		pattern: regexp.MustCompile(`first record does not look like a TLS handshake|HTTP response to HTTPS client`),
+		text:    "this is not the port of Proxmox' API, which is 8006: https://10.0.0.2:8006/",
+	},
 	// A refused connection is to the host of the endpoint or of a shell; one that Proxmox itself cannot open is to the
 	// machine's host.
 	{
@@ -336,17 +351,23 @@ func permissionAdvice(_ Subject, _ string, match []string) string {
 	}
 }
 
+// Advice returns only what to do about an error; empty for one without a row.
+func Advice(s Subject, operation, message string) (advice string, known bool) {
+	for _, r := range rows {
+		if match := r.pattern.FindStringSubmatch(message); match != nil {
+			return r.hint(s, operation, match), true
+		}
+	}
+
+	return "", false
+}
+
 // For returns advice for an error of an operation (create, update or delete) on a subject, and how to resume. For an
 // error without a row, known is false and the advice is general.
 func For(s Subject, operation, message string) (hint string, known bool) {
-	advice := fmt.Sprintf("the task's log on %s may say more", s.host())
-
-	for _, r := range rows {
-		if match := r.pattern.FindStringSubmatch(message); match != nil {
-			advice, known = r.hint(s, operation, match), true
-
-			break
-		}
+	advice, known := Advice(s, operation, message)
+	if !known {
+		advice = fmt.Sprintf("the task's log on %s may say more", s.host())
 	}
 
 	next := "`pulumi up --refresh` resumes"

@@ -19,6 +19,17 @@ func TestFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		operation, message, want string
 	}{
+		"an authority that this computer does not trust": {
+			"create", `Get "https://10.0.0.2:8006/api2/json/version": tls: failed to verify certificate: x509: certificate signed by unknown authority`,
+			"name the copy in SSL_CERT_FILE (docs/trust.md)",
+		},
+		"a certificate of another address": {
+			"create", `tls: failed to verify certificate: x509: certificate is valid for 127.0.0.1, 10.0.0.2, not 10.0.0.9`,
+			"`pvecm updatecerts --force` on the host makes a new one",
+		},
+		"another port": {
+			"create", "http: server gave HTTP response to HTTPS client", "this is not the port of Proxmox' API, which is 8006",
+		},
 		"a VMID that a clone finds taken": {
 			"create", "unable to create VM 3000: config file already exists",
 			"`talos-proxmox recover prod --vmid 3000` removes it. Any other stays",

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +25,8 @@ type Guest struct {
 
 	Description string
 	Addresses   []GuestAddress // without those by DHCP and from routers
+	// PCI are the addresses of passed-through devices, without those of mappings.
+	PCI []string
 }
 
 // GuestAddress is an address of a network device.
@@ -119,33 +122,47 @@ func (r *reader) readGuests(ctx context.Context) {
 
 	own := r.ownVMIDs()
 
+	guests, unread := ReadGuests(ctx, r.Proxmox, slices.DeleteFunc(slices.Clone(machines), func(m proxmoxapi.Listed) bool {
+		return own[m.VMID]
+	}))
+	r.record("", nil, func(s *Site) { s.Guests = guests })
+
+	if len(unread) > 0 {
+		r.record("which addresses other guests have", fmt.Errorf("the configurations of %s cannot be read",
+			strings.Join(unread, ", ")), nil)
+	}
+}
+
+// ReadGuests reads the configurations of machines that are not templates, and returns the VMIDs of those that it cannot
+// read. The guests are sorted by VMID.
+func ReadGuests(
+	ctx context.Context, proxmox *proxmoxapi.Machines, machines []proxmoxapi.Listed,
+) (guests []Guest, unread []string) {
 	var (
-		group  errgroup.Group
-		unread []string
+		group errgroup.Group
+		mu    sync.Mutex
 	)
 
 	group.SetLimit(guestRequests)
 
 	for _, m := range machines {
-		if own[m.VMID] || m.Template == 1 {
+		if m.Template == 1 {
 			continue
 		}
 
 		group.Go(func() error {
 			var config proxmoxapi.Config
 
-			err := r.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config", url.PathEscape(m.Host), m.Type, m.VMID), &config)
+			err := proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config", url.PathEscape(m.Host), m.Type, m.VMID), &config)
 
-			r.mu.Lock()
-			defer r.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 
 			if err != nil {
 				unread = append(unread, fmt.Sprintf("%d", m.VMID))
-
-				return nil
+			} else {
+				guests = append(guests, Guest{m, string(config["description"]), guestAddresses(m.Type, config), guestPCI(config)})
 			}
-
-			r.site.Guests = append(r.site.Guests, Guest{m, string(config["description"]), guestAddresses(m.Type, config)})
 
 			return nil
 		})
@@ -153,12 +170,10 @@ func (r *reader) readGuests(ctx context.Context) {
 
 	_ = group.Wait() // unread has what failed
 
-	slices.SortFunc(r.site.Guests, func(a, b Guest) int { return cmp.Compare(a.VMID, b.VMID) })
+	slices.SortFunc(guests, func(a, b Guest) int { return cmp.Compare(a.VMID, b.VMID) })
+	slices.Sort(unread)
 
-	if slices.Sort(unread); len(unread) > 0 {
-		r.record("which addresses other guests have", fmt.Errorf("the configurations of %s cannot be read",
-			strings.Join(unread, ", ")), nil)
-	}
+	return guests, unread
 }
 
 // guestAddresses returns the addresses in a configuration: ipconfigN of a VM belongs to its netN, and netN of a
@@ -183,6 +198,24 @@ func guestAddresses(kind string, config proxmoxapi.Config) (list []GuestAddress)
 				bridge, _ := guest.Option(device, "bridge")
 				vlan, _ := guest.Option(device, "tag")
 				list = append(list, GuestAddress{prefix.Addr(), bridge, vlan})
+			}
+		}
+	}
+
+	return list
+}
+
+// guestPCI returns the addresses of the PCI devices in a configuration: hostpci0: 0000:01:00,pcie=1.
+func guestPCI(config proxmoxapi.Config) (list []string) {
+	for key, value := range config {
+		if !strings.HasPrefix(key, "hostpci") {
+			continue
+		}
+
+		devices, _, _ := strings.Cut(string(value), ",")
+		for device := range strings.SplitSeq(strings.TrimPrefix(devices, "host="), ";") {
+			if !strings.Contains(device, "=") {
+				list = append(list, device)
 			}
 		}
 	}
@@ -222,14 +255,14 @@ func (c *checker) checkAddresses() {
 				}
 
 				c.add(severity, p.host, p.path, nil, "%s would have %s, which %s%s has%s; choose another address, or change that of the guest",
-					p.owner, found.Address, guest.title(), whose, remark)
+					p.owner, found.Address, guest.Title(), whose, remark)
 			}
 		}
 	}
 }
 
-// title names a guest for messages: VM 105 (db on pve2).
-func (g Guest) title() string {
+// Title names a guest for messages: VM 105 (db on pve2).
+func (g Guest) Title() string {
 	kind := "VM"
 	if g.Type == "lxc" {
 		kind = "container"

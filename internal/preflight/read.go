@@ -106,9 +106,7 @@ func (r *reader) readProxmox(ctx context.Context) {
 
 // readRights reads the privileges of the credentials. It returns false if Proxmox refuses them or does not answer.
 func (r *reader) readRights(ctx context.Context) bool {
-	var rights map[string]map[string]boolean
-
-	err := r.Proxmox.Get(ctx, "/access/permissions", &rights)
+	rights, err := ReadRights(ctx, r.Proxmox)
 	switch status := proxmoxapi.StatusCode(err); {
 	case status == http.StatusUnauthorized:
 		r.site.LoginError = err // nothing else runs yet
@@ -120,9 +118,19 @@ func (r *reader) readRights(ctx context.Context) bool {
 		return false
 	}
 
-	r.record("what "+r.site.Identity+" may do", err, func(s *Site) { s.Rights = parseRights(rights) })
+	r.record("what "+r.site.Identity+" may do", err, func(s *Site) { s.Rights = rights })
 
 	return true
+}
+
+// ReadRights reads the privileges of the credentials.
+func ReadRights(ctx context.Context, proxmox *proxmoxapi.Machines) (permissions.Granted, error) {
+	var rights map[string]map[string]boolean
+	if err := proxmox.Get(ctx, "/access/permissions", &rights); err != nil {
+		return nil, err
+	}
+
+	return parseRights(rights), nil
 }
 
 // boolean is a Boolean of Proxmox' API: a number, a string or null.

@@ -284,6 +284,7 @@ type Listed struct {
 	Status   string `json:"status"`
 	Template int    `json:"template"` // 1 = it is a template
 	Tags     string `json:"tags"`     // separated by ;
+	Memory   int64  `json:"maxmem"`   // in bytes
 }
 
 const pathMachines = "/cluster/resources?type=vm"

@@ -13,8 +13,10 @@ type HostOptions struct {
 	// Root is the folder that contains the host's file system, with the files of directory storages. A host without it
 	// has no files.
 	Root string `json:"-"`
-	// Address is the host's address in the cluster.
+	// Address is the host's address in the cluster, on its first bridge; Gateway and DNS are its router and name servers.
 	Address   netip.Addr
+	Gateway   netip.Addr
+	DNS       []netip.Addr
 	Cores     int
 	CPUModel  string
 	MemoryMiB int

@@ -45,6 +45,15 @@ func newLabWithRelease(t *testing.T, release int) *lab {
 		Hosts: []datacentre.HostOptions{
 			{
 				Name: "pve1", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
+				Gateway: netip.MustParseAddr("127.30.0.1"), DNS: []netip.Addr{netip.MustParseAddr("127.30.0.1")},
+				PCI: []datacentre.PCIDevice{
+					{Address: "0000:00:01.0", VendorID: "0x1022", DeviceID: "0x14db", Class: "0x060400", IOMMUGroup: 1},
+					{
+						Address: "0000:01:00.0", VendorID: "0x10de", DeviceID: "0x27b0", Class: "0x030000", IOMMUGroup: 13,
+						Vendor: "NVIDIA Corporation", Device: "AD104GL [RTX 4000 SFF Ada Generation]",
+						SubsystemVendor: "0x10de", SubsystemDevice: "0x16fa",
+					},
+				},
 			},
 			{Name: "pve2", Cores: 8, MemoryMiB: 16384},
 		},

@@ -1,7 +1,9 @@
 package proxmox
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"talos-proxmox/lab/datacentre"
@@ -14,6 +16,8 @@ var nodeCalls = map[string]handler{
 	"GET /nodes/{node}/status":             nodeStatus,
 	"GET /nodes/{node}/certificates/info":  certificates,
 	"GET /nodes/{node}/network":            listNetwork,
+	"GET /nodes/{node}/dns":                nameServers,
+	"GET /nodes/{node}/hardware/pci":       listPCI,
 	"GET /nodes/{node}/lxc":                emptyList,
 	"GET /nodes/{node}/query-url-metadata": urlMetadata,
 }
@@ -48,12 +52,58 @@ func listNetwork(r *request) (any, error) {
 
 		if i == 0 && h.Address.IsValid() {
 			o["method"], o["address"], o["cidr"], o["netmask"] = "static", h.Address.String(), h.Address.String()+"/24", "24"
+
+			if h.Gateway.IsValid() {
+				o["gateway"] = h.Gateway.String()
+			}
 		}
 
 		list = append(list, o)
 	}
 
 	return list, nil
+}
+
+func nameServers(r *request) (any, error) {
+	o := object{}
+	for i, address := range r.host().DNS {
+		o[fmt.Sprintf("dns%d", i+1)] = address.String()
+	}
+
+	return o, nil
+}
+
+// hiddenClasses are the PCI classes that PVE omits by default: memory controllers, bridges and processors.
+const hiddenClasses = "05;06;0b"
+
+// listPCI implements PVE::API2::Hardware::PCI and PVE::SysFSTools::lspci.
+func listPCI(r *request) (any, error) {
+	if !r.params.Has("pci-class-blacklist") {
+		r.params["pci-class-blacklist"] = hiddenClasses
+	}
+
+	hidden, isVerbose := r.params.List("pci-class-blacklist"), !r.params.Has("verbose") || r.params.Bool("verbose")
+
+	return rows(r.host().PCI, func(p datacentre.PCIDevice) object {
+		if slices.ContainsFunc(hidden, func(class string) bool { return strings.HasPrefix(p.Class, "0x"+class) }) {
+			return nil
+		}
+
+		o := object{
+			"id": p.Address, "vendor": p.VendorID, "device": p.DeviceID, "class": p.Class, "iommugroup": p.IOMMUGroup,
+		}
+
+		if isVerbose {
+			for key, value := range map[string]string{
+				"vendor_name": p.Vendor, "device_name": p.Device, "subsystem_vendor": p.SubsystemVendor,
+				"subsystem_device": p.SubsystemDevice,
+			} {
+				setNonEmpty(o, key, value)
+			}
+		}
+
+		return o
+	}), nil
 }
 
 func urlMetadata(r *request) (any, error) {

@@ -13,7 +13,8 @@ import (
 type Connection struct {
 	Endpoint   string // of the Proxmox API
 	CA         string // path of the CA of the hosts' certificates, PEM
-	APIToken   string // secret: user@realm!name=uuid
+	APIToken   string // secret: user@realm!name=uuid, of the program
+	Password   string // secret: of root@pam
 	FactoryURL string
 	Charts     string // the Helm repository; empty without real Kubernetes
 	PrivateKey string // secret: OpenSSH PEM, accepted by every host
@@ -32,6 +33,7 @@ func (s *Server) Connection() (Connection, error) {
 	c := Connection{
 		CA:         s.id.caPath(),
 		APIToken:   permissions.Token + "=" + s.id.TokenSecret,
+		Password:   s.id.RootPassword,
 		PrivateKey: s.id.ClientKey,
 		FactoryURL: fmt.Sprintf("http://%s:%d", nth(s.network.hosts, 2), s.id.Ports["factory"]),
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/netip"
 	"slices"
 
 	"talos-proxmox/lab/datacentre"
@@ -15,6 +16,8 @@ func hostOptions(n network, names, datastores []string) []datacentre.HostOptions
 		o := datacentre.HostOptions{
 			Name:      name,
 			Address:   nth(n.hosts, byte(firstHost+i)),
+			Gateway:   nth(n.hosts, 1),
+			DNS:       []netip.Addr{nth(n.hosts, 1)},
 			Cores:     16,
 			CPUModel:  "AMD EPYC 4564P 16-Core Processor",
 			MemoryMiB: 96 * 1024,

@@ -75,7 +75,8 @@ touching your own Pulumi.
 		&f.project, "project", "", "folder of Pulumi.yaml (default: this one or the nearest above it)",
 	)
 	root.PersistentFlags().StringVar(&f.dir, "dir", "", "the lab's folder (default: .lab in the project)")
-	root.AddCommand(newServe(f), newStart(f), newStop(f), newStatus(f), newHost(f), newFault(f), newConfigure(f))
+	root.AddCommand(newServe(f), newStart(f), newStop(f), newStatus(f), newHost(f), newFault(f))
+	root.AddCommand(newConfigure(f), newEnvironment(f))
 	root.AddCommand(newOperations(f)...)
 
 	return root
