@@ -42,8 +42,8 @@ type Cluster struct {
 	Maintenance *spec.Maintenance // when machines may be interrupted; nil = at any time
 }
 
-// RequireMaintenance returns an error outside of the cluster's maintenance windows. Subject is what is not done, such as
-// "one-cp-1 is not restarted".
+// RequireMaintenance returns an error outside of the cluster's maintenance windows. Subject is what is not done:
+// one-cp-1 is not restarted.
 func (c *Cluster) RequireMaintenance(subject string) error {
 	if refusal := c.Maintenance.Refusal(time.Now()); refusal != "" {
 		return fmt.Errorf("%s: %s", subject, refusal)

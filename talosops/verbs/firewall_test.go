@@ -111,7 +111,7 @@ func TestProxmoxFirewall(t *testing.T) {
 	firstApid, firstEtcd := marked(apid).Comment, marked(etcd).Comment
 
 	for name, test := range map[string]struct {
-		fake       fakeFirewall
+		fake       *fakeFirewall
 		removal    bool
 		configured bool
 		reaches    []bool // whether this computer gets in, one attempt after the other
@@ -121,68 +121,68 @@ func TestProxmoxFirewall(t *testing.T) {
 		err, says  string
 	}{
 		"a first one": {
-			fake: fakeFirewall{options: map[string]any{"log_level_in": "info"}, rules: []firewallRule{mine}},
+			fake: &fakeFirewall{options: map[string]any{"log_level_in": "info"}, rules: []firewallRule{mine}},
 			want: []string{firstApid, firstEtcd, "mine"}, calls: []string{added, added, on}, says: "is on",
 			options: "map[dhcp:1 enable:1 log_level_in:info macfilter:1 ndp:1 policy_in:DROP]",
 		},
 		"as planned": {
-			fake: fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), mine, marked(etcd)}},
+			fake: &fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), mine, marked(etcd)}},
 			want: []string{firstApid, "mine", firstEtcd}, configured: true, reaches: []bool{true}, says: "as planned",
 		},
 		"the firewall of the data centre is off": {
-			fake: fakeFirewall{options: map[string]any{}, off: true}, configured: true,
+			fake: &fakeFirewall{options: map[string]any{}, off: true}, configured: true,
 			want: []string{firstApid, firstEtcd}, calls: []string{added, added, on},
 			says: "has no effect: that of the data centre is off",
 		},
 		"as planned, and that of the data centre is off": {
-			fake:       fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), marked(etcd)}, off: true},
+			fake:       &fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), marked(etcd)}, off: true},
 			configured: true, want: []string{firstApid, firstEtcd}, says: "has no effect: that of the data centre is off",
 		},
 		"another rule, one that was switched off, and one that is left": {
-			fake: fakeFirewall{options: isOn, rules: []firewallRule{off, mine, marked(request.FirewallRule{Comment: "old"})}},
+			fake: &fakeFirewall{options: isOn, rules: []firewallRule{off, mine, marked(request.FirewallRule{Comment: "old"})}},
 			want: []string{firstApid, firstEtcd, "mine"}, calls: []string{added, added, removed + "4", removed + "2"}, says: "is on, with new",
 			configured: true, reaches: []bool{true, true},
 		},
 		"another order, on which a security group may depend": {
-			fake: fakeFirewall{options: isOn, rules: []firewallRule{marked(etcd), marked(apid)}},
+			fake: &fakeFirewall{options: isOn, rules: []firewallRule{marked(etcd), marked(apid)}},
 			want: []string{firstApid, firstEtcd}, calls: []string{added, added, removed + "3", removed + "2"},
 		},
 		"this computer does not get in": {
-			fake: fakeFirewall{options: map[string]any{}}, configured: true, reaches: []bool{true, false, true},
+			fake: &fakeFirewall{options: map[string]any{}}, configured: true, reaches: []bool{true, false, true},
 			want: []string{firstApid, firstEtcd}, calls: []string{added, added, on, on},
 			options: "map[dhcp:1 enable:0 macfilter:1 ndp:1 policy_in:DROP]",
 			err:     "one-cp-1: Proxmox' firewall did not let this computer in to port 50000, and is off again",
 		},
 		"the machine restarts at that moment": {
-			fake: fakeFirewall{options: map[string]any{}}, configured: true, reaches: []bool{true, false, false},
+			fake: &fakeFirewall{options: map[string]any{}}, configured: true, reaches: []bool{true, false, false},
 			want: []string{firstApid, firstEtcd}, calls: []string{added, added, on, on, on}, says: "which is therefore on again",
 			options: "map[dhcp:1 enable:1 macfilter:1 ndp:1 policy_in:DROP]",
 		},
 		"the machine did not answer before": {
-			fake: fakeFirewall{options: map[string]any{}}, configured: true, reaches: []bool{false},
+			fake: &fakeFirewall{options: map[string]any{}}, configured: true, reaches: []bool{false},
 			want: []string{firstApid, firstEtcd}, calls: []string{added, added, on},
 		},
 		"removal": {
-			fake: fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), mine, marked(etcd)}}, removal: true,
+			fake: &fakeFirewall{options: isOn, rules: []firewallRule{marked(apid), mine, marked(etcd)}}, removal: true,
 			want: []string{"mine"}, calls: []string{on, removed + "2", removed + "0"}, options: "map[log_level_in:info]", says: "is off",
 		},
 		"removal where somebody else's is on": {
-			fake: fakeFirewall{options: isOn, rules: []firewallRule{mine}}, removal: true, want: []string{"mine"},
+			fake: &fakeFirewall{options: isOn, rules: []firewallRule{mine}}, removal: true, want: []string{"mine"},
 		},
 		"removal of a machine's whose VMID another one has": {
-			fake: fakeFirewall{name: "web-1", rules: []firewallRule{marked(apid)}}, removal: true, want: []string{firstApid},
+			fake: &fakeFirewall{name: "web-1", rules: []firewallRule{marked(apid)}}, removal: true, want: []string{firstApid},
 			says: "does not exist any more",
 		},
 		"another machine has the VMID": {
-			fake: fakeFirewall{name: "web-1"}, err: "one-cp-1: VM 2000 is web-1",
+			fake: &fakeFirewall{name: "web-1"}, err: "one-cp-1: VM 2000 is web-1",
 		},
-		"there is no machine": {fake: fakeFirewall{name: "gone"}, err: "one-cp-1: there is no VM 2000"},
+		"there is no machine": {fake: &fakeFirewall{name: "gone"}, err: "one-cp-1: there is no VM 2000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			fake := test.fake
-			fake.t, fake.options = t, maps.Clone(test.fake.options)
+			fake.t, fake.options = t, maps.Clone(fake.options)
 
 			if fake.name == "" {
 				fake.name = "one-cp-1"
