@@ -106,7 +106,7 @@ func (r *reader) readProxmox(ctx context.Context) {
 
 // readRights reads the privileges of the credentials. It returns false if Proxmox refuses them or does not answer.
 func (r *reader) readRights(ctx context.Context) bool {
-	var rights map[string]map[string]boolean
+	var rights map[string]map[string]proxmoxapi.Boolean
 
 	err := r.Proxmox.Get(ctx, "/access/permissions", &rights)
 	switch status := proxmoxapi.StatusCode(err); {
@@ -125,17 +125,7 @@ func (r *reader) readRights(ctx context.Context) bool {
 	return true
 }
 
-// boolean is a Boolean of Proxmox' API: a number, a string or null.
-type boolean bool
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (f *boolean) UnmarshalJSON(text []byte) error {
-	*f = boolean(!slices.Contains([]string{"0", `"0"`, `""`, "null", "false"}, string(text)))
-
-	return nil
-}
-
-func parseRights(rights map[string]map[string]boolean) permissions.Granted {
+func parseRights(rights map[string]map[string]proxmoxapi.Boolean) permissions.Granted {
 	all := permissions.Granted{}
 	for path, privileges := range rights {
 		all[path] = map[string]bool{}
@@ -158,14 +148,10 @@ func (r *reader) readVersion(ctx context.Context) {
 
 // readHosts reads the list of hosts, then the storages and bridges of those online.
 func (r *reader) readHosts(ctx context.Context) {
-	get(ctx, r, "the hosts of Proxmox's cluster", "/nodes", func(s *Site, list []struct {
-		Name   string `json:"node"`
-		Status string `json:"status"`
-		Cores  int    `json:"maxcpu"`
-	},
-	) {
+	hosts, err := proxmoxapi.Hosts(ctx, r.Proxmox.Get)
+	r.record("the hosts of Proxmox's cluster", err, func(s *Site) {
 		s.Hosts = map[string]*Host{}
-		for _, h := range list {
+		for _, h := range hosts {
 			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
 		}
 	})
@@ -198,15 +184,8 @@ func (r *reader) readQuorum(ctx context.Context) {
 		return
 	}
 
-	get(ctx, r, "the quorum of Proxmox's cluster", "/cluster/status", func(s *Site, list []struct {
-		Type    string  `json:"type"`
-		Quorate boolean `json:"quorate"`
-	},
-	) {
-		for _, entry := range list {
-			s.NoQuorum = s.NoQuorum || entry.Type == "cluster" && !bool(entry.Quorate)
-		}
-	})
+	quorate, err := proxmoxapi.Quorate(ctx, r.Proxmox.Get)
+	r.record("the quorum of Proxmox's cluster", err, func(s *Site) { s.NoQuorum = !quorate })
 }
 
 // maxDescriptions bounds how many descriptions of conflicting machines are read.
