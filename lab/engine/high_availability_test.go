@@ -127,6 +127,13 @@ func TestHighAvailability(t *testing.T) {
 
 	waiting := w.vm(fmt.Sprintf("one-cp-%d", controlPlane+1))
 	assert.Equal(t, worker.Host, waiting.Host)
+
+	report, _ := w.clusterStatus()
+	moved := report.Placement.Of("one-general-1")
+	assert.Equal(t, []string{other, worker.Host}, []string{moved.Host, moved.PlannedHost})
+	assert.Contains(t, strings.Join(report.Care.Lines(), "\n"), worker.Host+": the host is offline, with "+waiting.Name)
+	assert.Contains(t, strings.Join(report.Care.Lines(), "\n"), "; Proxmox' high availability: "+waiting.Name)
+
 	powerBack()
 	require.Eventually(t, func() bool { return w.vm(waiting.Name).Running }, within, 50*time.Millisecond)
 

@@ -27,7 +27,6 @@ const maxPaths = 3
 type nodeResult struct {
 	request.NodeStatus
 
-	unreachable  bool
 	warnings     []string
 	drift        request.NodeDifference
 	certificates []namedCertificate
@@ -35,6 +34,7 @@ type nodeResult struct {
 	// Of control planes.
 	members []talosapi.Member
 	etcd    talosapi.EtcdStatus
+	member  bool // its member of etcd answers
 	alarms  []string
 }
 
@@ -83,6 +83,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 		}
 	}
 
+	q.checkPlacement(&s)
 	q.checkVersions(&s, answers)
 	q.checkCertificates(&s, answers)
 	q.checkBackup(&s)
@@ -94,7 +95,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	s.Care = append(s.Care, q.req.Credentials...)
 	s.Status = request.StatusOK
 
-	switch answered := func(a nodeResult) bool { return !a.unreachable }; {
+	switch answered := func(a nodeResult) bool { return a.Answers }; {
 	case listErr != nil && !slices.ContainsFunc(answers, answered):
 		s.Status = request.StatusUnknown
 	case len(s.Care) > 0:
@@ -116,11 +117,12 @@ func (q *statusQuery) queryNode(ctx context.Context, n request.Node, controlPlan
 
 	services, err := q.Talos.Services(ctx, n.Address)
 	if err != nil {
-		a.unreachable = true
 		a.unknown("Talos does not answer on %s: %s", n.Address, talosapi.Cause(err))
 
 		return a
 	}
+
+	a.Answers = true
 
 	if problem := cluster.ServiceProblems(services, required); problem != "" {
 		a.warn("%s", problem)
@@ -151,6 +153,8 @@ func (q *statusQuery) queryEtcd(ctx context.Context, a *nodeResult) {
 	var err error
 
 	a.etcd, err = q.Talos.EtcdStatus(ctx, a.Address)
+
+	a.member = err == nil
 
 	switch {
 	case err != nil:
