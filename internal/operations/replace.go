@@ -2,6 +2,7 @@ package operations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,20 +39,20 @@ type Replacement struct {
 
 // Node plans the replacement of a node's machine. Its VM is deleted before another one gets its identity: by Proxmox,
 // which stops it first, or by whoever removed it, in which case nothing may answer as that node any more.
-func (r Replacer) Node(ctx context.Context, name string) (Replacement, error) {
+func (r Replacer) Node(ctx context.Context, name string) (plan Replacement, err error) {
 	n, c, err := r.node(name)
 	if err != nil {
-		return Replacement{}, err
+		return plan, err
 	}
 
 	state, err := r.readMachines(ctx)
 	if err != nil {
-		return Replacement{}, err
+		return plan, err
 	}
 
 	m := state.machines[n.VMID]
 	if m.resource.Protect && m.exists {
-		return Replacement{}, fmt.Errorf("%s is protected, and can be neither deleted nor replaced: set talos-proxmox:protect: false in "+
+		return plan, fmt.Errorf("%s is protected, and can be neither deleted nor replaced: set talos-proxmox:protect: false in "+
 			"the stack file, run pulumi up, which restarts nothing, then the same again; set protect: true afterwards", name)
 	}
 
@@ -59,12 +60,12 @@ func (r Replacer) Node(ctx context.Context, name string) (Replacement, error) {
 
 	site, err := readSite(ctx, proxmox, n.HA != nil)
 	if err != nil {
-		return Replacement{}, err
+		return plan, err
 	}
 
 	status, err := Status{Deployed: r.Deployed}.cluster(ctx, c.Name)
 	if err != nil {
-		return Replacement{}, err
+		return plan, err
 	}
 
 	f := fencing{node: name, vmid: n.VMID, host: m.Host, stack: r.Stack, answers: answersAs(status, name)}
@@ -74,47 +75,58 @@ func (r Replacer) Node(ctx context.Context, name string) (Replacement, error) {
 
 	f.hostStatus = site.hosts[f.host]
 
-	if err := f.refusal(m.exists); err != nil {
-		return Replacement{}, err
+	if err := errors.Join(f.refusal(m.exists), etcdRefusal(n, c, status)); err != nil {
+		return plan, err
 	}
 
-	if err := etcdRefusal(n, c, status); err != nil {
-		return Replacement{}, err
-	}
-
-	plan := Replacement{Lines: []string{f.describe()}}
+	plan.Lines = []string{f.describe()}
 
 	switch {
 	case f.vm == nil: // the refresh does not find it
-		plan.Lines = append(plan.Lines, fmt.Sprintf("  a new one is created on %s", n.Host))
+		plan.Lines = append(plan.Lines, "  a new one is created on "+n.Host)
 	case m.isNew:
 		plan.Lines = append(plan.Lines, "  its VM is the new one of a replacement that was interrupted: the run finishes that")
 	default:
-		plan.URN = string(m.resource.URN)
-		plan.Approved = []string{name + planguard.OfDevices}
-
-		if m.hasLeft {
-			plan.Approved = append(plan.Approved, name)
-		}
-
-		if err := plan.addLosses(ctx, proxmox, m); err != nil {
+		if err := plan.addReplacement(ctx, proxmox, n, m, f.host); err != nil {
 			return plan, err
 		}
-
-		host := f.host
-		if n.HostPinned {
-			host = n.Host
-		}
-
-		plan.Lines = append(plan.Lines, fmt.Sprintf("  its node leaves cluster %s, its VM is stopped and deleted, and a new one is created on %s",
-			c.Name, host))
 	}
 
 	if n.Role == spec.RoleControlPlane {
 		plan.Lines = append(plan.Lines, "  "+describeMembers(name, status))
 	}
 
-	return plan.withKept(n.VM), nil
+	plan.addKept(n)
+
+	return plan, nil
+}
+
+// addReplacement adds that a run replaces the VM of a node, on this host, and the volumes that no preview of it shows.
+func (p *Replacement) addReplacement(
+	ctx context.Context, proxmox *proxmoxapi.Machines, n spec.Node, m stateMachine, host string,
+) error {
+	p.URN, p.Approved = string(m.resource.URN), []string{n.Name + planguard.OfDevices}
+	if m.hasLeft { // so that nothing is left in the state with which it could
+		p.Approved = append(p.Approved, n.Name)
+	}
+
+	volumes, err := preflight.LostVolumes(ctx, proxmox, m.Machine)
+	if err != nil {
+		return fmt.Errorf("unable to read which volumes are deleted with %s: %w", n.Name, err)
+	}
+
+	for _, volume := range volumes {
+		p.Losses = append(p.Losses, n.Name+"/"+volume)
+	}
+
+	if n.HostPinned {
+		host = n.Host
+	}
+
+	p.Lines = append(p.Lines, fmt.Sprintf("  its node leaves cluster %s, its VM is stopped and deleted, and a new one is created on %s",
+		n.Cluster, host))
+
+	return nil
 }
 
 // node returns a planned node and its cluster.
@@ -136,33 +148,17 @@ func (r Replacer) node(name string) (spec.Node, spec.Cluster, error) {
 	return spec.Node{}, spec.Cluster{}, fmt.Errorf("%q is no node of stack %s: name one of %s", name, r.Stack, strings.Join(names, ", "))
 }
 
-// addLosses adds the volumes that go with a machine, and that no preview of its replacement shows.
-func (p *Replacement) addLosses(ctx context.Context, proxmox *proxmoxapi.Machines, m stateMachine) error {
-	volumes, err := preflight.LostVolumes(ctx, proxmox, m.Machine)
-	if err != nil {
-		return fmt.Errorf("unable to read which volumes are deleted with %s: %w", m.name(), err)
-	}
-
-	for _, volume := range volumes {
-		p.Losses = append(p.Losses, m.name()+"/"+volume)
-	}
-
-	return nil
-}
-
-// withKept adds what the new machine gets of the old one.
-func (p Replacement) withKept(m spec.VM) Replacement {
-	for _, d := range m.ExtraDisks {
+// addKept adds what the new machine gets of the old one.
+func (p *Replacement) addKept(n spec.Node) {
+	for _, d := range n.ExtraDisks {
 		if d.Volume != "" {
 			p.Lines = append(p.Lines, fmt.Sprintf("  it keeps the volume %s on %s", d.Volume, d.Datastore))
 		}
 	}
 
-	for _, d := range m.Devices {
+	for _, d := range n.AllDevices() {
 		p.Lines = append(p.Lines, fmt.Sprintf("  it gets the device %s of its host", d.Name))
 	}
-
-	return p
 }
 
 // readSite asks Proxmox for its hosts and machines, without whose answer nothing is replaced.
@@ -174,7 +170,7 @@ func readSite(ctx context.Context, proxmox *proxmoxapi.Machines, ha bool) (datac
 		return site, fmt.Errorf("nothing is replaced without Proxmox' word that the old machine is off. Not asked: %s",
 			strings.Join(site.notAsked, "; "))
 	case site.noQuorum:
-		return site, fmt.Errorf("Proxmox' cluster has no quorum, so that hosts may only seem offline, and nothing can be created: " +
+		return site, errors.New("Proxmox' cluster has no quorum, so that hosts may only seem offline, and nothing can be created: " +
 			"`pvecm status` on a host shows who is missing")
 	default:
 		return site, nil

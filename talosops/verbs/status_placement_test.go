@@ -37,7 +37,6 @@ func TestStatusOfHosts(t *testing.T) {
 		},
 		"one that has lost etcd's majority": {
 			cluster: func(f *clustertest.Fake) {
-				f.Statuses["127.0.9.1"] = f.Statuses["127.0.9.2"]
 				for address, status := range f.Statuses {
 					status.HasLeader, status.Leads = false, false
 					f.Statuses[address] = status
