@@ -150,17 +150,16 @@ func (q *statusQuery) queryNode(ctx context.Context, n request.Node, controlPlan
 }
 
 func (q *statusQuery) queryEtcd(ctx context.Context, a *nodeResult) {
-	var err error
-
-	a.etcd, err = q.Talos.EtcdStatus(ctx, a.Address)
-
-	a.member = err == nil
-
-	switch {
-	case err != nil:
+	status, err := q.Talos.EtcdStatus(ctx, a.Address)
+	if err != nil {
 		a.warn("its member of etcd does not answer: %s", talosapi.Cause(err))
 
 		return
+	}
+
+	a.etcd, a.member = status, true
+
+	switch {
 	case a.etcd.Learner:
 		a.warn("its member of etcd is a learner")
 	case !a.etcd.HasLeader:
