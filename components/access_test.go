@@ -111,6 +111,12 @@ func TestInvalidAPIServersAndRegistriesAreRefused(t *testing.T) {
 			func(a *TalosClusterArgs) { a.LogDestinations = []string{"tcp://10.0.0.7"} },
 			`logDestinations[0]: "tcp://10.0.0.7" is not the address of a server for logs`,
 		},
+		"a maintenance window without an end": {
+			func(a *TalosClusterArgs) {
+				a.Maintenance = &Maintenance{Windows: []MaintenanceWindow{{StartTime: "22:00"}}}
+			},
+			"maintenance.windows[0].endTime: is missing; write it as 22:00",
+		},
 		"a certificate that is none": {
 			func(a *TalosClusterArgs) {
 				a.Registries.TLS = map[string]RegistryTLS{"mirror.example.org": {CA: "PEM"}}

@@ -45,6 +45,8 @@ type TalosClusterArgs struct {
 	// A shell command that must succeed before a node is drained (for a restart, an upgrade or a removal) and before
 	// Kubernetes is upgraded. The administrator's kubeconfig is in KUBECONFIG. Default: none.
 	HealthCheck string `pulumi:"healthCheck,optional"`
+	// When running nodes may be restarted, and Talos and Kubernetes upgraded. Default: at any time.
+	Maintenance *Maintenance `pulumi:"maintenance,optional"`
 	// The outputs schematicId of the nodes' images: upgrades wait until the Image Factory has them. Default: none.
 	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
 	// Where snapshots of etcd are stored before nodes are upgraded. Default: none, no snapshots are taken.
@@ -74,6 +76,8 @@ type TalosClusterArgs struct {
 	Firewall *Firewall `pulumi:"firewall,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
+	// Pools that a cluster autoscaler adds machines to; needs proxmox. Default: none.
+	Autoscaled []AutoscaledPool `pulumi:"autoscaled,optional"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
 	AllowSchedulingOnControlPlanes *bool `pulumi:"allowSchedulingOnControlPlanes,optional"`
 	// Do not install NVIDIA's device plugin, because NVIDIA's GPU Operator includes it. Default: false.
@@ -240,6 +244,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 			n.Network = &own
 		}
 
+		n.Machine.Firewall = n.Machine.Firewall || orZero(a.Firewall).Proxmox != nil
 		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		n.Secret = n.Secret || orZero(n.Encryption).Passphrase != ""
 		setDefault(&n.Zone, n.Machine.Host)

@@ -40,6 +40,7 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			configurationDependsOn: []pulumi.Resource{c.kubernetesUpgrade},
 			rollout:                rollout,
 			skipped:                c.isSkipped(ctx, n),
+			firewall:               clusterProxmoxFirewall(args),
 			volumes:                plainVolumes(args, n),
 			unreachable:            c.unreachable[n.Name],
 			grantAccess:            func(node *TalosNode) ([]pulumi.Resource, error) { return c.grantNodeAccess(ctx, n, node) },

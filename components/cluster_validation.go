@@ -92,6 +92,7 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	validateCNI(a.CNI, a, found)
 	validateFirewall(a, found)
+	validateAutoscaled(a, found)
 
 	return problemsOf("cluster", name, found)
 }
@@ -100,6 +101,7 @@ func (a TalosClusterArgs) validate(name string) error {
 func (a TalosClusterArgs) validateServices(found *problem.List) {
 	spec.CheckDiscovery("discovery", a.Discovery, found)
 	spec.CheckLogDestinations("logDestinations", a.LogDestinations, found)
+	spec.CheckMaintenance("maintenance", a.Maintenance, found)
 
 	if a.Tailscale != nil {
 		a.Tailscale.Check("tailscale", found)

@@ -149,6 +149,8 @@ func planConfigurations(a TalosClusterArgs) (plannedConfigurations, error) {
 		planned.nodes = append(planned.nodes, node)
 	}
 
+	planAutoscaled(a, generation, found)
+
 	return planned, problemsOf("cluster", a.Name, found)
 }
 

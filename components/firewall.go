@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
 
@@ -21,6 +22,10 @@ func validateFirewall(a TalosClusterArgs, found *problem.List) {
 		for i, network := range networks {
 			checkNetwork(found, fmt.Sprintf("%s[%d]", path, i), network)
 		}
+	}
+
+	if a.Firewall.Proxmox != nil {
+		spec.CheckSecurityGroups("firewall.proxmox.securityGroups", a.Firewall.Proxmox.SecurityGroups, found)
 	}
 
 	if a.CNI == nil {

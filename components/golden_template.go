@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -61,6 +63,9 @@ type GoldenTemplateArgs struct {
 	Memory int `pulumi:"memory,optional"`
 	// The template's disk in GiB, which is the minimum for machines. Default: 20.
 	DiskSize int `pulumi:"diskSize,optional"`
+	// The Proxmox users of cluster autoscalers that may clone it, by the role TalosAutoscalerTemplates, which exists.
+	// Default: none.
+	ClonedBy []string `pulumi:"clonedBy,optional"`
 	// The SSH connection to the host on which the template is built; unused with the sources import and iso. Default:
 	// none.
 	Shell *HostShell `pulumi:"shell,optional"`
@@ -116,11 +121,35 @@ func (c *GoldenTemplate) registerTemplate(ctx *pulumi.Context, name string, args
 		}
 
 		c.VMID = pulumi.OutputWithDependencies(ctx.Context(), c.VMID, build).(pulumi.IntOutput)
+
+		if err := c.registerCloners(ctx, name, args, build); err != nil {
+			return err
+		}
 	}
 
 	c.Name = pulumi.String(args.Name).ToStringOutput()
 	c.Host = pulumi.String(args.Host).ToStringOutput()
 	c.SchematicID, c.Version = args.contents()
+
+	return nil
+}
+
+// registerCloners lets the autoscalers clone the template. Proxmox deletes the permissions with the VM, which its build
+// replaces.
+func (c *GoldenTemplate) registerCloners(
+	ctx *pulumi.Context, name string, args GoldenTemplateArgs, build pulumi.Resource,
+) error {
+	for _, user := range args.ClonedBy {
+		if _, err := proxmoxve.NewAcl(ctx, name+"-"+user, &proxmoxve.AclArgs{
+			Path: pulumi.String(fmt.Sprintf("/vms/%d", args.VMID)), UserId: pulumi.String(user),
+			RoleId: pulumi.String(permissions.AutoscalerTemplates().ID), Propagate: pulumi.Bool(false),
+		},
+			pulumi.Parent(c), pulumi.DeleteBeforeReplace(true), pulumi.DependsOn([]pulumi.Resource{build}),
+			pulumi.ReplaceWith([]pulumi.Resource{build}),
+		); err != nil {
+			return err
+		}
+	}
 
 	return nil
 }

@@ -44,6 +44,16 @@ func (c *TalosCluster) registerHealthGate(ctx *pulumi.Context, name string, args
 
 	configurations := dependencies[1:]
 
+	for _, node := range c.nodes {
+		if node.firewall != nil {
+			dependencies = append(dependencies, node.firewall)
+		}
+	}
+
+	if args.Firewall != nil && args.Firewall.Proxmox != nil {
+		digested = append(digested, *args.Firewall)
+	}
+
 	if args.CNI != nil {
 		req.CNI = ciliumRelease
 

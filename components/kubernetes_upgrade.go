@@ -13,7 +13,9 @@ import (
 // workers do not run it.
 func (c *TalosCluster) registerKubernetesUpgrade(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	req := request.Kubernetes{
-		Common:            request.Common{ControlPlanes: requestNodes(args.controlPlanes()), HealthCheck: args.HealthCheck},
+		Common: request.Common{
+			ControlPlanes: requestNodes(args.controlPlanes()), HealthCheck: args.HealthCheck, Maintenance: args.Maintenance,
+		},
 		KubernetesVersion: args.KubernetesVersion,
 		Backup:            args.Backup,
 	}

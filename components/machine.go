@@ -82,6 +82,9 @@ type Machine struct {
 	ExtraDisks []Disk `pulumi:"extraDisks,optional"`
 	// Additional network devices. Default: none.
 	ExtraNICs []NIC `pulumi:"extraNics,optional"`
+	// Let Proxmox' firewall filter the network devices on which the machine has an address. Without rules and options of
+	// the VM it filters nothing. Default: false.
+	Firewall bool `json:",omitempty" pulumi:"firewall,optional"`
 	// Passed-through devices of the host, in addition to the GPUs of a GPUWorker. Default: none.
 	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
 	// Passed-through USB devices of the host, at most four. Default: none.

@@ -118,6 +118,7 @@ func NewTalosCluster(
 		part("accounts in the cluster", c.registerCredentials),
 		part("access", c.registerAccess),
 		part("health gate", c.registerHealthGate),
+		part("autoscaled pools", c.registerAutoscaled),
 		part("GitOps", c.registerGitOps),
 		part("outputs", c.setOutputs),
 	)

@@ -101,6 +101,8 @@ type clusterOptions struct {
 	rollout *rollout
 	// grantAccess registers the permissions of the cluster's software on the VM, before the configuration; nil = none.
 	grantAccess func(*TalosNode) ([]pulumi.Resource, error)
+	// firewall is Proxmox' firewall in front of the machine; nil = none.
+	firewall *proxmoxFirewall
 	// volumes are the directory volumes on its system disk.
 	volumes []string
 	// skipped leaves the machine's configuration as it is.
@@ -158,6 +160,7 @@ type TalosNode struct {
 	vm            *vm.VirtualMachine
 	lookup        pulumi.Output // a [vmlookup.State]
 	configuration *local.Command
+	firewall      *local.Command      // nil = none
 	applied       pulumi.StringOutput // its machine configuration, a secret
 }
 
@@ -200,6 +203,7 @@ func newTalosNode(
 			return registerHA(ctx, name, args.Name, args.Machine, haGroup{}, pulumi.Parent(c),
 				pulumi.DependsOn([]pulumi.Resource{c.configuration}), pulumi.ReplaceWith([]pulumi.Resource{c.vm}))
 		}},
+		step{"the firewall of ", func() error { return c.registerFirewall(ctx, name, args, options) }},
 	)
 }
 

@@ -22,6 +22,10 @@ const clusterAnswersWithin = 30 * time.Second
 type (
 	// TalosUpgrades say how Talos is upgraded on running nodes.
 	TalosUpgrades = spec.TalosUpgrades
+	// Maintenance says when running nodes may be interrupted.
+	Maintenance = spec.Maintenance
+	// MaintenanceWindow is a recurring span of time.
+	MaintenanceWindow = spec.MaintenanceWindow
 	// Backup says where snapshots of etcd are stored before an upgrade.
 	Backup = request.Backup
 )

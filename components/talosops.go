@@ -148,7 +148,9 @@ func differOnlyIn(fields []string, x, y string) bool {
 
 // commonRequest returns the part of requests that all verbs have that change a running machine.
 func (a TalosClusterArgs) commonRequest() request.Common {
-	common := request.Common{ControlPlanes: requestNodes(a.controlPlanes()), HealthCheck: a.HealthCheck}
+	common := request.Common{
+		ControlPlanes: requestNodes(a.controlPlanes()), HealthCheck: a.HealthCheck, Maintenance: a.Maintenance,
+	}
 	if a.DrainTimeoutSeconds > 0 {
 		common.DrainTimeout = (time.Duration(a.DrainTimeoutSeconds) * time.Second).String()
 	}

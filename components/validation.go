@@ -47,6 +47,8 @@ type (
 	Tailscale = spec.Tailscale
 	// Firewall is Talos' firewall on all nodes of a cluster.
 	Firewall = spec.Firewall
+	// ProxmoxFirewall is Proxmox' firewall in front of the machines of a cluster.
+	ProxmoxFirewall = spec.ProxmoxFirewall
 )
 
 func talosWithDefaults(t Talos) Talos {

@@ -253,22 +253,22 @@ func usbs(ctx *pulumi.Context, devices []USBDevice) vm.VirtualMachineUsbArray {
 func networkDevices(m Machine, n Network) vm.VirtualMachineNetworkDeviceArray {
 	first := NIC{Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, MAC: m.MAC}
 
-	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(first, m.NICQueues)}
+	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(m, first)}
 	for _, card := range m.ExtraNICs {
-		list = append(list, networkDevice(card, m.NICQueues))
+		list = append(list, networkDevice(m, card))
 	}
 
 	return list
 }
 
-func networkDevice(card NIC, queues int) vm.VirtualMachineNetworkDeviceArgs {
+func networkDevice(m Machine, card NIC) vm.VirtualMachineNetworkDeviceArgs {
 	args := vm.VirtualMachineNetworkDeviceArgs{
 		Bridge:       pulumi.String(card.Bridge),
 		MacAddress:   pulumi.String(strings.ToUpper(card.MAC)), // as Proxmox writes it
 		Model:        pulumi.String("virtio"),
 		Enabled:      pulumi.Bool(true),
 		Disconnected: pulumi.Bool(false),
-		Firewall:     pulumi.Bool(false),
+		Firewall:     pulumi.Bool(m.Firewall && card.HasAddress()),
 	}
 	if card.VLAN > 0 {
 		args.VlanId = pulumi.Int(card.VLAN)
@@ -278,8 +278,8 @@ func networkDevice(card NIC, queues int) vm.VirtualMachineNetworkDeviceArgs {
 		args.Mtu = pulumi.Int(card.MTU)
 	}
 
-	if queues > 0 {
-		args.Queues = pulumi.Int(queues)
+	if m.NICQueues > 0 {
+		args.Queues = pulumi.Int(m.NICQueues)
 	}
 
 	return args

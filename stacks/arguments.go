@@ -34,7 +34,7 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 	args := components.GoldenTemplateArgs{
 		Host: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), ImageDatastore: t.ImageDatastore,
 		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
-		Shell: new(d.shell(h)),
+		ClonedBy: t.ClonedBy, Shell: new(d.shell(h)),
 	}
 
 	switch {
@@ -106,12 +106,13 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		KubernetesVersion:   c.KubernetesVersion,
 		Upgrades:            &c.Upgrade,
 		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,
-		Backup:  d.backupArgs(c),
-		Network: c.Network, PodCIDR: c.PodCIDR, ServiceCIDR: c.ServiceCIDR, PodCIDRIPv6: c.PodCIDRIPv6,
+		Maintenance: c.Maintenance,
+		Backup:      d.backupArgs(c),
+		Network:     c.Network, PodCIDR: c.PodCIDR, ServiceCIDR: c.ServiceCIDR, PodCIDRIPv6: c.PodCIDRIPv6,
 		ServiceCIDRIPv6:                c.ServiceCIDRIPv6,
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
-		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox),
+		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox), Autoscaled: c.Autoscaled,
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)
@@ -189,7 +190,7 @@ func vmArgs(n spec.VM) components.Machine {
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, Datastore: n.Datastore, CPUType: n.CPUType,
 		CPUUnits: n.CPUUnits, NUMA: n.NUMA, CPUAffinity: n.CPUAffinity, HugepagesMiB: n.HugepagesMiB, NICQueues: n.NICQueues,
 		OnBoot: &n.OnBoot, HA: n.HA, StartupOrder: n.StartupOrder, Tags: n.Tags, ResourcePool: n.ResourcePool,
-		ExtraDisks: n.ExtraDisks, ExtraNICs: n.ExtraNICs,
+		ExtraDisks: n.ExtraDisks, ExtraNICs: n.ExtraNICs, Firewall: n.Firewall,
 	}
 }
 

@@ -54,6 +54,7 @@ func TestWhatStacksRegister(t *testing.T) {
 		"machines": stackOptionsOf(t, "test", machinesStack),
 
 		"dual-stack": stackOptionsOf(t, "test", dualStack),
+		"autoscale":  stackOptionsOf(t, "test", autoscaleStack),
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
@@ -104,6 +105,25 @@ const machinesStack = `config:
 
 // machineCards are the network cards of its machines in Proxmox.
 const machineCards = `, "net1": "virtio=02:00:00:00:00:02,bridge=vmbr1", "net2": "virtio=02:00:00:00:00:03,bridge=vmbr2"`
+
+// autoscaleStack has a pool that an autoscaler adds machines to.
+const autoscaleStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1}
+      proxmox: {region: homelab}
+      controlPlane: {}
+      workers:
+        - name: burst
+          count: 0
+          labels: {example.org/kind: burst}
+          autoscale: {max: 5, user: karpenter@pve, resourcePool: talos}
+`
 
 // proxmoxStack has accounts on Proxmox.
 const proxmoxStack = `config:

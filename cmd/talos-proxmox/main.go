@@ -25,16 +25,18 @@ deployments change anything.`,
   talos-proxmox status prod
   talos-proxmox preview prod
   source <(talos-proxmox completion bash)`,
+		Version:       versions(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("{{.Version}}")
 	a.Flags(root)
 	root.AddGroup(
 		&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "deploy", Title: "Deploy:"},
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
 	root.AddCommand(group("inspect", newCheck(a), newPermissions(a), newReport(a))...)
-	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a))...)
+	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a), newVersion())...)
 	root.AddCommand(group("deploy", newPreview(a), newDeploy(a), newDeployments(a), newPreviewable(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a))...)
 	root.AddCommand(group("operate", newReplace(a), newImport(a))...)

@@ -56,7 +56,7 @@ func (p *Project) Flags(cmd *cobra.Command) {
 	flags.StringVar(&p.Folder, "project", ".", "folder of Pulumi.yaml and the stack files")
 	flags.StringVar(&p.pulumi, "pulumi", "", "path of the Pulumi CLI (default: the one in .bin, or on PATH)")
 	flags.BoolVar(
-		&p.onLab, "on-lab", false, "use the embedded lab, whatever Proxmox the stack has: what `lab up --stack` brought up (stack lab always does)",
+		&p.onLab, "on-lab", false, "use the embedded lab, whatever Proxmox the stack has: what lab up --stack brought up (stack lab always does)",
 	)
 	flags.StringVar(&p.talosOps, "talosops", "", "path of talosops (default: the one in .bin, or on PATH)")
 }

@@ -40,6 +40,10 @@ var checkedChanges = map[string][]change{
 	"EncryptionConfig.state":     {{to: "nodeID"}},
 	"EncryptionConfig.ephemeral": {{to: "nodeID"}},
 
+	"FirewallConfig.proxmox": {{
+		when: "adding or removing it", to: map[string]any{"proxmox": map[string]any{}}, path: "clusters.0.firewall",
+	}},
+
 	"NetworkConfig.cidr": {{
 		to: map[string]any{
 			"cidr": "10.0.2.0/24", "gateway": "10.0.2.1", "dns": []any{"1.1.1.1"}, "ipv6": map[string]any{"cidr": "fd00:1::/64"},

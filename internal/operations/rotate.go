@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -67,6 +68,10 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.A
 
 	secrets := *state.secretsOf(c.Name)
 	if _, old := secrets.authority(kind); old == nil {
+		if err := d.requireNotAutoscaled(ctx, c, state.id); err != nil {
+			return err
+		}
+
 		if err := d.storeNewAuthority(ctx, c, &secrets, req, kind, now); err != nil {
 			return err
 		}
@@ -88,6 +93,36 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.A
 	talos.SetSecretsAuthority(next.machine, kind, authority, nil)
 
 	return d.writeClusterSecrets(ctx, next, next.kubeconfig)
+}
+
+// requireNotAutoscaled refuses a rotation while there are machines that an autoscaler added to the cluster: the stack
+// does not know their addresses, and they would be cut off.
+func (d Deployed) requireNotAutoscaled(ctx context.Context, c spec.Cluster, stackID string) error {
+	if len(c.Autoscaled) == 0 {
+		return nil
+	}
+
+	all, err := d.Proxmox().List(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the machines that an autoscaler added to cluster %s: %w", c.Name, err)
+	}
+
+	var added []string
+
+	for _, pool := range c.Autoscaled {
+		for _, m := range all {
+			if ownership.HasTag(m.Tags, ownership.AutoscaledTag(stackID, c.Name, pool.Name)) {
+				added = append(added, m.Name)
+			}
+		}
+	}
+
+	if len(added) == 0 {
+		return nil
+	}
+
+	return fmt.Errorf("cluster %s has machines that an autoscaler added and that the stack does not know: %s; a new authority would "+
+		"cut them off: scale in first (docs/autoscaling.md#certificate-authorities), then repeat", c.Name, strings.Join(added, ", "))
 }
 
 // storeNewAuthority checks that all machines can take part and stores a new authority in the state, with a new client

@@ -7,9 +7,13 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +23,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/scripttest"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
@@ -224,6 +230,36 @@ func TestRotateAuthority(t *testing.T) {
 			newRotationStack(t).testRotation(kind, other)
 		})
 	}
+}
+
+// TestAutoscaledMachinesPreventARotation: the stack does not know the machines that an autoscaler added.
+func TestAutoscaledMachinesPreventARotation(t *testing.T) {
+	t.Parallel()
+
+	r := newRotationStack(t)
+
+	state, err := r.readState(t.Context())
+	require.NoError(t, err)
+
+	tag := ownership.AutoscaledTag(state.id, "lab", "burst")
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"data": [{"type": "qemu", "vmid": 20000, "name": "burst-x7k2p", "node": "pve1", "tags": "a;%s"}]}`, tag)
+	}))
+	t.Cleanup(server.Close)
+
+	plan := *r.Plan
+	plan.Clusters = slices.Clone(plan.Clusters)
+	plan.Clusters[0].Autoscaled = []spec.AutoscaledPool{{Name: "burst"}}
+	r.Plan = &plan
+	r.proxmoxSetting = func(key string) string {
+		return map[string]string{"endpoint": server.URL, "apiToken": "a@pve!b=c", "insecure": "true"}[key]
+	}
+
+	before := r.state
+	err = r.RotateAuthority(t.Context(), "lab", talos.TalosAuthority, time.Now())
+	require.ErrorContains(t, err, "cluster lab has machines that an autoscaler added and that the stack does not know: burst-x7k2p")
+	assert.Equal(t, before, r.state)
+	assert.Empty(t, r.requests())
 }
 
 // testRotation replaces an authority: a check fails, then the rotation is interrupted and resumed.

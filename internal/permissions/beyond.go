@@ -12,7 +12,7 @@ var beyond = map[string]string{ //nolint:gochecknoglobals // a table
 	"VM.Config.Cloudinit /vms": "set the users, keys and passwords of every VM that runs cloud-init",
 	"VM.Config.Disk /vms": "attach the disks of every VM, on datastores where it has Datastore.Audit, to a VM of its own: read and " +
 		"change them",
-	"VM.Config.Network /vms": "connect every VM to the bridges of SDN.Use",
+	"VM.Config.Network /vms": "connect every VM to the bridges of SDN.Use, and change Proxmox' firewall in front of it",
 	"VM.Config.HWType /vms":  "pass through the devices of Mapping.Use",
 	"VM.GuestAgent.Audit /vms": "read what the guest agents of all VMs report. On Proxmox VE 8, VM.Monitor runs commands in every VM with an " +
 		"agent",

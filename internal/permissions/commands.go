@@ -104,5 +104,7 @@ func Narrow(roles []Role, major int, places Places) string {
 }
 
 func (r Role) forSoftware() bool {
-	return slices.ContainsFunc(KubernetesRoles(), func(k Role) bool { return k.ID == r.ID })
+	software := slices.Concat(KubernetesRoles(), AutoscalerRoles())
+
+	return slices.ContainsFunc(software, func(k Role) bool { return k.ID == r.ID })
 }

@@ -40,6 +40,9 @@ type Need struct {
 	Refusal string
 }
 
+// SeeFirewall is the call that shows whether the firewall of the data centre is on.
+const SeeFirewall = "GET /cluster/firewall/options"
+
 // Role is a role with the reasons for its privileges.
 type Role struct {
 	ID string
@@ -53,6 +56,7 @@ const (
 	OnImages   = "/storage/<images>"
 	OnDisks    = "/storage/<disks>"
 	OnVolumes  = "/storage/<volumes>"
+	OnPool     = "/pool/<pool>"
 	OnMappings = "/mapping/pci/<device>"
 	// OnUSBMappings are those of USB devices.
 	OnUSBMappings = "/mapping/usb/<device>"
@@ -192,6 +196,9 @@ func Roles() []Role {
 				" (/, Sys.Console)"),
 			needOn("/", "Sys.Audit", "GET /cluster/ha/resources", "see which machines are, and what becomes of them",
 				" (/, Sys.Audit)"),
+		}},
+		{ID: "TalosProxmoxFirewall", For: "`firewall.proxmox` of a cluster", Needs: []Need{
+			needOn("/", "Sys.Audit", SeeFirewall, "see whether the firewall of the data centre is on", " (/, Sys.Audit)"),
 		}},
 		{ID: "TalosProxmoxPool", For: "changing the `resourcePool` of a pool", Needs: []Need{
 			needOn(

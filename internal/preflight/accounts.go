@@ -100,11 +100,9 @@ func (c *checker) reportContentType(path, datastore string, h *Host, host string
 		"--content` with %[1]s", contentImages, host, h.storageList(contentImages), datastore)
 }
 
-// readAccounts reads the groups, and the roles if they have to exist already. Proxmox shows a group to those who may
-// change its users.
+// readAccounts reads the groups. Proxmox shows a group to those who may change its users.
 func (r *reader) readAccounts(ctx context.Context) {
-	accounts := r.planned.accounts
-	if len(accounts) == 0 {
+	if len(r.planned.accounts) == 0 {
 		return
 	}
 
@@ -119,15 +117,20 @@ func (r *reader) readAccounts(ctx context.Context) {
 			}
 		})
 	}
+}
 
-	if slices.ContainsFunc(accounts, usesExistingRoles) {
-		get(ctx, r, "which roles there are", proxmoxapi.PathRoles, func(s *Site, roles []proxmoxapi.Role) {
-			s.Roles = map[string][]string{}
-			for _, r := range roles {
-				s.Roles[r.ID] = strings.Split(r.Privileges, ",")
-			}
-		})
+// readRoles reads the roles if some have to exist already.
+func (r *reader) readRoles(ctx context.Context) {
+	if !slices.ContainsFunc(r.planned.accounts, usesExistingRoles) && len(autoscaledPools(r.Plan)) == 0 {
+		return
 	}
+
+	get(ctx, r, "which roles there are", proxmoxapi.PathRoles, func(s *Site, roles []proxmoxapi.Role) {
+		s.Roles = map[string][]string{}
+		for _, r := range roles {
+			s.Roles[r.ID] = strings.Split(r.Privileges, ",")
+		}
+	})
 }
 
 // checkAccounts checks for the group and the existing roles that the clusters' accounts need.
@@ -138,25 +141,30 @@ func (c *checker) checkAccounts() {
 				"`pveum group add %[1]s` makes it (docs/permissions.md)", permissions.Group)
 		}
 
-		if c.site.Roles == nil || !usesExistingRoles(a) {
+		if !usesExistingRoles(a) {
 			continue
 		}
 
 		for _, role := range permissions.KubernetesRoles() {
-			has := c.site.Roles[role.ID]
-
-			var lack []string
-
-			for _, p := range role.Privileges() {
-				if !slices.Contains(has, p) {
-					lack = append(lack, p)
-				}
-			}
-
-			if len(lack) > 0 {
-				c.problem("", a.path+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, "+
-					"`%s` makes it", role.ID, strings.Join(lack, ", "), role.Command(c.site.major()))
-			}
+			c.checkRole(a.path+".proxmox.roles", "existing", role)
 		}
 	}
+}
+
+// checkRole checks that a role exists with its privileges, unless the roles are unknown. It returns false if not.
+func (c *checker) checkRole(path string, value any, role permissions.Role) bool {
+	var lack []string
+
+	for _, p := range role.Privileges() {
+		if c.site.Roles != nil && !slices.Contains(c.site.Roles[role.ID], p) {
+			lack = append(lack, p)
+		}
+	}
+
+	if len(lack) > 0 {
+		c.problem("", path, value, "needs the role %s with %s on Proxmox: as root on a host, `%s` makes it",
+			role.ID, strings.Join(lack, ", "), role.Command(c.site.major()))
+	}
+
+	return len(lack) == 0
 }

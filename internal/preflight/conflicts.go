@@ -175,16 +175,17 @@ func (c *checker) checkMappings() {
 
 // checkPools finds missing resource pools. Pools that the credentials may not see are not checked.
 func (c *checker) checkPools() {
-	if c.site.Pools == nil {
-		return
-	}
-
 	for _, m := range c.planned.machines {
-		if m.ResourcePool != "" && !slices.Contains(c.site.Pools, m.ResourcePool) {
-			c.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is not a resource pool (%s): correct the name, "+
-				"or make it with `pvesh create /pools --poolid %s`",
-				available(c.site.Pools), m.ResourcePool)
+		if m.ResourcePool != "" {
+			c.checkPool(m.Host, m.Path+".resourcePool", m.ResourcePool)
 		}
+	}
+}
+
+func (c *checker) checkPool(host, path, name string) {
+	if c.site.Pools != nil && !slices.Contains(c.site.Pools, name) {
+		c.problem(host, path, name, "is not a resource pool (%s): correct the name, or make it with `pvesh create /pools --poolid %s`",
+			available(c.site.Pools), name)
 	}
 }
 

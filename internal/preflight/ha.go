@@ -3,7 +3,6 @@ package preflight
 import (
 	"slices"
 
-	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/spec"
 )
 
@@ -58,13 +57,4 @@ func (c *checker) checkSharedDisks(m machine) {
 				"that all hosts share (`pvesm status`, Datacenter, Storage), or remove ha", m.Host, m.Name)
 		}
 	}
-}
-
-// needsForHA returns needs for machines with high availability.
-func (c *checker) needsForHA(n permissions.Need) []need {
-	if !slices.ContainsFunc(c.planned.machines, func(m machine) bool { return m.HA != nil }) {
-		return nil
-	}
-
-	return []need{{privileges: []string{n.Privilege}, path: n.Path}}
 }

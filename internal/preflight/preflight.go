@@ -42,10 +42,16 @@ type Site struct {
 	// Groups are user groups, Roles the privileges of roles by name.
 	Groups []string
 	Roles  map[string][]string
+	// Autoscalers are the rights of autoscalers' users.
+	Autoscalers map[string]permissions.Granted
 	// ForeignVolumes are the VMIDs of other machines with volumes on datastores of storage classes, by datastore.
 	ForeignVolumes map[string][]int
 	// LostVolumes are the volumes that the deletion of a machine takes beyond its own disks, by the machine's name.
 	LostVolumes map[string][]string
+	// Firewall reports whether the firewall of the data centre is on; nil = unknown, or the plan does not need it.
+	// SecurityGroups are those of the firewall.
+	Firewall       *bool
+	SecurityGroups []proxmoxapi.SecurityGroup
 	// Releases are the Image Factory's Talos versions, Extensions those of each planned version.
 	Factory    string
 	Releases   []string
@@ -110,7 +116,8 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	for _, rule := range []func(){
 		c.checkVersion, c.checkRights, c.checkToken, c.checkHosts, c.checkQuorum, c.checkStorages, c.checkBridges,
 		c.checkHA, c.checkCores, c.checkVMIDs, c.checkNames, c.checkAddresses, c.checkMappings, c.checkPools, c.checkAccounts,
-		c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkReleases, c.checkAPIs,
+		c.checkAutoscalers, c.checkStorageClasses, c.checkForeignVolumes, c.checkCSIVMID, c.checkLostVolumes, c.checkFirewall,
+		c.checkReleases, c.checkAPIs,
 	} {
 		rule()
 	}

@@ -209,6 +209,33 @@ func addAccounts(datastore string) func(*fixture) {
 	}
 }
 
+// addAutoscaler has karpenter@pve add machines to a pool on pve1, with what an administrator prepares for it.
+func addAutoscaler(s *fixture) {
+	t := &s.plan.Templates[0]
+	t.ClonedBy = []string{"karpenter@pve"}
+	s.plan.Clusters[0].Autoscaled = []spec.AutoscaledPool{{
+		Name: "burst", Template: t.Name, Hosts: []string{t.Host}, ResourcePool: "autoscaled", Datastore: "disks",
+		User: "karpenter@pve", Path: "clusters[0].workers[0].autoscale",
+	}}
+
+	rights := permissions.Granted{}
+	s.site.Roles, s.site.Autoscalers = map[string][]string{}, map[string]permissions.Granted{"karpenter@pve": rights}
+	s.site.Pools = []string{"autoscaled"}
+
+	for _, role := range permissions.AutoscalerRoles() {
+		s.site.Roles[role.ID] = role.Privileges()
+
+		for _, n := range role.Needs {
+			path := strings.NewReplacer("<pool>", "autoscaled", "<images>", "local", "<disks>", "disks").Replace(n.Path)
+			if rights[path] == nil {
+				rights[path] = map[string]bool{}
+			}
+
+			rights[path][n.Privilege] = true
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
@@ -346,6 +373,29 @@ func TestJudge(t *testing.T) {
 			problems: []string{
 				"clusters[0].controlPlane: one-cp-1 would get VMID 2000, which unknown on pve3 has: that host is offline, so that nobody " +
 					"knows whose it is: bring it back, or set a free VMID for one-cp-1 alone (nodes.1.vmid)",
+			},
+		},
+
+		"Proxmox' firewall": {change: func(s *fixture) {
+			s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{SecurityGroups: []string{"web"}}}
+			s.site.Firewall, s.site.SecurityGroups = new(true), []proxmoxapi.SecurityGroup{{Name: "web"}}
+		}},
+		"Proxmox' firewall, where the data centre's is off": {
+			change: func(s *fixture) {
+				s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{SecurityGroups: []string{"web"}}}
+				s.site.Firewall, s.site.SecurityGroups = new(false), []proxmoxapi.SecurityGroup{}
+			},
+			problems: []string{`clusters[0].firewall.proxmox.securityGroups[0]: "web" does not exist; use one that`},
+			warnings: []string{"clusters[0].firewall.proxmox: has no effect, because the firewall of the data centre is off"},
+		},
+		"Proxmox' firewall, without the privilege to see the data centre's": {
+			change: func(s *fixture) {
+				s.plan.Clusters[0].Firewall = &spec.Firewall{Proxmox: &spec.ProxmoxFirewall{}}
+				s.site.Rights["/"] = map[string]bool{}
+			},
+			problems: []string{
+				"may not Sys.Audit on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles " +
+					"TalosProxmoxFirewall --propagate 0`",
 			},
 		},
 
@@ -794,6 +844,55 @@ func TestJudge(t *testing.T) {
 			},
 			problems: []string{`clusters[0].proxmox.roles: "existing" needs the role TalosCSIMachines with VM.Config.Disk on Proxmox: ` +
 				"as root on a host, `pveum role add TalosCSIMachines --privs \"VM.Audit VM.Config.Disk\"` makes it"},
+		},
+		"an autoscaler": {change: addAutoscaler},
+		"an autoscaler without a role and without its pool": {
+			change: func(s *fixture) {
+				addAutoscaler(s)
+				delete(s.site.Roles, "TalosAutoscalerTemplates")
+				s.site.Pools = []string{"talos"}
+			},
+			problems: []string{
+				`clusters[0].workers[0].autoscale.resourcePool: "autoscaled" is not a resource pool (there are talos): correct the name, or ` +
+					"make it with `pvesh create /pools --poolid autoscaled`",
+				"clusters[0].workers[0].autoscale: needs the role TalosAutoscalerTemplates with VM.Audit, VM.Clone on Proxmox: as root on a " +
+					"host, `pveum role add TalosAutoscalerTemplates --privs \"VM.Audit VM.Clone\"` makes it",
+			},
+		},
+		"an autoscaler whose user may too little": {
+			change: func(s *fixture) {
+				addAutoscaler(s)
+
+				rights := s.site.Autoscalers["karpenter@pve"]
+				delete(rights["/pool/autoscaled"], "VM.Audit")
+				delete(rights["/pool/autoscaled"], "VM.PowerMgmt")
+				delete(rights, "/storage/disks")
+				delete(rights, "/storage/local")
+				rights["/nodes/pve1"] = map[string]bool{"Sys.Modify": true}
+			},
+			problems: []string{
+				`clusters[0].workers[0].autoscale.user: "karpenter@pve" may not VM.Audit, VM.PowerMgmt on /pool/autoscaled: as root on a host, ` +
+					"`pveum acl modify /pool/autoscaled --users karpenter@pve --roles TalosAutoscalerMachines` gives it the role " +
+					"TalosAutoscalerMachines; docs/permissions.md#autoscalers has all of them",
+				`"karpenter@pve" may not Sys.Audit on /nodes/pve1: as root on a host, ` +
+					"`pveum acl modify /nodes --users karpenter@pve --roles TalosAutoscalerHosts`",
+				`"karpenter@pve" may not Datastore.AllocateSpace, Datastore.Audit on /storage/disks: as root`,
+				`"karpenter@pve" may not Datastore.Allocate, Datastore.AllocateTemplate, Datastore.Audit on /storage/local: as root`,
+			},
+		},
+		"an autoscaler of which the program sees nothing": {
+			change: func(s *fixture) {
+				addAutoscaler(s)
+				s.site.Roles, s.site.Pools, s.site.Autoscalers = nil, nil, nil
+			},
+		},
+		"templates that the program may not let an autoscaler clone": {
+			change: func(s *fixture) {
+				addAutoscaler(s)
+				s.addMachineOn("pve1")
+				delete(s.site.Rights["/vms"], "VM.Allocate")
+			},
+			problems: []string{"pulumi@pve!talos may not VM.Allocate on /vms/901: as root"},
 		},
 		"accounts without the rights to make them": {
 			change: func(s *fixture) {

@@ -96,7 +96,7 @@ func (r *reader) readProxmox(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, question := range []func(context.Context){
 		r.readVersion, r.readHosts, r.readQuorum, r.readMachines, r.readGuests, r.readMappings, r.readPools, r.readAccounts,
-		r.readVolumes, r.readLostVolumes, r.readToken,
+		r.readRoles, r.readAutoscalers, r.readVolumes, r.readLostVolumes, r.readToken, r.readFirewall,
 	} {
 		wg.Go(func() { question(ctx) })
 	}
@@ -240,33 +240,33 @@ func (r *reader) readMappings(ctx context.Context) {
 
 // readPools reads the resource pools if the plan uses any. Proxmox lists only pools that the credentials may audit.
 func (r *reader) readPools(ctx context.Context) {
-	var unreadable []string
-
-	needed := false
+	var paths []string
 
 	for _, m := range r.planned.machines {
-		if m.ResourcePool == "" {
-			continue
-		}
-
-		needed = true
-
-		path := "/pool/" + m.ResourcePool
-		if rights := r.site.Rights; rights != nil && !rights.Has(path, "Pool.Audit") && !slices.Contains(unreadable, path) {
-			unreadable = append(unreadable, path)
+		if m.ResourcePool != "" {
+			paths = append(paths, "/pool/"+m.ResourcePool)
 		}
 	}
 
-	if !needed {
+	for _, pool := range autoscaledPools(r.Plan) {
+		paths = append(paths, "/pool/"+pool.ResourcePool)
+	}
+
+	if len(paths) == 0 {
 		return
 	}
+
+	slices.Sort(paths)
 
 	const what = "which resource pools there are"
 
-	if len(unreadable) > 0 {
-		r.record(what, fmt.Errorf("%s would need Pool.Audit on %s", r.site.Identity, strings.Join(unreadable, ", ")), nil)
+	if rights := r.site.Rights; rights != nil {
+		unreadable := slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return rights.Has(p, "Pool.Audit") })
+		if len(unreadable) > 0 {
+			r.record(what, fmt.Errorf("%s would need Pool.Audit on %s", r.site.Identity, strings.Join(unreadable, ", ")), nil)
 
-		return
+			return
+		}
 	}
 
 	get(ctx, r, what, "/pools", func(s *Site, list []struct {

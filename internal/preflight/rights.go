@@ -61,7 +61,7 @@ func (c *checker) checkVersion() {
 type need struct {
 	privileges []string
 	path       string
-	or         string // another path where it is enough
+	or         []string // other paths where it is enough
 }
 
 // checkRights compares the token's privileges with those that the plan needs, by the table of docs/permissions.md.
@@ -109,21 +109,27 @@ func (c *checker) checkEscalations() {
 	}
 }
 
-func (c *checker) allowed(n need) bool {
-	return c.site.Rights.Has(n.path, n.privileges...) || n.or != "" && c.site.Rights.Has(n.or, n.privileges...)
-}
-
 // lack is what is missing of a role.
 type lack struct{ privileges, paths []string }
 
-// lacks returns what is missing of a role, by the path to grant it on.
+// lacks returns what the program lacks of a role, by the path to grant it on.
 func (c *checker) lacks(role permissions.Role) map[string]lack {
+	return lacks(role, c.site.Rights, c.needs)
+}
+
+// lacks returns what is missing of a role with some rights, by the path to grant it on. Needs returns where a privilege
+// of the table is needed.
+func lacks(
+	role permissions.Role, rights permissions.Granted, needs func(permissions.Need) []need,
+) map[string]lack {
 	all := map[string]lack{}
 
 	for _, n := range role.Needs {
-		for _, wanted := range c.needs(n) {
+		for _, wanted := range needs(n) {
 			wanted.privileges = append(wanted.privileges, n.Instead...)
-			if c.allowed(wanted) {
+			if slices.ContainsFunc(append([]string{wanted.path}, wanted.or...), func(path string) bool {
+				return rights.Has(path, wanted.privileges...)
+			}) {
 				continue
 			}
 
@@ -191,11 +197,11 @@ func (c *checker) separatedTokenNote() string {
 func (c *checker) needs(n permissions.Need) []need {
 	switch privilege := n.Privilege; privilege {
 	case "VM.Clone":
-		return needsAt(c.planned.machines, templatePath, privilege)
+		return append(needsAt(c.planned.machines, templatePath, privilege), c.needsOnCloned(privilege)...)
 	case "VM.Allocate":
 		isNew := func(m machine) bool { return m.new || c.planned.hasAccounts(m) }
 
-		return append(c.needsOnMachines(isNew, privilege), c.needsOnImports(privilege)...)
+		return slices.Concat(c.needsOnMachines(isNew, privilege), c.needsOnImports(privilege), c.needsOnCloned(privilege))
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
 
@@ -225,7 +231,7 @@ func (c *checker) needs(n permissions.Need) []need {
 
 		return nil
 	case "Sys.Console", "Sys.Audit":
-		return c.needsForHA(n)
+		return c.needsOnDatacentre(n)
 	case "Mapping.Use":
 		return c.needsOnMappings(n)
 	case "Mapping.Modify":

@@ -17,7 +17,7 @@ func (c *checker) needsOnMachines(match func(machine) bool, privileges ...string
 		if match(m) {
 			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
 			if m.ResourcePool != "" {
-				n.or = "/pool/" + m.ResourcePool
+				n.or = []string{"/pool/" + m.ResourcePool}
 			}
 
 			needs = append(needs, n)
@@ -148,6 +148,20 @@ func (c *checker) needsOnBridges(privilege string) []need {
 	return needs
 }
 
+// needsOnDatacentre returns needs for Proxmox' firewall in front of machines, and for machines with high availability.
+func (c *checker) needsOnDatacentre(n permissions.Need) []need {
+	used := slices.ContainsFunc(c.planned.machines, func(m machine) bool { return m.HA != nil })
+	if n.Call == permissions.SeeFirewall {
+		used = len(c.plan.ProxmoxFirewalls()) > 0
+	}
+
+	if !used {
+		return nil
+	}
+
+	return []need{{privileges: []string{n.Privilege}, path: n.Path}}
+}
+
 // needsToMakeMappings returns the needs for creating and deleting mappings. Changes of existing ones are not known
 // here.
 func (c *checker) needsToMakeMappings(n permissions.Need) []need {
@@ -239,6 +253,10 @@ func Roles(plan *spec.Plan) []permissions.Role {
 	roles := rolesOf(plan)
 	if slices.ContainsFunc(newChecker(plan).planned.accounts, usesExistingRoles) {
 		roles = append(roles, permissions.KubernetesRoles()...)
+	}
+
+	if slices.ContainsFunc(plan.Clusters, func(c spec.Cluster) bool { return len(c.Autoscaled) > 0 }) {
+		roles = append(roles, permissions.AutoscalerRoles()...)
 	}
 
 	return roles

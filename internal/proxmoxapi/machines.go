@@ -283,6 +283,7 @@ type Listed struct {
 	Host     string `json:"node"`
 	Status   string `json:"status"`
 	Template int    `json:"template"` // 1 = it is a template
+	Tags     string `json:"tags"`     // separated by ;
 }
 
 const pathMachines = "/cluster/resources?type=vm"

@@ -200,8 +200,8 @@ func newCluster(c spec.Cluster) cluster {
 	return result
 }
 
-// settingsOf describes who logs in, what is recorded, what pods may do, who reaches machines, and where logs go and
-// images come from.
+// settingsOf describes who logs in, what is recorded, what pods may do, who reaches machines, where logs go and images
+// come from, and which pools grow.
 func settingsOf(c spec.Cluster) (list []string) {
 	if c.Security != "" {
 		text := c.Security
@@ -227,7 +227,12 @@ func settingsOf(c spec.Cluster) (list []string) {
 	}
 
 	if c.Firewall != nil {
-		list = append(list, "Talos' firewall")
+		firewalls := "Talos' firewall"
+		if c.Firewall.Proxmox != nil {
+			firewalls += " and Proxmox'"
+		}
+
+		list = append(list, firewalls)
 	}
 
 	if c.Tailscale != nil {
@@ -246,8 +251,18 @@ func settingsOf(c spec.Cluster) (list []string) {
 		list = append(list, "logs go to "+strings.Join(c.LogDestinations, " and "))
 	}
 
+	if c.Maintenance != nil {
+		for _, w := range c.Maintenance.Windows {
+			list = append(list, "a maintenance window "+w.String())
+		}
+	}
+
 	if c.Registries != nil && len(c.Registries.Mirrors) > 0 {
 		list = append(list, "mirrors of "+strings.Join(slices.Sorted(maps.Keys(c.Registries.Mirrors)), " and "))
+	}
+
+	for _, pool := range c.Autoscaled {
+		list = append(list, fmt.Sprintf("an autoscaler adds up to %d machines to %s", pool.Max, pool.Name))
 	}
 
 	return list

@@ -240,7 +240,10 @@ func TestReportOfTheAPIServer(t *testing.T) {
 		Auth:    map[string]spec.RegistryAuth{"mirror.example.org": {Username: "robot", Password: "not to be seen"}},
 	}
 
-	const want = "users of https://id.example.org log in, audit policy, Pod Security restricted, mirrors of * and docker.io"
+	p.Clusters[0].Autoscaled = []spec.AutoscaledPool{{Name: "burst", Max: 5}}
+
+	const want = "users of https://id.example.org log in, audit policy, Pod Security restricted, mirrors of * and docker.io, " +
+		"an autoscaler adds up to 5 machines to burst"
 
 	page, err := report.HTML(p)
 	require.NoError(t, err)
@@ -260,6 +263,19 @@ func TestReportOfEgress(t *testing.T) {
 	text := report.Markdown(p, nil)
 	assert.Contains(t, text, "\nBeyond its own networks it reaches only example.internal, 10.9.0.0/16.\n")
 	assert.Contains(t, text, "no discovery service")
+}
+
+func TestReportOfMaintenance(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Clusters[0].Maintenance = &spec.Maintenance{Windows: []spec.MaintenanceWindow{
+		{Days: []string{"sat", "sun"}, StartTime: "22:00", EndTime: "04:00", TimeZone: "Europe/Berlin"},
+		{StartTime: "12:00", EndTime: "12:30"},
+	}}
+
+	assert.Contains(t, report.Markdown(p, nil), "a maintenance window 22:00 to 04:00 Europe/Berlin on sat, sun, "+
+		"a maintenance window 12:00 to 12:30 UTC")
 }
 
 func TestReportOfProtection(t *testing.T) {

@@ -66,6 +66,7 @@ const (
 	RangeWorkers       RangeKind = "workers"
 	RangeGPUWorkers    RangeKind = "gpuWorkers"
 	RangeMachines      RangeKind = "machines"
+	RangeAutoscaled    RangeKind = "autoscaled"
 )
 
 func (k RangeKind) path() string { return "vmidRanges." + string(k) }
@@ -95,9 +96,13 @@ func (c VMIDRangesConfig) texts() []rangeText {
 	}
 }
 
-// planRanges parses the ranges of VMIDs.
+// planRanges parses the ranges of VMIDs. That of autoscalers' machines counts only with an autoscaler.
 func (p *planner) planRanges() {
 	texts := p.config.VMIDRanges.texts()
+	if p.config.isAutoscaled() {
+		texts = append(texts, rangeText{RangeAutoscaled, p.config.VMIDRanges.Autoscaled})
+	}
+
 	for i, t := range texts {
 		r, ok := parseRange(t.text)
 		if !ok {

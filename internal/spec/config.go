@@ -82,6 +82,9 @@ type VMIDRangesConfig struct {
 	GPUWorkers string `json:"gpuWorkers,omitempty" jsonschema:"default=4000-4999"`
 	// VMIDs of plain machines.
 	Machines string `json:"machines,omitempty" jsonschema:"default=5000-5999"`
+	// VMIDs of the machines that autoscalers add, which the program uses for nothing else; only with `autoscale` of a
+	// pool.
+	Autoscaled string `json:"autoscaled,omitempty" jsonschema:"default=20000-29999"`
 }
 
 // HostConfig is a Proxmox VE host.
@@ -191,6 +194,8 @@ type ClusterConfig struct {
 	// Kubernetes is upgraded. It runs on the computer that runs `pulumi up`, with the administrator's kubeconfig in
 	// KUBECONFIG, and is repeated for up to five minutes; then the run fails and shows its output.
 	HealthCheck string `json:"healthCheck,omitempty" jsonschema:"example=kubectl wait --for=condition=Available --timeout=30s deployment/web"`
+	// When running machines may be interrupted. Default: at any time.
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
 	// Bootstrap an empty etcd if all control planes have lost their data, once for each text, such as the date. The
 	// cluster's objects are lost, and its workers stop their pods. Default: such a cluster waits for `talos-proxmox
 	// restore`.
@@ -338,5 +343,18 @@ type WorkersConfig struct {
 	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the
 	// pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
+	// Let an autoscaler add machines like those of the pool: [autoscaling.md](autoscaling.md). Default: none.
+	Autoscale *AutoscaleConfig `json:"autoscale,omitempty"`
 	PoolConfig
+}
+
+// AutoscaleConfig lets a cluster autoscaler add machines to a pool, beside those of its `count`.
+type AutoscaleConfig struct {
+	// How many machines of the pool's size the autoscaler may add.
+	Max int `json:"max" jsonschema:"required,minimum=1,maximum=1000,example=5"`
+	// The autoscaler's user on Proxmox, which may clone the pool's templates; an administrator creates it.
+	User string `json:"user" jsonschema:"required,example=karpenter@pve"`
+	// The Proxmox resource pool of the autoscaler's machines, which must exist; the autoscaler's privileges are limited to
+	// it, so it is not that of other machines.
+	ResourcePool string `json:"resourcePool" jsonschema:"required,example=autoscaled"`
 }

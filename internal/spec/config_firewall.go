@@ -11,4 +11,13 @@ type FirewallConfig struct {
 	Admin []string `json:"admin,omitempty" jsonschema:"example=10.0.9.0/24"`
 	// Further networks that reach the Kubernetes API: those of its users, and of a load balancer in front of it.
 	KubernetesAPI []string `json:"kubernetesApi,omitempty" jsonschema:"example=10.1.0.0/16"`
+	// Proxmox' own firewall in front of the machines, with the same rules. Default: none; `proxmox: {}` adds nothing to
+	// the rules. The firewall of the data centre has to be on.
+	Proxmox *ProxmoxFirewallConfig `json:"proxmox,omitempty"`
+}
+
+// ProxmoxFirewallConfig is Proxmox' firewall in front of the machines of a cluster.
+type ProxmoxFirewallConfig struct {
+	// Security groups of the data centre whose rules the machines get as well. They exist already.
+	SecurityGroups []string `json:"securityGroups,omitempty" jsonschema:"example=web"`
 }

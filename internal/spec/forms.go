@@ -38,6 +38,10 @@ var (
 		regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`),
 		"is not the name of a bridge; use the name that the host's network page shows, such as vmbr0",
 	}
+	securityGroupFormat = format{
+		regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,17}$`),
+		"is not the name of a security group of Proxmox; use the name that pvesh get /cluster/firewall/groups shows",
+	}
 	versionFormat = format{
 		regexp.MustCompile(`^v(0|[1-9]\d{0,3})\.(0|[1-9]\d{0,3})\.(0|[1-9]\d{0,3})(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`),
 		"is not a version in full; write it with its v and three numbers, such as v1.14.4 for Talos or v1.37.2 for Kubernetes",

@@ -29,6 +29,10 @@ type NIC struct { // digests in states contain the names of its fields
 	VLANs []VLAN `json:",omitempty" pulumi:"vlans,optional"`
 }
 
+// HasAddress reports whether the machine has an address on the device itself: not in a bond, on a VLAN or on a bridge
+// of its own.
+func (n NIC) HasAddress() bool { return n.Bond == "" && !n.NoAddress }
+
 // Bond is a bond of additional network devices.
 type Bond struct {
 	// The name of the bond in the machine: bond0.

@@ -127,6 +127,8 @@ type Template struct {
 	Bridge   string
 
 	Cores, MemoryMiB, DiskGiB int
+	// ClonedBy are the Proxmox users of autoscalers that clone it, sorted.
+	ClonedBy []string `json:",omitempty"`
 }
 
 // Talos is the Talos of a machine: the contents of its image, and of the installer for upgrades. Images come from the
@@ -194,6 +196,8 @@ type Cluster struct {
 	DrainSeconds int
 	// HealthCheck is a command of the user, for sh; empty = none.
 	HealthCheck string `json:",omitempty"`
+	// Maintenance says when running machines may be interrupted; nil = at any time.
+	Maintenance *Maintenance `json:",omitempty"`
 	// BootstrapEmpty permits an empty etcd after its data was lost, once for each value.
 	BootstrapEmpty string `json:",omitempty"`
 	Network        Network
@@ -214,6 +218,8 @@ type Cluster struct {
 	Firewall      *Firewall `json:",omitempty"`
 	ControlPlanes []Node    // in order of their index
 	Workers       []Node    // in order of pool name and index; GPU workers are among them
+	// Autoscaled are the pools that an autoscaler adds machines to.
+	Autoscaled []AutoscaledPool `json:",omitempty"`
 	// AllowSchedulingOnControlPlanes is true if configured, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
 	// GPUOperator leaves the device plugin to NVIDIA's GPU Operator.

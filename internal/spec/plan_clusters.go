@@ -50,7 +50,7 @@ func (p *planner) planClusters() []Cluster {
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{
 		Name: c.Name, Upgrade: c.Talos, DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
-		HealthCheck: c.HealthCheck, Security: c.Security,
+		HealthCheck: c.HealthCheck, Maintenance: c.Maintenance, Security: c.Security,
 		GPUOperator: c.GPUOperator, Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
 	}
 	cluster.Patches, cluster.PatchPaths = p.splitPatches(path+".patches", c.Patches)
@@ -100,6 +100,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	)
 
 	p.checkKubeVIP(cluster)
+	cluster.Autoscaled = p.planAutoscale(path, c, pools)
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
 	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
@@ -108,6 +109,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.Discovery = p.planDiscovery(path, c)
 	cluster.LogDestinations = c.LogDestinations
 	CheckLogDestinations(path+".logDestinations", c.LogDestinations, p.problems)
+	CheckMaintenance(path+".maintenance", c.Maintenance, p.problems)
 
 	cluster.Tailscale = p.planTailscale(path, c.Tailscale, cluster, pools)
 	p.checkNTS(path+".network", c.Network, pools)
@@ -140,7 +142,7 @@ func clusterPools(path string, c ClusterConfig) []*pool {
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       RangeWorkers,
-			count:      w.Count, placement: w.Placement,
+			count:      w.Count, placement: w.Placement, autoscale: w.Autoscale,
 		})
 	}
 

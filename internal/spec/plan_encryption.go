@@ -108,7 +108,8 @@ func (p *planner) planKeys(path string, e Encryption, cluster *Cluster, pools []
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if at := path + "." + key; keys[key] == talos.KeyTPM && len(g.nodes) > 0 && !p.problems.Has(at) {
+			hasMachines := len(g.nodes) > 0 || g.autoscale != nil
+			if at := path + "." + key; keys[key] == talos.KeyTPM && hasMachines && !p.problems.Has(at) {
 				if missing := p.missingForTPM(g); missing != "" {
 					p.problems.Add(at, talos.KeyTPM, "%s, or choose nodeID", missing)
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"talos-proxmox/internal/cilium"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/talos"
 )
 
@@ -17,6 +18,14 @@ type Firewall struct {
 	Admin []netip.Prefix `pulumi:"admin,optional" provider:"type=go@1:netip:text"`
 	// Further networks that reach the Kubernetes API. Default: none.
 	KubernetesAPI []netip.Prefix `json:",omitempty" pulumi:"kubernetesApi,optional" provider:"type=go@1:netip:text"`
+	// Proxmox' own firewall in front of the machines, with the same rules. Default: none.
+	Proxmox *ProxmoxFirewall `json:",omitempty" pulumi:"proxmox,optional"`
+}
+
+// ProxmoxFirewall is Proxmox' firewall in front of the machines of a cluster.
+type ProxmoxFirewall struct {
+	// Security groups of the data centre whose rules the machines get as well. Default: none.
+	SecurityGroups []string `json:",omitempty" pulumi:"securityGroups,optional"`
 }
 
 // firewallAccepts is the value of FirewallConfig.Ingress for no firewall.
@@ -32,9 +41,9 @@ func (p *planner) planFirewall(path string, c ClusterConfig, cluster Cluster) *F
 
 	switch {
 	case c.Firewall.Ingress == firewallAccepts:
-		if len(c.Firewall.Admin)+len(c.Firewall.KubernetesAPI) > 0 {
-			p.problems.Add(at+".ingress", c.Firewall.Ingress, "is no firewall, and admin and kubernetesApi have no effect; remove it, or "+
-				"them")
+		if len(c.Firewall.Admin)+len(c.Firewall.KubernetesAPI) > 0 || c.Firewall.Proxmox != nil {
+			p.problems.Add(at+".ingress", c.Firewall.Ingress, "is no firewall, and admin, kubernetesApi and proxmox have no effect; remove "+
+				"it, or them")
 		}
 
 		return nil
@@ -49,7 +58,25 @@ func (p *planner) planFirewall(path string, c ClusterConfig, cluster Cluster) *F
 	return &Firewall{
 		Admin:         p.planSources(at+".admin", c.Firewall.Admin, cluster.Network),
 		KubernetesAPI: p.planSources(at+".kubernetesApi", c.Firewall.KubernetesAPI, cluster.Network),
+		Proxmox:       p.planProxmoxFirewall(at+".proxmox", c.Firewall.Proxmox, cluster),
 	}
+}
+
+// planProxmoxFirewall plans Proxmox' firewall, which is switched on for the machines' cards; nil = none.
+func (p *planner) planProxmoxFirewall(path string, c *ProxmoxFirewallConfig, cluster Cluster) *ProxmoxFirewall {
+	if c == nil {
+		return nil
+	}
+
+	CheckSecurityGroups(path+".securityGroups", c.SecurityGroups, p.problems)
+
+	for _, nodes := range [][]Node{cluster.ControlPlanes, cluster.Workers} {
+		for i := range nodes {
+			nodes[i].Firewall = true
+		}
+	}
+
+	return &ProxmoxFirewall{SecurityGroups: c.SecurityGroups}
 }
 
 // hasFirewallRules reports whether patches of a cluster have rules, or may have.
@@ -60,6 +87,34 @@ func (p *planner) hasFirewallRules(cluster Cluster) bool {
 	}
 
 	return p.options.Blinded || talos.HasFirewallRules(patches)
+}
+
+// CheckSecurityGroups reports what cannot be the name of a security group, below a path.
+func CheckSecurityGroups(path string, groups []string, found *problem.List) {
+	p := &planner{problems: found}
+
+	for i, group := range groups {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		p.checkNotEmpty(at, group, "write its name, such as web")
+
+		if p.checkFormat(at, group, securityGroupFormat) && slices.Contains(groups[:i], group) {
+			found.Add(at, group, "is listed already; remove one of the two")
+		}
+	}
+}
+
+// ProxmoxFirewalls returns the security groups of Proxmox' firewalls in front of clusters' machines, by the path of the
+// key; a firewall without has none.
+func (p *Plan) ProxmoxFirewalls() map[string][]string {
+	all := map[string][]string{}
+
+	for i, c := range p.Clusters {
+		if c.Firewall != nil && c.Firewall.Proxmox != nil {
+			all[fmt.Sprintf("clusters[%d].firewall.proxmox", i)] = c.Firewall.Proxmox.SecurityGroups
+		}
+	}
+
+	return all
 }
 
 // planSources parses the networks that a firewall admits.

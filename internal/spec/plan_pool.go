@@ -29,7 +29,9 @@ type pool struct {
 	driver      Driver   // empty without GPUs
 	demands     []demand // the devices of each machine
 	dedicated   bool
-	duplicate   bool // its machines' names are another pool's, which is reported
+	autoscale   *AutoscaleConfig // nil = no autoscaler adds machines
+	prototype   Node             // a machine without its identity
+	duplicate   bool             // its machines' names are another pool's, which is reported
 	nodes       []Node
 	allowed     []string       // the hosts on which its machines may be placed
 	links       []namedNetwork // of additional devices, bonds and VLANs
@@ -53,6 +55,7 @@ func (p *planner) planPool(g *pool) []Node {
 	p.setDemands(g)
 	overrides := p.poolOverrides(g)
 	prototype := p.poolPrototype(g)
+	g.prototype = prototype
 
 	g.nodes = make([]Node, g.count)
 	for i := range g.nodes {

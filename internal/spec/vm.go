@@ -53,6 +53,8 @@ type VM struct {
 	VLANs []VLAN `json:",omitempty"`
 	// HA is its high availability in Proxmox; nil = none.
 	HA *HA `json:",omitempty"`
+	// Firewall reports whether Proxmox' firewall is on the network devices that have an address.
+	Firewall bool `json:",omitempty"`
 	// Devices of the machine's host that are not NVIDIA's GPUs.
 	Devices []Device `json:",omitempty"`
 }

@@ -94,7 +94,9 @@ func checkNode(n NodeConfig) error {
 
 	for i, card := range n.Interfaces {
 		path := fmt.Sprintf("interfaces[%d]", i)
-		if hardware, err := net.ParseMAC(card.MAC); err != nil || len(hardware) != 6 {
+
+		isAny := card.MAC == "" && len(n.Interfaces) == 1
+		if hardware, err := net.ParseMAC(card.MAC); !isAny && (err != nil || len(hardware) != 6) {
 			addf("%s.mac: %q is not a MAC address: write it as 02:00:00:00:00:01", path, card.MAC)
 		}
 

@@ -108,6 +108,7 @@ const DefaultInstallDisk = "/dev/sda"
 
 // Interface is a network card, selected by MAC because interface names differ between Talos versions.
 type Interface struct {
+	// MAC is empty for a machine with one card whose address is not known: any.
 	MAC string
 	// Bond is the name of the bond that the card is in; it then has neither addresses nor VLANs of its own. Empty = none.
 	Bond string

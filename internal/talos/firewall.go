@@ -44,11 +44,7 @@ func (c ClusterConfig) firewall(role string) []object {
 		return nil
 	}
 
-	pods := c.PodCIDRs
-	if len(pods) == 0 {
-		pods = []netip.Prefix{netip.MustParsePrefix(DefaultPodCIDR)}
-	}
-
+	pods := c.Pods()
 	docs := []object{
 		document(firewallAction, object{"ingress": nethelpers.DefaultActionBlock.String()}),
 		rule("apid", "tcp", []any{constants.ApidPort}, f.Admin, f.Nodes),
@@ -74,6 +70,15 @@ func (c ClusterConfig) firewall(role string) []object {
 		rule("kubernetes-api", "tcp", []any{APIPort}, f.Admin, f.KubernetesAPI, f.Nodes, pods),
 		rule("etcd", "tcp", []any{etcd}, f.ControlPlanes),
 	)
+}
+
+// Pods returns the networks of pods.
+func (c ClusterConfig) Pods() []netip.Prefix {
+	if len(c.PodCIDRs) == 0 {
+		return []netip.Prefix{netip.MustParsePrefix(DefaultPodCIDR)}
+	}
+
+	return c.PodCIDRs
 }
 
 // rule admits networks to ports.

@@ -85,3 +85,26 @@ func TestFirewallTrial(t *testing.T) {
 		})
 	}
 }
+
+// TestAdmittedBy: excepted networks are cut out of the others.
+func TestAdmittedBy(t *testing.T) {
+	t.Parallel()
+
+	cut := strings.Replace(onlyHere, "subnet: 10.0.9.0/24, except: 10.0.9.9/32", "subnet: 10.0.9.0/29, except: 10.0.9.1/32", 1)
+
+	admitted, err := AdmittedBy(documents(machine0, blocked, cut))
+	require.NoError(t, err)
+	require.Len(t, admitted, 1)
+	assert.Equal(t, "tcp", admitted[0].Protocol)
+	assert.Equal(t, [][2]uint16{{50000, 50000}}, admitted[0].Ports)
+
+	var sources []string
+	for _, source := range admitted[0].Sources {
+		sources = append(sources, source.String())
+	}
+
+	assert.Equal(t, []string{"10.0.9.0/32", "10.0.9.2/31", "10.0.9.4/30"}, sources)
+
+	_, err = AdmittedBy("secret: {")
+	require.ErrorIs(t, err, errNotConfiguration)
+}

@@ -155,6 +155,10 @@ func interfaceConfigs(c ClusterConfig, n NodeConfig) []object {
 		}
 
 		selector := object{"hardwareAddr": strings.ToLower(card.MAC)}
+		if card.MAC == "" {
+			selector = object{"physical": true}
+		}
+
 		device := linkConfig(card.Link)
 
 		device["deviceSelector"] = selector

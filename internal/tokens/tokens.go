@@ -67,11 +67,12 @@ const OfMapping = "-mapping"
 // OfVolume precedes the name of a volume in that of the command that makes it; the machine's name precedes both.
 const OfVolume = "-volume-"
 
-// Suffixes of resources of a machine or node: its VM, its configuration, the command with which it leaves its cluster,
-// and its high availability.
+// Suffixes of resources of a machine or node: its VM, its configuration, Proxmox' firewall in front of it, the command
+// with which it leaves its cluster, and its high availability.
 const (
 	OfVM            = "-vm"
 	OfConfiguration = "-configuration"
+	OfFirewall      = "-firewall"
 	OfLeave         = "-leave"
 	OfHA            = "-ha"
 )
@@ -86,4 +87,6 @@ const (
 	OfGate       = "-healthy"
 	OfCNI        = "-cni"
 	OfGitOps     = "-gitops"
+	// OfAutoscaled follows the name of the cluster and of a pool.
+	OfAutoscaled = "-autoscale"
 )

@@ -79,6 +79,10 @@ func TestEffectsOfChanges(t *testing.T) {
 				apiAway,
 			},
 		},
+		"Proxmox' firewall": {
+			after:    []string{"workers: [{name", "firewall: {proxmox: {}}\n      workers: [{name"},
+			warnings: []string{all + "restart: Proxmox' firewall on a network device false → true (clusters[0].firewall.proxmox)", apiAway},
+		},
 		"no more name servers": {
 			before: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, dns: [1.1.1.1]"}, after: []string{", dns: [1.1.1.1]", ""},
 		},

@@ -132,6 +132,9 @@ func addIfChanged[T comparable](c *comparison, property, key string, effect Effe
 	}
 }
 
+// keyOfFirewall is the key of a cluster that switches Proxmox' firewall on.
+const keyOfFirewall = "firewall.proxmox"
+
 // comparePlacement compares VMID and host. A machine with a device cannot migrate: the provider replaces it. One with
 // volumes that outlive it cannot migrate either, and would not find local ones on another host.
 func (c *comparison) comparePlacement(old, wanted Machine) {
@@ -247,6 +250,9 @@ func (c *comparison) compareNetwork(old, wanted Machine) {
 			addIfChanged(c, "networkDevices", key("vlan"), Restart, "VLAN %v → %v", was.VLAN, is.VLAN)
 			addIfChanged(c, "networkDevices", key("mtu"), Restart, "MTU %v → %v", was.MTU, is.MTU)
 
+			addIfChanged(c, "networkDevices", keyOfFirewall, Restart, "Proxmox' firewall on a network device %v → %v", was.Firewall,
+				is.Firewall)
+
 			if was.MAC != is.MAC {
 				c.add("networkDevices", map[bool]string{true: "mac", false: "extraNICs"}[i == 0], Restart, "another MAC address")
 			}
@@ -292,7 +298,7 @@ func keyPath(n spec.VM, key string) string {
 		return "templates." + n.Template.Class + "." + rest
 	case strings.HasPrefix(key, "network.") && n.OverridePaths[key] != "":
 		return n.OverridePaths[key]
-	case strings.HasPrefix(key, "network."), key == "clone":
+	case strings.HasPrefix(key, "network."), key == "clone", key == keyOfFirewall:
 		return n.Parent() + "." + key
 	case key == "firstVmid" && n.OverridePaths["vmid"] != "":
 		return n.OverridePaths["vmid"]

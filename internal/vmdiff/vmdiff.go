@@ -66,6 +66,7 @@ type Card struct {
 	Bridge, MAC string
 	VLAN, MTU   int // 0 = none
 	Queues      int // 0 = one
+	Firewall    bool
 }
 
 // Disk is a disk at its interface.
@@ -95,6 +96,7 @@ type vmProperties struct {
 		Bridge, MACAddress string
 		VLANID, MTU        int
 		Queues             int
+		Firewall           bool
 	}
 	Disks []struct {
 		Interface, DatastoreID, PathInDatastore string
@@ -153,6 +155,7 @@ func FromState(resource map[string]any) (Machine, error) {
 	for _, card := range vm.NetworkDevices {
 		m.Cards = append(m.Cards, Card{
 			Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU, Queues: card.Queues,
+			Firewall: card.Firewall,
 		})
 	}
 
@@ -233,6 +236,7 @@ func FromPlan(planned spec.Member) Machine {
 		Talos: n.Template.Version, Schematic: n.Template.Schematic, TPM: n.TPM, SecureBoot: &n.Template.SecureBoot,
 		Cards: []Card{{
 			Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU, Queues: n.NICQueues,
+			Firewall: n.Firewall,
 		}},
 	}
 
@@ -266,6 +270,7 @@ func FromPlan(planned spec.Member) Machine {
 	for _, card := range n.ExtraNICs {
 		m.Cards = append(m.Cards, Card{
 			Bridge: card.Bridge, MAC: card.MAC, VLAN: card.VLAN, MTU: card.MTU, Queues: n.NICQueues,
+			Firewall: n.Firewall && card.HasAddress(),
 		})
 	}
 

@@ -15,6 +15,8 @@ type clonePlan struct {
 	newID   int
 	host    string
 	source  Config
+	// firewall is that of the source.
+	firewall GuestFirewall
 	// running is the source's state. full requests a full clone instead of a linked one.
 	running, full bool
 }
@@ -54,6 +56,7 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string,
 
 		v := &vm{
 			ID: p.newID, Host: p.host, Lock: "clone", Pool: r["pool"], Config: Config{"description": " qmclone temporary file"},
+			Firewall: p.firewall,
 		}
 		d.state.VMs[v.ID], w.createdVM = v, v.ID
 
@@ -89,7 +92,7 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clone
 		p.full = r.Bool("full")
 	}
 
-	p.source = maps.Clone(v.Config)
+	p.source, p.firewall = maps.Clone(v.Config), v.Firewall.clone()
 	caller := subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}
 
 	return p, cmp.Or(d.checkClone(v, p, hostName), caller.authoriseClone(v.Config, r["storage"]))

@@ -49,6 +49,28 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 	})
 }
 
+// Upload writes an uploaded file to a storage.
+func (d *Datacentre) Upload(user, hostName, storageName string, r Config, content []byte) (string, error) {
+	s, err := d.checkFile(hostName, storageName, r["content"], r["filename"])
+	if err != nil {
+		return "", err
+	}
+
+	defer d.lockWrite()()
+
+	return d.startTask(user, hostName, "imgcopy", "", func(_ context.Context, w *worker) error {
+		file, err := d.VolumePath(hostName, s.Name+":"+r["content"]+"/"+r["filename"])
+		if err != nil {
+			return err
+		}
+
+		w.log("starting file import from: /var/tmp/pveupload")
+		w.log("target file: %s", file)
+
+		return d.writeFile(s, file, content)
+	})
+}
+
 func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*Storage, error) {
 	s, err := d.lookupStorage(hostName, storageName, "")
 	if err != nil {

@@ -31,8 +31,10 @@ type state struct {
 	Hosts        map[string]*hostState      `json:"hosts"`
 	Leases       map[string]netip.Addr      `json:"leases"`
 	Reservations map[string]netip.Addr      `json:"reservations"`
-	Faults       []*Fault                   `json:"faults"`
-	NextFault    int                        `json:"nextFault"`
+	// Firewall are the options of the data centre's firewall.
+	Firewall  Config   `json:"firewall,omitempty"`
+	Faults    []*Fault `json:"faults"`
+	NextFault int      `json:"nextFault"`
 }
 
 func newState() state {

@@ -69,6 +69,8 @@ type vm struct {
 	Config Config    `json:"config"`
 	// Hardware is a running VM's hardware at power-on.
 	Hardware *Hardware `json:"hardware,omitempty"`
+	// Firewall is Proxmox' firewall in front of the VM.
+	Firewall GuestFirewall `json:"firewall,omitzero"`
 	// Started is a running VM's configuration at power-on, with the network cards plugged since.
 	Started Config `json:"started,omitempty"`
 }

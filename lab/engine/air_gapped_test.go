@@ -18,12 +18,13 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// imageMirror has copies of all images, over TLS with its own authority.
+// imageMirror has copies of all images but one, over TLS with its own authority.
 type imageMirror struct {
 	*httptest.Server
 
-	mu     sync.Mutex
-	pulled []string // the images that were found
+	mu      sync.Mutex
+	missing string
+	pulled  []string // the images that were found
 }
 
 func newImageMirror(t *testing.T) *imageMirror {
@@ -37,15 +38,26 @@ func newImageMirror(t *testing.T) *imageMirror {
 }
 
 // ServeHTTP answers HEAD /v2/<name>/manifests/<tag>?ns=<registry>.
-func (m *imageMirror) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (m *imageMirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	image := r.URL.Query().Get("ns") + "/" + strings.Replace(strings.TrimPrefix(r.URL.Path, "/v2/"), "/manifests/", ":", 1)
 
-	if !slices.Contains(m.pulled, image) {
+	switch {
+	case image == m.missing:
+		http.NotFound(w, r)
+	case !slices.Contains(m.pulled, image):
 		m.pulled = append(m.pulled, image)
 	}
+}
+
+// lack removes the copy of an image; empty = of none.
+func (m *imageMirror) lack(image string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.missing = image
 }
 
 // images returns the images that were pulled.
@@ -178,4 +190,32 @@ func TestAirGapped(t *testing.T) {
 	a.requireUpgradedInTurn("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1")
 
 	a.destroy(a.file(s, settings...))
+}
+
+// TestRealKubernetesUpgradeOfAnAirGappedStack: an image that the mirror does not have is named before anything changes.
+func TestRealKubernetesUpgradeOfAnAirGappedStack(t *testing.T) {
+	t.Parallel()
+
+	a := newAirGap(t, realOptions(t))
+	s := a.stack(1, 1)
+	file := a.file(s, "discovery: none", "registries: "+a.mirror.settings(t))
+
+	a.up(withKubernetesVersion(file, "v1.36.1"))
+	a.waitReady(2)
+
+	for _, image := range []string{
+		"registry.k8s.io/kube-scheduler:v1.37.1", "registry.k8s.io/kube-proxy:v1.37.1", "ghcr.io/siderolabs/kubelet:v1.37.1",
+	} {
+		a.mirror.lack(image)
+
+		_, err := a.tryUp(t.Context(), withKubernetesVersion(file, "v1.37.1"))
+		require.Error(t, err)
+		assert.Contains(t, a.output(), "error pre-pulling "+image+" on ")
+		a.requireKubernetes(s, "v1.36.1")
+	}
+
+	a.mirror.lack("")
+	a.up(withKubernetesVersion(file, "v1.37.1"))
+	a.requireKubernetes(s, "v1.37.1")
+	a.up(withKubernetesVersion(file, "v1.37.1"), optup.ExpectNoChanges())
 }

@@ -138,7 +138,7 @@ func TestPreviewMakesFewRequests(t *testing.T) {
 	w, s := upOne(t, 1, 2)
 
 	for _, rule := range w.lab.Data.ACLs() { // most accounts may not read the quorum
-		if rule.Role == "TalosProxmoxHA" {
+		if rule.Role == "TalosProxmoxHA" || rule.Role == "TalosProxmoxFirewall" {
 			require.NoError(t, w.lab.Data.DeleteACL(rule))
 		}
 	}

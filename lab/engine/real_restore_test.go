@@ -33,14 +33,19 @@ import (
 func realWorld(t *testing.T) *world {
 	t.Helper()
 
+	return openWorld(t, realOptions(t))
+}
+
+// realOptions are those of a lab whose clusters are real etcd and Kubernetes.
+func realOptions(t *testing.T) server.Options {
+	t.Helper()
+
 	binary := os.Getenv("LABKUBE")
 	if binary == "" {
 		t.Skip("real etcd and Kubernetes: make test-kubernetes runs this (LABKUBE names the built labkube)")
 	}
 
-	return openWorld(t, server.Options{
-		Speed: testSpeed, Hosts: 2, Kubernetes: server.KubernetesReal, Labkube: binary,
-	})
+	return server.Options{Speed: testSpeed, Hosts: 2, Kubernetes: server.KubernetesReal, Labkube: binary}
 }
 
 // TestRealRestore is the restore drill: after every control plane has lost its data, data from before the snapshot is

@@ -98,12 +98,17 @@ func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) out
 	}
 }
 
-// admits reports whether the firewall of the machine's configuration admits new connections to a port.
-func (m *machine) admits(source netip.Addr, port uint16) bool {
+// admits reports whether new connections are admitted by Proxmox' firewall in front of the machine, and by that of its
+// configuration.
+func (m *machine) admits(source netip.Addr, to netip.AddrPort) bool {
+	if !m.ms.world.FirewallAdmits(m.hw.VMID, source, to) {
+		return false
+	}
+
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	return m.config == nil || network.Admits(m.config, source, port)
+	return m.config == nil || network.Admits(m.config, source, to.Port())
 }
 
 // certificateMachine returns the machine for its certificates; the caller holds the lock.

@@ -154,9 +154,33 @@ func (m *machine) boot(ctx context.Context, bootTime time.Duration) outcome {
 		return m.runCloud(ctx)
 	case configured:
 		return m.runConfigured(ctx, bootTime)
-	default:
-		return m.runMaintenance(ctx, bootTime)
 	}
+
+	if text := m.platformConfiguration(); text != "" {
+		return m.applyFirstConfig(ctx, []byte(text))
+	}
+
+	return m.runMaintenance(ctx, bootTime)
+}
+
+// platformConfiguration returns the user data on a CD of the nocloud platform, which a machine without configuration
+// takes for one unless it is a cloud-config; empty = none (internal/app/machined/pkg/runtime/v1alpha1/platform/nocloud
+// of Talos 1.12).
+func (m *machine) platformConfiguration() string {
+	if m.system.Platform != "nocloud" {
+		return ""
+	}
+
+	text, err := cloudguest.UserData(m.hw, m.cloudWorld().Read)
+	if err != nil {
+		m.Logf("[talos] nocloud: %s", err)
+	}
+
+	if strings.HasPrefix(text, "#cloud-config") {
+		return ""
+	}
+
+	return text
 }
 
 // start resets the machine and loads the system that the firmware finds. It returns false if nothing can be booted.

@@ -8,6 +8,7 @@ import (
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/uuid"
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -61,6 +62,22 @@ func (s *machined) Containers(
 	}
 
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{Containers: containers}}}, nil
+}
+
+// ImagePull implements the machine service: one attempt (v1alpha1_images.go).
+func (s *machined) ImagePull(
+	_ context.Context, in *machineapi.ImagePullRequest,
+) (*machineapi.ImagePullResponse, error) {
+	namespace := in.GetNamespace()
+	if namespace != common.ContainerdNamespace_NS_CRI && namespace != common.ContainerdNamespace_NS_SYSTEM {
+		return nil, status.Errorf(codes.InvalidArgument, "invalid namespace %s", namespace)
+	}
+
+	if _, err := s.m.images.Pull(namespace, in.GetReference()); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ImagePullResponse{Messages: []*machineapi.ImagePull{{}}}, nil
 }
 
 // registerServices registers the services of a configured machine.

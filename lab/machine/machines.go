@@ -9,6 +9,7 @@ package machine
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 
 	"talos-proxmox/lab/datacentre"
@@ -29,6 +30,8 @@ type World interface {
 	IsReverting(vmid int) bool
 	// IsUnplugged reports whether a guest is cut off from the network, Lacks whether package mirrors lack a package.
 	IsUnplugged(vmid int) bool
+	// FirewallAdmits reports whether Proxmox' firewall admits a new TCP connection to a guest.
+	FirewallAdmits(vmid int, source netip.Addr, to netip.AddrPort) bool
 	LacksPackage(name string) bool
 	// VolumeBytes returns the content of a file on a host's storage, such as an ISO.
 	VolumeBytes(host, id string) ([]byte, error)

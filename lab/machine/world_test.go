@@ -103,6 +103,9 @@ func (*world) VolumeBytes(string, string) ([]byte, error) { return nil, nil }
 func (w *world) GuestShutdown(vmid int)                   { w.off <- vmid }
 func (w *world) Clock() datacentre.Clock                  { return datacentre.NewClock(w.speed) }
 func (*world) Durations() datacentre.Durations            { return datacentre.DefaultDurations() }
+
+func (*world) FirewallAdmits(int, netip.Addr, netip.AddrPort) bool { return true }
+
 func (*world) Resolve(ref string) (image.Image, error) {
 	id, version, found := strings.Cut(ref[strings.LastIndex(ref, "/")+1:], ":")
 	if !found || len(id) != 64 {

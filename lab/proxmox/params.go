@@ -3,9 +3,12 @@ package proxmox
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,6 +56,41 @@ func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
 		return p, nil
 	default:
 		return nil, datacentre.NewError(http.StatusNotImplemented, "upload '%s' not implemented", kind)
+	}
+}
+
+// readUpload reads the fields and the file of an upload, whose name becomes the parameter filename, as PVE's server
+// does (pve-http-server, PVE/APIServer/AnyEvent.pm).
+func readUpload(req *http.Request, body []byte) (p datacentre.Config, file []byte, err error) {
+	p = datacentre.Config{}
+
+	_, media, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil {
+		return nil, nil, errUndecodableBody(err)
+	}
+
+	for parts := multipart.NewReader(bytes.NewReader(body), media["boundary"]); ; {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return p, file, nil
+		}
+
+		if err != nil {
+			return nil, nil, errUndecodableBody(err)
+		}
+
+		content, err := io.ReadAll(part)
+		if err != nil {
+			return nil, nil, errUndecodableBody(err)
+		}
+
+		if part.FileName() == "" {
+			p.Set(part.FormName(), string(content))
+		} else {
+			file = content
+
+			p.Set("filename", part.FileName())
+		}
 	}
 }
 

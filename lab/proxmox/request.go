@@ -36,6 +36,7 @@ type request struct {
 	vars map[string]string
 	// params are the parameters, without those of the path.
 	params datacentre.Config
+	file   []byte // of an upload
 }
 
 // handle executes a request; with errReset, the connection is reset instead of a response.
@@ -106,16 +107,22 @@ func (s *Server) dispatch(r *request, req *http.Request, path string, body []byt
 	}
 
 	// The host in the path handles the call: checking it comes first.
-	if err := r.checkReachable(); err != nil {
-		return nil, err
-	}
-
-	p, err := readParams(req, body)
+	err := r.checkReachable()
 	if err != nil {
 		return nil, err
 	}
 
-	r.params = p
+	kind := req.Header.Get("Content-Type")
+	if strings.HasPrefix(kind, "multipart/form-data") && strings.HasSuffix(r.route.path, "/upload") {
+		r.params, r.file, err = readUpload(req, body)
+	} else {
+		r.params, err = readParams(req, body)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
 	data, err := s.execute(r)
 
 	var e *datacentre.Error

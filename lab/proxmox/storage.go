@@ -23,6 +23,7 @@ var storageCalls = map[string]handler{
 	"GET /nodes/{node}/storage/{storage}/content/{volume}":    withSubject((*request).storage, getVolume),
 	"DELETE /nodes/{node}/storage/{storage}/content/{volume}": withSubject((*request).storage, deleteVolume),
 	"POST /nodes/{node}/storage/{storage}/download-url":       withSubject((*request).storage, download),
+	"POST /nodes/{node}/storage/{storage}/upload":             withSubject((*request).storage, upload),
 }
 
 // storage returns the call's storage.
@@ -280,4 +281,8 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 
 func download(r *request, s datacentre.Storage) (any, error) {
 	return r.dc.Download(r.user, r.node(), s.Name, r.params)
+}
+
+func upload(r *request, s datacentre.Storage) (any, error) {
+	return r.dc.Upload(r.user, r.node(), s.Name, r.params, r.file)
 }

@@ -42,13 +42,15 @@ func GrantProgram(data *datacentre.Datacentre, secret string, mappings ...string
 		data.Put(datacentre.Groups, permissions.Group, nil)
 	}
 
-	for _, role := range slices.Concat(permissions.Roles(), permissions.KubernetesRoles()) {
+	software := slices.Concat(permissions.KubernetesRoles(), permissions.AutoscalerRoles())
+
+	for _, role := range slices.Concat(permissions.Roles(), software) {
 		if err := data.PutRole(role.ID, role.PrivilegesOn(data.Release())...); err != nil {
 			return fmt.Errorf("unable to create the role %s: %w", role.ID, err)
 		}
 
-		if slices.ContainsFunc(permissions.KubernetesRoles(), func(k permissions.Role) bool { return k.ID == role.ID }) {
-			continue // the program assigns it to accounts of its clusters
+		if slices.ContainsFunc(software, func(k permissions.Role) bool { return k.ID == role.ID }) {
+			continue // the program assigns it to accounts of its clusters, or an administrator does
 		}
 
 		for _, rule := range data.ACLs() { // of an earlier version

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
@@ -36,8 +37,19 @@ type Cluster struct {
 	Kubernetes    kube.Interface
 	Kubeconfig    string // the administrator's
 
-	DrainLimit  time.Duration // how long pods may take to leave a node; 0 = drainTimeout
-	HealthCheck string        // the user's own command; empty = there is none
+	DrainLimit  time.Duration     // how long pods may take to leave a node; 0 = drainTimeout
+	HealthCheck string            // the user's own command; empty = there is none
+	Maintenance *spec.Maintenance // when machines may be interrupted; nil = at any time
+}
+
+// RequireMaintenance returns an error outside of the cluster's maintenance windows. Subject is what is not done, such as
+// "one-cp-1 is not restarted".
+func (c *Cluster) RequireMaintenance(subject string) error {
+	if refusal := c.Maintenance.Refusal(time.Now()); refusal != "" {
+		return fmt.Errorf("%s: %s", subject, refusal)
+	}
+
+	return nil
 }
 
 // Connect returns the cluster with a client of its Kubernetes API. The kubeconfig comes from the first control plane

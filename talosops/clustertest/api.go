@@ -160,7 +160,7 @@ func (a *API) put(w Write, existing *unstructured.Unstructured) any {
 // listKinds maps resources that can be listed to their kinds.
 var listKinds = map[string]string{ //nolint:gochecknoglobals // a table
 	"nodes": "Node", "pods": "Pod", "secrets": "Secret", "storageclasses": "StorageClass", "helmreleases": "HelmRelease",
-	"clusterrolebindings": "ClusterRoleBinding",
+	"clusterrolebindings": "ClusterRoleBinding", "configmaps": "ConfigMap",
 }
 
 // list returns the objects of a resource, in all namespaces if the path names none.

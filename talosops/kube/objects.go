@@ -25,6 +25,7 @@ import (
 func resources() map[string]schema.GroupVersionResource {
 	return map[string]schema.GroupVersionResource{
 		KindNamespace:          corev1.SchemeGroupVersion.WithResource("namespaces"),
+		KindConfigMap:          corev1.SchemeGroupVersion.WithResource("configmaps"),
 		KindSecret:             corev1.SchemeGroupVersion.WithResource("secrets"),
 		KindStorageClass:       storagev1.SchemeGroupVersion.WithResource("storageclasses"),
 		KindClusterRoleBinding: rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"),
@@ -34,6 +35,7 @@ func resources() map[string]schema.GroupVersionResource {
 // The kinds that are applied.
 const (
 	KindNamespace          = "Namespace"
+	KindConfigMap          = "ConfigMap"
 	KindSecret             = "Secret" //nolint:gosec // a kind
 	KindStorageClass       = "StorageClass"
 	KindClusterRoleBinding = "ClusterRoleBinding"
@@ -65,10 +67,12 @@ func ObjectName(o *unstructured.Unstructured) string {
 
 // The label of objects that belong to a verb, its values, and the manager of their fields.
 const (
-	partLabel    = "talos-proxmox/part"
-	PartProxmox  = "proxmox"
-	PartAccess   = "access"
-	fieldManager = "talos-proxmox"
+	partLabel   = "talos-proxmox/part"
+	PartProxmox = "proxmox"
+	PartAccess  = "access"
+	// PartAutoscale precedes the name of a pool.
+	PartAutoscale = "autoscale-"
+	fieldManager  = "talos-proxmox"
 )
 
 // describeOwner names the owner of an object that its verb did not create.

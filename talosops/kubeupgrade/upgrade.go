@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
 	"github.com/siderolabs/talos/pkg/cluster"
 	"github.com/siderolabs/talos/pkg/cluster/kubernetes"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
@@ -91,8 +93,44 @@ func upgradeCluster(ctx context.Context, req Request, p *progress) error {
 	}{clients, &cluster.KubernetesClient{ClientProvider: clients, ForceEndpoint: req.Endpoints[0]}}
 
 	return callWithRetry(ctx, p, func(ctx context.Context, out io.Writer) error {
+		if err := prePull(ctx, talos, req, out); err != nil {
+			return err
+		}
+
+		p.restart()
+
 		return kubernetes.Upgrade(ctx, &provider, options(req, path, out))
 	})
+}
+
+// prePull pulls the images that the library does not pull before it changes anything, so that a missing image is an
+// error before that, and no wait of a half upgraded cluster. It writes messages as the library does.
+func prePull(ctx context.Context, talos *client.Client, req Request, out io.Writer) error {
+	others := map[string]common.ContainerdNamespace{}
+
+	if req.Images.Proxy != "" {
+		others[req.Images.Proxy] = common.ContainerdNamespace_NS_CRI
+	}
+
+	if !req.Kubelets { // they follow with their configurations
+		others[cmp.Or(req.Images.Kubelet, constants.KubeletImage)] = common.ContainerdNamespace_NS_SYSTEM
+	}
+
+	for _, repository := range slices.Sorted(maps.Keys(others)) {
+		image := repository + ":" + req.To
+
+		for _, n := range req.Nodes {
+			_, _ = fmt.Fprintf(out, " > %q: pre-pulling %s", n.Address, image)
+
+			//nolint:staticcheck // what replaces it is not there before Talos 1.13
+			err := talos.ImagePull(client.WithNode(ctx, n.Address.String()), others[repository], image)
+			if err != nil {
+				return fmt.Errorf("error pre-pulling %s on %q: %w", image, n.Address, err)
+			}
+		}
+	}
+
+	return nil
 }
 
 // upgradeUsing calls do, and adds advice to its error.

@@ -129,6 +129,7 @@ func NewForCluster[R any, P interface {
 			Watch:         &checks.Watch{Timeout: base.timeout, Interval: base.interval, Progress: cmd.ErrOrStderr()},
 			ControlPlanes: req.CommonFields().ControlPlanes, Talos: base.talos, Kubernetes: base.kubernetes,
 			DrainLimit: base.drain, HealthCheck: req.CommonFields().HealthCheck,
+			Maintenance: req.CommonFields().Maintenance,
 		}
 		if c.Talos != nil {
 			defer c.Talos.Close()

@@ -53,7 +53,13 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	if c.req.Force {
-		c.HealthCheck = ""
+		c.HealthCheck, c.Maintenance = "", nil
+	}
+
+	if c.req.Restart && !c.req.unreachable {
+		if err := c.RequireMaintenance(n.Name + " is not changed, because that restarts it"); err != nil {
+			return cluster.NodeState{}, err
+		}
 	}
 
 	others := c.Without(n)

@@ -95,6 +95,10 @@ func (u *kubernetesUpgrader) pending(ctx context.Context) (*kubernetesSurvey, er
 
 // upgrade upgrades a cluster that is steady before and afterwards.
 func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) error {
+	if err := u.RequireMaintenance("Kubernetes is not upgraded"); err != nil {
+		return err
+	}
+
 	if err := s.cluster.AwaitSteady(ctx, s.nodes...); err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"mark": `{` + node + `,"kubeconfig":"hunter2","marks":[{"node":"a"},{"node":"a"},{"node":""},{"node":"b","taints":[
 				{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`,
 		"access":     `{` + node + `,"kubeconfig":"hunter2","clusterRoles":{"view":[],"":["a"],"edit":[""]}}`,
+		"autoscale":  `{` + node + `,"kubeconfig":"hunter2","proxmox":{"apiToken":"hunter2"},"userData":"{{hunter2"}`,
 		"proxmox":    `{` + node + `,"tokens":{"csi":"hunter2","other":"a@pve!b=hunter2"}}`,
 		"kubernetes": `{"kubernetesVersion":"1.35","backup":{"name":"","directory":"","recipients":[],"keep":-1}}`,
 		"snapshot":   `{` + node + `,"name":"a/b","recipients":["AGE-SECRET-KEY-1QQQQ"],"keep":1}`,
@@ -54,6 +55,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"leave":      `{"node":{}}`,
 		"image":      `{"proxmox":{"tmpDir":"hunter2"},"datastore":"local"}`,
 		"template":   `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"talos"}`,
+		"firewall":   `{"proxmox":{"apiToken":"hunter2"},"vmid":-1}`,
 		"volume":     `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"name":"data"}`,
 		"ha":         `{"proxmox":{"apiToken":"hunter2"},"vmid":-1,"apart":[1]}`,
 		"rotate":     `{` + node + `,"next":"hunter2"}`,

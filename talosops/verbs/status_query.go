@@ -84,6 +84,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	}
 
 	q.checkPlacement(&s)
+	s.Nodes = append(s.Nodes, q.unplannedNodes(listed)...)
 	q.checkVersions(&s, answers)
 	q.checkCertificates(&s, answers)
 	q.checkBackup(&s)
@@ -103,6 +104,29 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	}
 
 	return s
+}
+
+// unplannedNodes returns the nodes that Kubernetes lists and the stack does not plan, such as those that an autoscaler
+// added, with what Kubernetes knows of them.
+func (q *statusQuery) unplannedNodes(listed []kube.Node) (list []request.NodeStatus) {
+	for _, n := range listed {
+		if hasNode(q.req.waitRequest().nodes(), n.Name) {
+			continue
+		}
+
+		found := request.NodeStatus{
+			Name: n.Name, Address: n.Address, Role: "not of the stack", Ready: "no", Cordoned: n.Unschedulable,
+		}
+		found.Kubelet = n.Kubelet
+
+		if n.Ready {
+			found.Ready = "yes"
+		}
+
+		list = append(list, found)
+	}
+
+	return list
 }
 
 func (q *statusQuery) queryNode(ctx context.Context, n request.Node, controlPlane bool) nodeResult {

@@ -45,6 +45,10 @@ func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
 		return t.finish(ctx)
 	}
 
+	if err := t.RequireMaintenance(t.Name + " is not upgraded"); err != nil {
+		return err
+	}
+
 	t.printStep(t.changes())
 
 	change := t.upgrade

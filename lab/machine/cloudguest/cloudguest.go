@@ -131,7 +131,7 @@ func Run(ctx context.Context, os string, agent bool, before Guest, hw datacentre
 	after.Agent = after.Agent || agent
 	after.boot()
 
-	found, err := findSeed(hw, w.Read)
+	found, err := findSeed(hw, w.Read, func(drive string) bool { return seesDrive(drive, hw.Firmware) })
 
 	switch {
 	case err != nil:

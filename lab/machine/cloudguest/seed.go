@@ -21,6 +21,16 @@ type seed struct {
 	UserData   string
 }
 
+// UserData returns the user data on the CD labelled cidata; empty if there is none.
+func UserData(hw datacentre.Hardware, read func(volume string) ([]byte, error)) (string, error) {
+	found, err := findSeed(hw, read, func(string) bool { return true })
+	if err != nil || found == nil {
+		return "", err
+	}
+
+	return found.UserData, nil
+}
+
 // cloudConfig is the part of cloud-init's user data that the lab supports; anything else is refused.
 type cloudConfig struct {
 	Users            []string `json:"users"`
@@ -37,10 +47,13 @@ type cloudConfig struct {
 	RunCmd [][]string `json:"runcmd"`
 }
 
-// findSeed finds the CD with a seed by its label, as cloud-init does; nil if there is none.
-func findSeed(hw datacentre.Hardware, read func(volume string) ([]byte, error)) (*seed, error) {
+// findSeed finds the CD with a seed by its label, as cloud-init does, at a drive that the system sees; nil if there is
+// none.
+func findSeed(
+	hw datacentre.Hardware, read func(volume string) ([]byte, error), sees func(drive string) bool,
+) (*seed, error) {
 	for _, disk := range hw.Disks {
-		if !disk.CDROM || !seesDrive(disk.Interface, hw.Firmware) {
+		if !disk.CDROM || !sees(disk.Interface) {
 			continue
 		}
 
@@ -93,7 +106,7 @@ func readSeed(image *iso9660.FileSystem) (*seed, error) {
 	var meta struct {
 		InstanceID string `json:"instance-id"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(texts["meta-data"]), &meta); err != nil || meta.InstanceID == "" {
+	if err := yaml.Unmarshal([]byte(texts["meta-data"]), &meta); err != nil || meta.InstanceID == "" {
 		return nil, fmt.Errorf("meta-data has no instance-id (%w)", err)
 	}
 

@@ -6,12 +6,12 @@ import (
 )
 
 // firewall is a listener that accepts nobody and breaks open connections while it is blocked. Of others, it accepts new
-// connections from addresses that the machine's own firewall admits.
+// connections that the machine's own firewall and Proxmox' admit.
 type firewall struct {
 	net.Listener
 
 	blocked func() bool
-	admits  func(source netip.Addr, port uint16) bool
+	admits  func(source netip.Addr, to netip.AddrPort) bool
 }
 
 // Accept implements net.Listener.
@@ -22,7 +22,7 @@ func (f firewall) Accept() (net.Conn, error) {
 			return nil, err
 		}
 
-		if !f.blocked() && f.admits(addressOf(conn.RemoteAddr()).Addr(), addressOf(conn.LocalAddr()).Port()) {
+		if !f.blocked() && f.admits(addressOf(conn.RemoteAddr()).Addr(), addressOf(conn.LocalAddr())) {
 			return &firewallConn{conn, f.blocked}, nil
 		}
 

@@ -45,7 +45,7 @@ func TestForwarderBehindAFirewall(t *testing.T) {
 	address := listen(t, func(ln net.Listener) {
 		_ = forwarder.Serve(firewall{
 			Listener: ln, blocked: func() bool { return false },
-			admits: func(source netip.Addr, _ uint16) bool { return source == admitted },
+			admits: func(source netip.Addr, _ netip.AddrPort) bool { return source == admitted },
 		})
 	})
 

@@ -31,7 +31,7 @@ const (
 type Listeners struct {
 	reportProblem func(format string, args ...any)
 	blocked       func() bool
-	admits        func(source netip.Addr, port uint16) bool
+	admits        func(source netip.Addr, to netip.AddrPort) bool
 
 	mu        sync.Mutex
 	closed    bool
@@ -45,9 +45,10 @@ type Listeners struct {
 }
 
 // New returns closed listeners. reportProblem logs why one cannot be opened, blocked reports whether a firewall in
-// front of the machine blocks the Talos API, and admits whether the machine's own admits an address to a port.
+// front of the machine blocks the Talos API, and admits whether the others admit a new connection.
 func New(
-	reportProblem func(format string, args ...any), blocked func() bool, admits func(source netip.Addr, port uint16) bool,
+	reportProblem func(format string, args ...any), blocked func() bool,
+	admits func(source netip.Addr, to netip.AddrPort) bool,
 ) *Listeners {
 	return &Listeners{
 		reportProblem: reportProblem, blocked: blocked, admits: admits, listeners: map[netip.AddrPort]net.Listener{},

@@ -41,7 +41,7 @@ func (s ImageService) Pull(
 		return err
 	}
 
-	named, err := s.pull(namespace, in.GetImageRef())
+	named, err := s.Images.Pull(namespace, in.GetImageRef())
 	if err != nil {
 		return err
 	}

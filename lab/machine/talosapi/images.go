@@ -27,9 +27,9 @@ type Images struct {
 // digest returns the digest of an image, which the lab derives from its name.
 func digest(name string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name))) }
 
-// pull pulls an image. Every well-formed reference succeeds, except an installer that does not exist: the lab has no
-// other registries.
-func (i *Images) pull(namespace common.ContainerdNamespace, ref string) (reference.Named, error) {
+// Pull pulls an image, and returns its name. Every well-formed reference succeeds, except an installer that does not
+// exist: the lab has no other registries.
+func (i *Images) Pull(namespace common.ContainerdNamespace, ref string) (reference.Named, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse image reference %q: %w", ref, err)

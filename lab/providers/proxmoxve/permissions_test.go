@@ -178,6 +178,11 @@ func manageHA(ctx context.Context, a *api) error {
 	return cmp.Or(a.call(ctx, http.MethodGet, path, nil, nil), a.call(ctx, http.MethodPost, path, resource, nil))
 }
 
+// seeFirewall has talosops see whether the data centre's firewall is on.
+func seeFirewall(ctx context.Context, a *api) error {
+	return a.call(ctx, http.MethodGet, "/cluster/firewall/options", nil, nil)
+}
+
 func extras() map[string]extra {
 	gpuName := permissions.Example().Mappings[0]
 	gpu := []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}
@@ -205,6 +210,7 @@ func extras() map[string]extra {
 		"TalosProxmoxGPU":   mapped, "TalosProxmoxMappings": mapped,
 		"TalosProxmoxAccounts": {before: accounts()},
 		"TalosProxmoxRoles":    {before: accounts()},
+		"TalosProxmoxFirewall": {after: seeFirewall},
 		"TalosProxmoxHA":       {after: manageHA},
 		"TalosProxmoxMove":     {change: object{"nodeName": "pve2", "migrate": true}},
 		"TalosProxmoxPool":     {change: object{"poolId": "talos"}},
@@ -229,8 +235,9 @@ func TestTheCommonRolesAreEnough(t *testing.T) {
 	assert.Empty(t, refused)
 }
 
-// withoutNeed takes a privilege from a role, or where the role has it on several paths, the role from the need's path.
-// The lab keeps volumes of storage classes beside disks, whose role has some of their privileges.
+// withoutNeed takes a privilege from a role, or where the role has it on several paths, the role from the need's path;
+// other roles with the same need are taken away. The lab keeps volumes of storage classes beside disks, whose role has
+// some of their privileges.
 func withoutNeed(t *testing.T, dc *datacentre.Datacentre, role permissions.Role, need permissions.Need, rest []string) {
 	t.Helper()
 
@@ -245,6 +252,13 @@ func withoutNeed(t *testing.T, dc *datacentre.Datacentre, role permissions.Role,
 		remove[permissions.Example().Paths(need.Path)[0]] = role.ID
 	} else {
 		require.NoError(t, dc.PutRole(role.ID, rest...))
+	}
+
+	for _, other := range permissions.Roles() {
+		isSame := func(n permissions.Need) bool { return n.Path == need.Path && n.Privilege == need.Privilege }
+		if other.ID != role.ID && slices.ContainsFunc(other.Needs, isSame) {
+			remove[need.Path] = other.ID
+		}
 	}
 
 	for _, rule := range dc.ACLs() {

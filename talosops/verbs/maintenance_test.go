@@ -1,0 +1,90 @@
+package verbs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// window returns a maintenance window on every day. A bubble's clock begins at midnight, UTC.
+func window(start, end string) *spec.Maintenance {
+	return &spec.Maintenance{Windows: []spec.MaintenanceWindow{{StartTime: start, EndTime: end}}}
+}
+
+const outside = "it is outside of the maintenance windows of the cluster; the next one begins Sat 2000-01-01 22:00 UTC"
+
+// TestMaintenanceOfChanges: outside of the windows no machine restarts, except to repair its cluster.
+func TestMaintenanceOfChanges(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		restart, dead, force, refused bool
+	}{
+		"a machine that restarts":         {restart: true, refused: true},
+		"a machine that does not restart": {},
+		"a dead machine":                  {restart: true, dead: true},
+		"a machine that is to restart":    {restart: true, force: true},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, _ := clustertest.NewRunning()
+			c.Maintenance = window("22:00", "23:00")
+
+			of := newChange(c, "w-1", true, test.restart)
+			of.Session, _ = sessionWithOutcome(c, `{"changed":true}`)
+			of.perform, of.req.Force, of.req.unreachable = of.awaitOutcome, test.force, test.dead
+
+			if test.dead {
+				makeUnreachable(f, "127.0.9.4")
+			}
+
+			err := of.coordinate(t.Context())
+			if !test.refused {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, "w-1 is not changed, because that restarts it: "+outside)
+			assert.Empty(t, f.Actions)
+		})
+	}
+}
+
+// TestMaintenanceOfUpgrades: no upgrade begins outside of the windows, also in the middle of a rollout.
+func TestMaintenanceOfUpgrades(t *testing.T) {
+	t.Parallel()
+
+	verbtest.InBubble(t, "of Talos, before the window", func(t *testing.T) {
+		u, f, _ := newUpgradeCluster(t)
+		u.Maintenance = window("22:00", "23:00")
+
+		require.ErrorContains(t, u.run(t.Context()), "cp-1 is not upgraded: "+outside)
+		assert.Empty(t, f.upgrades)
+	})
+
+	verbtest.InBubble(t, "of Talos, after its end", func(t *testing.T) {
+		u, f, _ := newUpgradeCluster(t)
+		u.Maintenance = window("00:00", "00:01")
+
+		require.ErrorContains(t, u.run(t.Context()), "cp-2 is not upgraded: it is outside of the maintenance windows")
+		assert.Len(t, f.upgrades, 1)
+
+		u.Maintenance = nil
+		require.NoError(t, u.run(t.Context()))
+		assert.Len(t, f.upgrades, 5)
+	})
+
+	verbtest.InBubble(t, "of Kubernetes", func(t *testing.T) {
+		u, f := newKubernetesCluster(func(*kubernetesCluster, *kubernetesRequest) {})
+		u.Maintenance = window("22:00", "23:00")
+		before := f.images["127.0.9.1"]
+
+		require.ErrorContains(t, u.run(t.Context()), "Kubernetes is not upgraded: "+outside)
+		assert.Equal(t, before, f.images["127.0.9.1"])
+	})
+}
