@@ -280,7 +280,8 @@ func (s machineState) ofHost(host string) (own []apitype.ResourceV3) {
 
 // isImage reports whether a resource is part of an image.
 func isImage(resource apitype.ResourceV3) bool {
-	return slices.Contains([]string{components.TalosImageType, components.SystemImageType}, string(resource.Parent.Type()))
+	return resource.Parent != "" &&
+		slices.Contains([]string{components.TalosImageType, components.SystemImageType}, string(resource.Parent.Type()))
 }
 
 // imageHost returns the host of a command that downloads an image through Proxmox' API; empty = it is another resource.
