@@ -63,7 +63,7 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 				return err
 			}
 
-			return e.up(cmd, yes)
+			return e.up(cmd, planOptions{refresh: true}, yes, "talos-proxmox deploy "+stack)
 		},
 	}
 	approved.flags(cmd)
@@ -73,17 +73,17 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 	return cmd
 }
 
-// up runs pulumi up.
-func (e engine) up(cmd *cobra.Command, yes bool) error {
-	flags := []string{"up", "--refresh"}
+// up runs pulumi up. Resume is the command that resumes it.
+func (e engine) up(cmd *cobra.Command, o planOptions, yes bool, resume string) error {
+	flags := o.appendTo([]string{"up"})
 	if yes {
 		flags = append(flags, "--yes", "--non-interactive")
 	}
 
 	if err := e.run(cmd, cmd.OutOrStdout(), flags...); err != nil {
 		return fmt.Errorf("%w. Was this run, or one before it, killed? talos-proxmox recover %s removes what it left; "+
-			"then talos-proxmox deploy %[2]s resumes. Would it create machines that run already? Then the state was lost, "+
-			"or is in another backend: docs/recovery.md", err, e.Name)
+			"then %s resumes. Would it create machines that run already? Then the state was lost, or is in another backend: "+
+			"docs/recovery.md", err, e.Name, resume)
 	}
 
 	return nil

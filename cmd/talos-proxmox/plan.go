@@ -15,7 +15,10 @@ import (
 )
 
 // planOptions are the flags of commands that plan.
-type planOptions struct{ refresh bool }
+type planOptions struct {
+	refresh bool
+	replace string // URN; empty = none
+}
 
 func (o *planOptions) planFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.refresh, "refresh", false, "refresh the state from Proxmox first")
@@ -24,6 +27,10 @@ func (o *planOptions) planFlags(cmd *cobra.Command) {
 func (o *planOptions) appendTo(flags []string) []string {
 	if o.refresh {
 		flags = append(flags, "--refresh")
+	}
+
+	if o.replace != "" {
+		flags = append(flags, "--replace", o.replace)
 	}
 
 	return flags

@@ -32,6 +32,7 @@ type Deployed struct {
 	PrivateKey string
 
 	proxmoxSetting proxmoxapi.Setting // the provider's settings
+	config         map[string]string  // has secrets
 }
 
 // Proxmox returns a client for the stack's Proxmox, without a request.
@@ -68,6 +69,7 @@ func ReadDeployed(
 		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
 		PrivateKey:     config[stacks.Project+":"+stacks.KeySSHPrivateKey],
 		proxmoxSetting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
+		config:         config,
 	}, nil
 }
 

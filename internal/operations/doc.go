@@ -1,4 +1,4 @@
 // Package operations has what an operator does with a stack that was deployed, beside `pulumi up`: import, status,
-// backup, restore, rotation of authorities, resealing of a state. Each reads the stack's configuration and state with
-// the Pulumi CLI, and talosops works on the machines.
+// replacement, backup, restore, rotation of authorities, resealing of a state. Each reads the stack's configuration and
+// state with the Pulumi CLI, and talosops works on the machines.
 package operations

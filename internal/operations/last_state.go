@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/stacks"
 )
 
@@ -25,6 +26,7 @@ type lastState struct {
 	secrets                   map[string]*clusterSecrets // by cluster
 	rebootPending             []string                   // hosts with a pending reboot
 	id                        string                     // of the stack: see [ownership.Owner]
+	hosts                     map[int]string             // of VMs, by VMID
 }
 
 // secretsOf returns the secrets of a cluster, to be filled in if it is new.
@@ -42,7 +44,7 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 		return lastState{}, err
 	}
 
-	found := lastState{configurations: map[string]string{}, secrets: map[string]*clusterSecrets{}}
+	found := lastState{configurations: map[string]string{}, secrets: map[string]*clusterSecrets{}, hosts: map[int]string{}}
 
 	for _, r := range deployment.Resources {
 		if r.Delete {
@@ -62,6 +64,9 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 		case tokens.Kubeconfig:
 			text, _ := outputs["kubeconfigRaw"].(string)
 			found.secretsOf(strings.TrimSuffix(r.URN.Name(), tokens.OfKubeconfig)).kubeconfig = talos.Kubeconfig(text)
+		case tokens.VirtualMachine:
+			machine, _ := vmdiff.FromState(outputs) // an unreadable part does not affect others
+			found.hosts[machine.VMID] = machine.Host
 		case tokens.LocalCommand:
 			found.addLeave(r)
 			found.addConfiguration(r)

@@ -26,7 +26,7 @@ type Status struct {
 
 	// MaxAge is how old the newest snapshot of etcd may be: 48h; empty = any.
 	MaxAge string
-	// Proxmox is queried about the credentials; nil = not queried.
+	// Proxmox is queried about the credentials, and where machines are; nil = not queried.
 	Proxmox *proxmoxapi.Machines
 }
 
@@ -97,6 +97,27 @@ func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
 	return all, nil
 }
 
+// cluster returns the status of a cluster.
+func (s Status) cluster(ctx context.Context, name string) (state request.ClusterStatus, err error) {
+	s.OffSite = nil // backups are not part of it
+
+	requests, err := s.requests(ctx, []string{name})
+	if err != nil {
+		return state, err
+	}
+
+	printed, _, err := s.query(ctx, requests[0], true)
+	if err != nil {
+		return state, err
+	}
+
+	if err := json.Unmarshal(printed, &state); err != nil {
+		return state, fmt.Errorf("talosops status printed an invalid result: %w", err)
+	}
+
+	return state, nil
+}
+
 // query has talosops query a cluster, and returns its output and exit status.
 func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (printed []byte, status int, err error) {
 	var options []string
@@ -140,9 +161,14 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 		return nil, err
 	}
 
-	var credentials problem.List
+	var (
+		credentials problem.List
+		proxmox     datacentre
+	)
+
 	if s.Proxmox != nil {
 		credentials = preflight.Credentials(ctx, s.Proxmox)
+		proxmox = readDatacentre(ctx, s.Proxmox, hasHA(s.Plan))
 	}
 
 	var requests []request.Status
@@ -152,6 +178,10 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 			Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials,
 			Users: &request.Clients{Talosconfig: state.talosconfigs[c.Name], Kubeconfig: state.kubeconfigs[c.Name]},
 		}
+		if s.Proxmox != nil {
+			req.Placement = proxmox.placement(s.Stack, c, state.hosts)
+		}
+
 		if req.Talosconfig, err = state.talosconfig(c, talos.Authority.TemporaryAdministrator); err == nil {
 			req.Kubeconfig, err = state.kubeconfig(c)
 		}

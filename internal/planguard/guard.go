@@ -18,7 +18,7 @@ import (
 // clones, of a control plane that does not leave etcd first, or has the only copy of its data; the replacement of the
 // only control plane of a cluster or of more than one; several machines (or the only one) that a refresh did not find;
 // and what `up` would refuse. Steps on resources approved by name (or URN), or by the name of the VM's node, are left
-// out; unused are the approvals that match no step.
+// out, and those of which all losses are; unused are the approvals that match no step.
 func Check(p *Preview, approved []string) (rejected []Step, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
 	for _, s := range p.Steps {
@@ -28,11 +28,28 @@ func Check(p *Preview, approved []string) (rejected []Step, unused []string) {
 	used := map[string]bool{}
 
 	for _, s := range p.Steps {
-		if s.Reasons = g.reasons(s); len(s.Reasons) == 0 {
+		reasons := g.reasons(s)
+		if len(reasons) == 0 {
 			continue
 		}
 
-		isApproved := false
+		lossesApproved := true
+
+		for _, r := range reasons {
+			s.Reasons, s.Losses = append(s.Reasons, r.text), append(s.Losses, r.loss)
+
+			if slices.Contains(approved, r.loss) {
+				used[r.loss] = true
+			} else {
+				lossesApproved = false
+			}
+		}
+
+		if slices.Contains(s.Losses, "") {
+			s.Losses, lossesApproved = nil, false
+		}
+
+		isApproved := lossesApproved
 
 		for _, name := range []string{s.Name(), string(s.URN), strings.TrimSuffix(s.Name(), tokens.OfVM)} {
 			if slices.Contains(approved, name) {
@@ -61,22 +78,38 @@ type guard struct {
 	byURN   map[urn.URN]Step
 }
 
-func (g *guard) reasons(s Step) []string {
+// reason is why a step needs approval; loss is the name of what it loses, if that can be approved by itself.
+type reason struct{ text, loss string }
+
+// withoutLoss returns reasons that are no loss by name.
+func withoutLoss(texts ...string) (reasons []reason) {
+	for _, text := range texts {
+		reasons = append(reasons, reason{text: text})
+	}
+
+	return reasons
+}
+
+// OfDevices follows the name of a node in that of the loss of what runs with its devices.
+const OfDevices = "/devices"
+
+func (g *guard) reasons(s Step) []reason {
 	loses := s.Operation == Delete || s.Operation == Replace
 	switch {
 	case s.URN.Type() == tokens.VirtualMachine && s.Gone && s.Operation == Create:
-		return g.goneReasons()
+		return withoutLoss(g.goneReasons()...)
 	case s.URN.Type() == tokens.VirtualMachine:
 		return g.machineReasons(s)
 	case !loses:
 		return nil
 	case s.URN.Type() == tokens.Secrets:
-		return []string{"the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more"}
+		return withoutLoss("the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be " +
+			"reached any more")
 	case s.URN.Type() == tokens.LocalCommand && strings.HasSuffix(s.Name(), tokens.OfBootstrap) &&
 		isChildOf(s.URN, tokens.TalosCluster):
-		return []string{"etcd is bootstrapped once in a cluster's life"}
+		return withoutLoss("etcd is bootstrapped once in a cluster's life")
 	case isChildOf(s.URN, tokens.GoldenTemplate): // its build
-		return g.templateReasons(s)
+		return withoutLoss(g.templateReasons(s)...)
 	default:
 		return nil
 	}
@@ -87,7 +120,7 @@ func isChildOf(u urn.URN, component string) bool {
 	return strings.HasSuffix(string(u.QualifiedType()), component+"$"+string(u.Type()))
 }
 
-func (g *guard) machineReasons(s Step) []string {
+func (g *guard) machineReasons(s Step) []reason {
 	if s.Old == nil || s.Operation == Same {
 		return nil
 	}
@@ -95,33 +128,37 @@ func (g *guard) machineReasons(s Step) []string {
 	changed, _ := changedMachine(s)
 	machine := s.machine()
 
-	var reasons []string
+	node := strings.TrimSuffix(s.Name(), tokens.OfVM)
+
+	var reasons []reason
 
 	loses := s.Operation == Delete || s.Operation == Replace
 	if machine.ControlPlane && loses {
-		reasons = g.controlPlaneReasons(s, machine.Cluster)
+		reasons = withoutLoss(g.controlPlaneReasons(s, machine.Cluster)...)
 	}
 
 	if s.Operation == Replace && len(machine.Devices) > 0 {
-		reasons = append(reasons, "it has devices of its host and is recreated: what runs on it ends, and what is on its disks is gone")
+		reasons = append(reasons, reason{
+			"it has devices of its host and is recreated: what runs on it ends, and what is on its disks is gone", node + OfDevices,
+		})
 	}
 
 	// A node's system disk holds nothing that cannot be recreated; that of a plain machine may. A volume outlives it.
 	for _, d := range machine.Disks {
 		if loses && d.Volume == "" && (machine.Cluster == "" || d.Interface != spec.SystemDisk) {
-			reasons = append(reasons, fmt.Sprintf(
+			reasons = append(reasons, reason{fmt.Sprintf(
 				"data disk %s (%d GiB on %s) is deleted with all that is on it", d.Interface, d.SizeGiB, d.Datastore,
-			))
+			), node + "/" + d.Interface})
 		}
 	}
 
 	if loses {
-		reasons = append(reasons, g.localVolumeReasons(strings.TrimSuffix(s.Name(), tokens.OfVM))...)
+		reasons = append(reasons, g.localVolumeReasons(node)...)
 	}
 
 	for _, change := range changed.Changes {
 		if change.Effect == vmdiff.Impossible {
-			reasons = append(reasons, "`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))
+			reasons = append(reasons, withoutLoss("`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))...)
 		}
 	}
 
@@ -131,21 +168,22 @@ func (g *guard) machineReasons(s Step) []string {
 // localVolumeReasons returns what a deletion of a machine takes beside its data disks: directory volumes on its system
 // disk, from its machine configuration, and volumes of its VMID that the program found on Proxmox. Which volumes pods
 // have claimed there, no preview shows.
-func (g *guard) localVolumeReasons(name string) (reasons []string) {
+func (g *guard) localVolumeReasons(name string) (reasons []reason) {
 	for _, s := range g.preview.Steps {
 		if s.Name() != name+tokens.OfConfiguration || s.Old == nil {
 			continue
 		}
 
 		for _, volume := range directoryVolumes(s) {
-			reasons = append(reasons, fmt.Sprintf("directory volume %s on its system disk is deleted with the local volumes of pods",
-				volume))
+			reasons = append(reasons, reason{
+				fmt.Sprintf("directory volume %s on its system disk is deleted with the local volumes of pods", volume), name + "/" + volume,
+			})
 		}
 	}
 
 	for _, w := range g.preview.Warnings {
 		if volumes, found := strings.CutPrefix(w.Text, name+vmdiff.LostVolumesText); found {
-			reasons = append(reasons, "volumes that the stack file does not name are deleted with it: "+volumes)
+			reasons = append(reasons, withoutLoss("volumes that the stack file does not name are deleted with it: "+volumes)...)
 		}
 	}
 

@@ -432,6 +432,27 @@ func TestJudge(t *testing.T) {
 			approved: []string{"one-cp-2", "one-cp-3", "one-cp-1"},
 			unused:   []string{"one-cp-1"},
 		},
+		"what a machine loses is approved by name": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-2-vm", planguard.Same), operation("one-general-1-vm", planguard.Delete),
+			},
+			approved: []string{"one-general-1/scsi1"},
+		},
+		"a part of what a machine loses is approved": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-2-vm", planguard.Same), operation("one-general-1-vm", planguard.Delete),
+				input("one-general-1-configuration", "configPatches", []any{"kind: UserVolumeConfig\nname: local-path\nvolumeType: directory\n"}),
+			},
+			approved: []string{"one-general-1/local-path"},
+			findings: []string{"delete one-general-1-vm: " + erased +
+				"; directory volume local-path on its system disk is deleted with the local volumes of pods"},
+		},
+		"a control plane is not approved by what it loses": {
+			preview: "fewer-control-planes", edits: []edit{leaving()}, findings: both,
+			approved: []string{"one-cp-2/scsi0"}, unused: []string{"one-cp-2/scsi0"},
+		},
 		"a template is not approved by another's name": {
 			preview:  "template",
 			approved: []string{"talos-pve1-build", "talos-pve2"},

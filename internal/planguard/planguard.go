@@ -69,6 +69,8 @@ type Step struct {
 	Gone bool
 	// Reasons lists the reasons why the step needs approval; see [Check].
 	Reasons []string
+	// Losses are the names of what is lost, node/volume, if every reason is such a loss.
+	Losses []string
 
 	refreshed bool // the only step so far is a refresh
 }

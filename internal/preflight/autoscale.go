@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
 
@@ -41,7 +42,7 @@ func (r *reader) readAutoscalers(ctx context.Context) {
 
 	for _, pool := range autoscaledPools(r.Plan) {
 		get(ctx, r, "what "+pool.User+" may do", "/access/permissions?userid="+url.QueryEscape(pool.User),
-			func(s *Site, rights map[string]map[string]boolean) {
+			func(s *Site, rights map[string]map[string]proxmoxapi.Boolean) {
 				if s.Autoscalers == nil {
 					s.Autoscalers = map[string]permissions.Granted{}
 				}

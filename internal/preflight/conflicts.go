@@ -31,7 +31,7 @@ func (c *checker) checkVMIDs() {
 		}
 
 		_, read := c.site.Descriptions[conflict.vm.VMID]
-		if !read && c.site.host(conflict.vm.Host).Status == statusOffline {
+		if !read && c.site.host(conflict.vm.Host).Status == proxmoxapi.HostOffline {
 			c.checkUnreadVMID(conflict)
 
 			continue

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -23,10 +24,10 @@ func (c *checker) checkHosts() {
 		case !exists:
 			c.problem(h.Name, h.Path+".name", h.Name, "is not a host of this Proxmox cluster (there are %s): correct "+
 				"the name, or join the host to the cluster", known)
-		case found.Status == statusUnknown:
+		case found.Status == proxmoxapi.HostUnknown:
 			c.warn(h.Name, h.Path+".name", h.Name, "has not reported its status lately: `systemctl restart pvestatd` there; until "+
 				"then the usage of its cores and storages is unknown")
-		case found.Status != statusOffline:
+		case found.Status != proxmoxapi.HostOffline:
 			c.fine(h.Name, "is %s", found.Status)
 		case len(planned) > 0:
 			c.problem(h.Name, h.Path+".name", h.Name, "is offline, and %s: bring it back (`pvecm status` and "+
@@ -50,7 +51,7 @@ func (c *checker) checkHostsOfMachines() {
 		moves := isPlanned && wanted.Host != m.Host // pinned to another host
 
 		switch {
-		case moves && c.site.host(m.Host).Status == statusOffline:
+		case moves && c.site.host(m.Host).Status == proxmoxapi.HostOffline:
 			c.problem(m.Host, fmt.Sprintf("%s.nodes.%d.host", wanted.Path, wanted.Index+1), wanted.Host,
 				"would move %s off %s, which is offline: bring that host back first, or remove it for good "+
 					"(docs/recovery.md#a-host-is-lost)", m.Name, m.Host)
@@ -65,8 +66,13 @@ func (c *checker) checkHostsOfMachines() {
 		switch found, exists := c.site.Hosts[host]; {
 		case !exists:
 			c.warn(host, "hosts", nil, "the host %s is neither there nor in Proxmox' cluster, and the state has %s on it: "+
-				"`pulumi up --refresh` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)", host, names)
-		case found.Status == statusOffline:
+				"`talos-proxmox replace STACK --host %[1]s` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)",
+				host, names)
+		case found.Status == proxmoxapi.HostOffline && !c.hasConfigurations(host):
+			c.warn(host, "hosts", nil, "the host %s is not there, and is offline, and Proxmox no longer has %s on it: "+
+				"`talos-proxmox replace STACK --host %[1]s` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)",
+				host, names)
+		case found.Status == proxmoxapi.HostOffline:
 			c.problem(host, "hosts", nil, "the host %s is not there, and is offline, with %s on it, which can be neither read "+
 				"nor changed: set it again and bring it back, or remove it from Proxmox first (docs/recovery.md#a-host-is-lost)", host, names)
 		default:
@@ -74,6 +80,15 @@ func (c *checker) checkHostsOfMachines() {
 				"or prepared on that host; set it again, or move its machines (nodes.<n>.host)", host, names)
 		}
 	}
+}
+
+// hasConfigurations reports whether Proxmox still has machines of the stack on a host, or does not say.
+func (c *checker) hasConfigurations(host string) bool {
+	return c.site.Machines == nil || slices.ContainsFunc(c.site.Machines, func(vm proxmoxapi.Listed) bool {
+		_, own := c.stack.Machines[vm.VMID]
+
+		return own && vm.Host == host
+	})
 }
 
 // describeNew names the first of what is to be created.
@@ -106,7 +121,7 @@ func (c *checker) checkQuorum() {
 	away := 0
 
 	for _, h := range c.site.Hosts {
-		if h.Status == statusOffline {
+		if h.Status == proxmoxapi.HostOffline {
 			away++
 		}
 	}
@@ -117,12 +132,6 @@ func (c *checker) checkQuorum() {
 			away, len(c.site.Hosts))
 	}
 }
-
-// Statuses of a host that is out of the cluster, and of one whose pvestatd has not reported lately.
-const (
-	statusOffline = "offline"
-	statusUnknown = "unknown"
-)
 
 // checkCores finds machines with more cores than their host, which Proxmox does not start, and such templates that boot
 // during their build. Hosts with cores in the configuration are checked with the plan.

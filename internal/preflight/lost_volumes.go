@@ -20,18 +20,9 @@ func (r *reader) readLostVolumes(ctx context.Context) {
 
 	for _, m := range vmdiff.Removed(r.Plan, slices.Collect(maps.Values(r.Stack.Machines))) {
 		wg.Go(func() {
-			found, err := r.Proxmox.Find(ctx, m.Host, m.VMID)
-			if errors.Is(err, proxmoxapi.ErrNotFound) {
-				return
-			}
-
-			var volumes []string
-			if err == nil {
-				volumes, err = proxmoxapi.Volumes(ctx, r.Proxmox.Get, found.Host, m.VMID)
-			}
-
+			lost, err := LostVolumes(ctx, r.Proxmox, m)
 			r.record("which volumes are deleted with "+m.Name, err, func(s *Site) {
-				if lost := unnamedVolumes(m, found, volumes); len(lost) > 0 {
+				if len(lost) > 0 {
 					s.LostVolumes[m.Name] = lost
 				}
 			})
@@ -39,6 +30,25 @@ func (r *reader) readLostVolumes(ctx context.Context) {
 	}
 
 	wg.Wait()
+}
+
+// LostVolumes returns the volumes that the deletion of a machine takes beyond its own disks; none if it is gone.
+func LostVolumes(ctx context.Context, proxmox *proxmoxapi.Machines, m vmdiff.Machine) ([]string, error) {
+	found, err := proxmox.Find(ctx, m.Host, m.VMID)
+	if errors.Is(err, proxmoxapi.ErrNotFound) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	volumes, err := proxmoxapi.Volumes(ctx, proxmox.Get, found.Host, m.VMID)
+	if err != nil {
+		return nil, err
+	}
+
+	return unnamedVolumes(m, found, volumes), nil
 }
 
 // unnamedVolumes returns the volumes of a machine's VMID that are none of the disks in the state: those that were

@@ -184,7 +184,7 @@ func severity(new bool) problem.Severity {
 func (s *Site) online(name string) bool {
 	h := s.Hosts[name]
 
-	return h != nil && h.Status != statusOffline
+	return h != nil && h.Status != proxmoxapi.HostOffline
 }
 
 // HasStorages reports whether a host's storages are known.

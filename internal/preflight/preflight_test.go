@@ -314,6 +314,7 @@ func TestJudge(t *testing.T) {
 		"a machine on a host that is offline, and that the plan does not have": {
 			change: func(s *fixture) {
 				s.addMachineOn("pve3")
+				s.site.Machines = append(s.site.Machines, proxmoxapi.Listed{VMID: 2000, Name: "one-cp-1", Host: "pve3", Type: "qemu"})
 				s.site.Hosts["pve3"] = &preflight.Host{Status: "offline"}
 			},
 			problems: []string{
@@ -321,10 +322,22 @@ func TestJudge(t *testing.T) {
 					"again and bring it back, or remove it from Proxmox first (docs/recovery.md#a-host-is-lost)",
 			},
 		},
+		"a machine whose configuration was removed from a host that is offline": {
+			change: func(s *fixture) {
+				s.addMachineOn("pve3")
+				s.site.Machines = []proxmoxapi.Listed{}
+				s.site.Hosts["pve3"] = &preflight.Host{Status: "offline"}
+			},
+			warnings: []string{
+				"hosts: the host pve3 is not there, and is offline, and Proxmox no longer has one-cp-1 on it: " +
+					"`talos-proxmox replace STACK --host pve3`",
+			},
+		},
 		"a machine on a host that is gone": {
 			change: func(s *fixture) { s.addMachineOn("pve3") },
 			warnings: []string{
-				"hosts: the host pve3 is neither there nor in Proxmox' cluster, and the state has one-cp-1 on it: `pulumi up --refresh`",
+				"hosts: the host pve3 is neither there nor in Proxmox' cluster, and the state has one-cp-1 on it: " +
+					"`talos-proxmox replace STACK --host pve3`",
 			},
 		},
 		"a machine that would move off a host that is offline": {

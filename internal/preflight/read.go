@@ -125,7 +125,7 @@ func (r *reader) readRights(ctx context.Context) bool {
 
 // ReadRights reads the privileges of the credentials.
 func ReadRights(ctx context.Context, proxmox *proxmoxapi.Machines) (permissions.Granted, error) {
-	var rights map[string]map[string]boolean
+	var rights map[string]map[string]proxmoxapi.Boolean
 	if err := proxmox.Get(ctx, "/access/permissions", &rights); err != nil {
 		return nil, err
 	}
@@ -133,17 +133,7 @@ func ReadRights(ctx context.Context, proxmox *proxmoxapi.Machines) (permissions.
 	return parseRights(rights), nil
 }
 
-// boolean is a Boolean of Proxmox' API: a number, a string or null.
-type boolean bool
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (f *boolean) UnmarshalJSON(text []byte) error {
-	*f = boolean(!slices.Contains([]string{"0", `"0"`, `""`, "null", "false"}, string(text)))
-
-	return nil
-}
-
-func parseRights(rights map[string]map[string]boolean) permissions.Granted {
+func parseRights(rights map[string]map[string]proxmoxapi.Boolean) permissions.Granted {
 	all := permissions.Granted{}
 	for path, privileges := range rights {
 		all[path] = map[string]bool{}
@@ -166,14 +156,10 @@ func (r *reader) readVersion(ctx context.Context) {
 
 // readHosts reads the list of hosts, then the storages and bridges of those online.
 func (r *reader) readHosts(ctx context.Context) {
-	get(ctx, r, "the hosts of Proxmox's cluster", "/nodes", func(s *Site, list []struct {
-		Name   string `json:"node"`
-		Status string `json:"status"`
-		Cores  int    `json:"maxcpu"`
-	},
-	) {
+	hosts, err := proxmoxapi.Hosts(ctx, r.Proxmox.Get)
+	r.record("the hosts of Proxmox's cluster", err, func(s *Site) {
 		s.Hosts = map[string]*Host{}
-		for _, h := range list {
+		for _, h := range hosts {
 			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
 		}
 	})
@@ -206,15 +192,8 @@ func (r *reader) readQuorum(ctx context.Context) {
 		return
 	}
 
-	get(ctx, r, "the quorum of Proxmox's cluster", "/cluster/status", func(s *Site, list []struct {
-		Type    string  `json:"type"`
-		Quorate boolean `json:"quorate"`
-	},
-	) {
-		for _, entry := range list {
-			s.NoQuorum = s.NoQuorum || entry.Type == "cluster" && !bool(entry.Quorate)
-		}
-	})
+	quorate, err := proxmoxapi.Quorate(ctx, r.Proxmox.Get)
+	r.record("the quorum of Proxmox's cluster", err, func(s *Site) { s.NoQuorum = !quorate })
 }
 
 // maxDescriptions bounds how many descriptions of conflicting machines are read.

@@ -3,6 +3,7 @@ package proxmoxapi
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -40,22 +41,21 @@ func HAResourcePath(vmid int) string {
 // HARulePath returns the path of a rule.
 func HARulePath(name string) string { return PathHARules + "/" + url.PathEscape(name) }
 
-// ManagedByHA returns the ids of the resources that Proxmox' high availability manages: also those that are no longer
-// configured, for some seconds.
-func ManagedByHA(ctx context.Context, get Get) (ids []string, err error) {
-	var all []struct {
-		ID   string `json:"sid"`
-		Type string // service; others are hosts and the like
-	}
-	if err := get(ctx, "/cluster/ha/status/current", &all); err != nil {
+// HAService is what Proxmox' high availability makes of a resource. Its state is started, stopped, fence (its host is
+// silent, and being fenced), recovery (it waits for another host), error, and so on.
+type HAService struct {
+	ID    string `json:"sid"` // vm:100
+	Type  string `json:"type"`
+	Host  string `json:"node"`
+	State string `json:"state"`
+}
+
+// HAServices returns the resources that Proxmox' high availability manages: also those that are no longer configured,
+// for some seconds. It needs Sys.Audit on /.
+func HAServices(ctx context.Context, get Get) (services []HAService, err error) {
+	if err := get(ctx, "/cluster/ha/status/current", &services); err != nil {
 		return nil, Cause(err)
 	}
 
-	for _, s := range all {
-		if s.Type == "service" {
-			ids = append(ids, s.ID)
-		}
-	}
-
-	return ids, nil
+	return slices.DeleteFunc(services, func(s HAService) bool { return s.Type != "service" }), nil // hosts and the like
 }

@@ -35,19 +35,19 @@ func (v OutlivingVolume) Path() string {
 func OutlivingVolumes(
 	ctx context.Context, get Get, machine, volume string, vmid int,
 ) (found []OutlivingVolume, offline []string, err error) {
-	var hosts []struct{ Node, Status string }
-	if err := get(ctx, "/nodes", &hosts); err != nil {
-		return nil, nil, fmt.Errorf("unable to list Proxmox's hosts: %w", Cause(err))
+	hosts, err := Hosts(ctx, get)
+	if err != nil {
+		return nil, nil, err
 	}
 
 	for _, host := range hosts {
-		if host.Status != "online" {
-			offline = append(offline, host.Node)
+		if host.Status != HostOnline {
+			offline = append(offline, host.Name)
 
 			continue
 		}
 
-		onHost, err := listVolumes(ctx, get, host.Node, ownership.VolumesVMID)
+		onHost, err := listVolumes(ctx, get, host.Name, ownership.VolumesVMID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -55,9 +55,9 @@ func OutlivingVolumes(
 		for _, v := range onHost {
 			known := slices.IndexFunc(found, func(f OutlivingVolume) bool { return v.shared && f.ID == v.ID })
 			if known >= 0 {
-				found[known].Hosts = append(found[known].Hosts, host.Node)
+				found[known].Hosts = append(found[known].Hosts, host.Name)
 			} else if name, is := ownership.VolumeOf(v.ID); is && name.Machine == machine && name.Name == volume {
-				found = append(found, OutlivingVolume{Volume: name, ID: v.ID, Hosts: []string{host.Node}, SizeBytes: v.Size})
+				found = append(found, OutlivingVolume{Volume: name, ID: v.ID, Hosts: []string{host.Name}, SizeBytes: v.Size})
 			}
 		}
 	}

@@ -73,8 +73,7 @@ func (r *recovery) findForeign(ctx context.Context) error {
 	return nil
 }
 
-// withoutForeign returns the state's resources without the VMs whose VMIDs other machines have: as after a refresh that
-// did not find them, what depended on them stays.
+// withoutForeign returns the state's resources without the VMs whose VMIDs other machines have.
 func (r *recovery) withoutForeign(text json.RawMessage) (json.RawMessage, error) {
 	gone := map[string]bool{}
 
@@ -84,9 +83,34 @@ func (r *recovery) withoutForeign(text json.RawMessage) (json.RawMessage, error)
 		}
 	}
 
+	return withoutResources(text, gone)
+}
+
+// ForgetResources removes resources from a stack's state, as a refresh does that does not find them: what depended on
+// them stays.
+func ForgetResources(ctx context.Context, pulumi Pulumi, stack string, gone map[string]bool) error {
+	state, _, err := ReadState(ctx, pulumi, stack)
+	if err != nil {
+		return err
+	}
+
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(state.Deployment, &fields); err != nil {
+		return fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
+	}
+
+	if fields["resources"], err = withoutResources(fields["resources"], gone); err != nil {
+		return fmt.Errorf("stack %q: %w", stack, err)
+	}
+
+	return WriteState(ctx, pulumi, stack, state, fields)
+}
+
+// withoutResources returns the resources of a state without those with these URNs.
+func withoutResources(text json.RawMessage, gone map[string]bool) (json.RawMessage, error) {
 	var all, kept []map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("unable to read the resources of stack %q: %w", r.Stack, err)
+		return nil, fmt.Errorf("unable to read the resources of the state: %w", err)
 	}
 
 	for _, resource := range all {

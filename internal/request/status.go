@@ -3,6 +3,7 @@ package request
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,45 @@ type Status struct {
 	RebootPending []string `json:"rebootPending,omitempty"`
 	// Credentials are problems of the Proxmox credentials.
 	Credentials problem.List `json:"credentials,omitempty"`
+	// Placement is where the nodes' machines are; nil = not asked.
+	Placement *Placement `json:"placement,omitempty"`
+}
+
+// Placement is where Proxmox has the machines of a cluster's nodes.
+type Placement struct {
+	Stack    string          `json:"stack"` // for commands
+	Machines []PlacedMachine `json:"machines,omitempty"`
+	// NoQuorum: Proxmox' cluster has no quorum, so that hosts may only seem offline.
+	NoQuorum bool `json:"noQuorum,omitempty"`
+	// NotAsked says what is unknown, and why.
+	NotAsked []string `json:"notAsked,omitempty"`
+}
+
+// PlacedMachine is the machine of a node. Host is empty if Proxmox has none, or shows none to the credentials.
+type PlacedMachine struct {
+	Node string `json:"node"`
+	VMID int    `json:"vmid"`
+	Host string `json:"host,omitempty"`
+	// HostStatus is online, offline or unknown.
+	HostStatus string `json:"hostStatus,omitempty"`
+	// PlannedHost is another one, where the stack file or the last run has it: somebody moved the machine.
+	PlannedHost string `json:"plannedHost,omitempty"`
+	Status      string `json:"status,omitempty"` // running, stopped, unknown
+	// HA is the state in Proxmox' high availability; empty = it has none, or was not asked.
+	HA string `json:"ha,omitempty"`
+}
+
+// Of returns the placement of a node's machine, empty if it is unknown.
+func (p *Placement) Of(node string) (m PlacedMachine) {
+	if p == nil {
+		return m
+	}
+
+	if i := slices.IndexFunc(p.Machines, func(m PlacedMachine) bool { return m.Node == node }); i >= 0 {
+		return p.Machines[i]
+	}
+
+	return m
 }
 
 // Clients are a talosconfig and a kubeconfig; secret. Empty = there is none.
@@ -67,8 +107,11 @@ type ClusterStatus struct {
 	Status  string    `json:"status"`
 	Asked   time.Time `json:"asked"`
 	// Care lists what needs attention, by node, certificate and so on, in the order of the nodes.
-	Care         problem.List     `json:"care,omitempty"`
-	Members      []Member         `json:"members,omitempty"` // of etcd
+	Care    problem.List `json:"care,omitempty"`
+	Members []Member     `json:"members,omitempty"` // of etcd
+	// Quorum reports whether etcd has its majority: a member sees a leader. Nil = no member answers.
+	Quorum       *bool            `json:"quorum,omitempty"`
+	Placement    *Placement       `json:"placement,omitempty"`
 	Nodes        []NodeStatus     `json:"nodes"`
 	Certificates []Certificate    `json:"certificates,omitempty"`
 	Backup       *NewestBackup    `json:"backup,omitempty"`
@@ -81,6 +124,7 @@ type Member struct {
 	Name    string `json:"name"`
 	Leader  bool   `json:"leader,omitempty"`
 	Learner bool   `json:"learner,omitempty"`
+	Healthy bool   `json:"healthy"` // it answers, and sees the leader
 }
 
 // NodeStatus is the status of a node; unknown fields are empty.
@@ -88,6 +132,8 @@ type NodeStatus struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
 	Role    string     `json:"role"`
+	// Answers reports whether its Talos API does, with a certificate of the cluster.
+	Answers bool `json:"answers"`
 	talos.NodeVersions
 
 	// Ready is empty if no Kubernetes API answered.

@@ -109,8 +109,13 @@ func TestHighAvailability(t *testing.T) {
 	w.up(onCeph(3, 2), optup.Refresh())
 	require.Eventually(t, func() bool { return w.vm(off.Name).Running }, within, 50*time.Millisecond)
 
-	// A host dies: its worker moves to the other of its hosts; its control plane would share a host, and waits.
+	// A host dies, and not the one that the program asks: its worker moves to the other of its hosts; its control plane
+	// would share a host, and waits.
 	worker := w.vm("one-general-1")
+	if worker.Host == "pve1" {
+		worker = w.vm("one-general-2")
+	}
+
 	other := map[string]string{"pve1": "pve2", "pve2": "pve1"}[worker.Host]
 	controlPlane := slices.IndexFunc([]string{"one-cp-1", "one-cp-2", "one-cp-3"}, func(name string) bool {
 		return w.vm(name).Host == worker.Host
@@ -120,19 +125,26 @@ func TestHighAvailability(t *testing.T) {
 	powerBack := w.addFault(datacentre.Fault{NoPower: true, Host: worker.Host})
 
 	require.Eventually(t, func() bool {
-		vm := w.vm("one-general-1")
+		vm := w.vm(worker.Name)
 
 		return vm.Running && vm.Host == other
 	}, within, 50*time.Millisecond)
 
 	waiting := w.vm(fmt.Sprintf("one-cp-%d", controlPlane+1))
 	assert.Equal(t, worker.Host, waiting.Host)
+
+	report, _ := w.clusterStatus()
+	moved := report.Placement.Of(worker.Name)
+	assert.Equal(t, []string{other, worker.Host}, []string{moved.Host, moved.PlannedHost})
+	assert.Contains(t, strings.Join(report.Care.Lines(), "\n"), worker.Host+": the host is offline, with "+waiting.Name)
+	assert.Contains(t, strings.Join(report.Care.Lines(), "\n"), "; Proxmox' high availability: "+waiting.Name)
+
 	powerBack()
 	require.Eventually(t, func() bool { return w.vm(waiting.Name).Running }, within, 50*time.Millisecond)
 
 	done := w.up(onCeph(3, 2), optup.Refresh())
 	assert.Empty(t, slices.Concat(vms(done.withOp("update")), vms(done.withOp("delete-replaced"))))
-	assert.Equal(t, other, w.placement("one-general-1"))
+	assert.Equal(t, other, w.placement(worker.Name))
 	w.up(onCeph(3, 2), optup.Refresh(), optup.ExpectNoChanges())
 
 	// Machines that are switched off are started again, so that a node that leaves must be forgotten first.

@@ -1,18 +1,23 @@
 package engine_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/operations"
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/lab/datacentre"
 )
 
@@ -28,46 +33,157 @@ func (w *world) pulumi(arguments ...string) (string, error) {
 	return string(out), err
 }
 
-// TestAHostIsLost loses a host with a control plane and a worker for good: the commands in docs/recovery.md create both
-// anew on the remaining host, as the same nodes.
+// TestAHostIsLost loses a host with a control plane and a worker for good: status says what is needed, and one command
+// creates both anew on the remaining host, as the same nodes, once nobody has the host any more. It is killed on the way.
 func TestAHostIsLost(t *testing.T) {
 	t.Parallel()
 
 	w, s := upOne(t, 3, 2)
+	file := s.yaml(t)
 
-	for _, vm := range w.lab.Data.VMs() { // `pvecm delnode pve2`, and its folder below /etc/pve/nodes removed
-		if vm.Host == "pve2" && !vm.Template {
-			w.removeVM(vm.ID)
-		} else if vm.Host == "pve2" {
+	w.addFault(datacentre.Fault{NoPower: true, Host: "pve2"})
+
+	const offline = "pve2: the host is offline, with one-cp-2, one-general-2 on it; etcd of cluster one has its majority (2 of 3 " +
+		"members: one-cp-1, one-cp-3); if it comes back, wait: its machines start with it; only if it is gone for good: " +
+		"talos-proxmox replace lab --host pve2 (docs/recovery.md#a-host-is-lost)"
+
+	require.Eventually(t, func() bool { // it may have to elect a leader
+		report, status := w.clusterStatus()
+
+		return status == operations.StatusAttention && slices.Contains(report.Care.Lines(), offline)
+	}, within, time.Millisecond, "%s", w.output())
+
+	// Nothing is replaced while the old machines could come back.
+	out, err := w.tryReplace(file, "one-general-2")
+	require.Error(t, err)
+	assert.Contains(t, out, "one-general-2 (VM 3001) is on pve2, which is offline: Proxmox can neither stop nor delete it")
+
+	out, err = w.tryReplace(file, "--host", "pve2")
+	require.Error(t, err)
+	assert.Contains(t, out, "the stack file still has pve2: remove these, so that its machines are planned on other hosts, then run the "+
+		"same again: hosts[1].name")
+
+	s.OneHost = true
+	file = s.yaml(t)
+
+	out, err = w.tryReplace(file, "--host", "pve2")
+	require.Error(t, err)
+	assert.Contains(t, out, "Proxmox' cluster still has the configurations of one-cp-2 (VM 2001), one-general-2 (VM 3001), ")
+
+	for _, vm := range w.lab.Data.VMs() { // `rm -r /etc/pve/nodes/pve2`
+		if vm.Host == "pve2" {
 			w.requireTask(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, nil))
 		}
 	}
 
-	w.addFault(datacentre.Fault{Offline: true, Host: "pve2"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 
-	s.OneHost = true
+	w.when(ctx, func(w *world) bool { return w.machines()["one-cp-2"] != 0 }, func() { w.killEngine(true) })
 
-	// The nodes come back elsewhere; the resources of the host itself cannot be deleted.
-	done, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
-	require.Error(t, err)
-	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-2-vm"}, vms(done.withOp("create")))
+	out, err = w.tryReplace(file, "--host", "pve2")
+	require.Error(t, err, out)
+	assert.Contains(t, out, "  one-cp-2 (VM 2001) is created on pve1, as the same node\n")
+	assert.Contains(t, out, "  the state forgets what was the host's own: ")
+	assert.Empty(t, w.hostURNs("pve2"))
+
+	_, err = w.tryReplace(file, "--host", "pve2")
+	require.Error(t, err, "the killed run has left its lock")
+	w.recover()
+
+	out, err = w.tryReplace(file, "--host", "pve2")
+	require.NoError(t, err, out)
 	w.requireRunning(5)
 	w.requireMembers(3)
 
-	urns := w.hostURNs("pve2")
-	require.NotEmpty(t, urns)
-
-	for _, lost := range urns {
-		out, err := w.pulumi("state", "delete", "--yes", "--stack", w.options.Stack, lost)
-		require.NoError(t, err, out)
-	}
-
-	w.up(s.yaml(t), optup.Refresh())
-	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
-	w.requireMembers(3)
+	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 
 	report, status := w.clusterStatus()
 	assert.Zero(t, status, "%v", report.Care.Lines())
+}
+
+// TestReplacedNode replaces a dead worker with a local volume, which must be named, and a control plane that runs.
+func TestReplacedNode(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := w.stack(3, 1)
+	s.Clusters[0].WorkerYAML = `patches: ["{apiVersion: v1alpha1, kind: UserVolumeConfig, name: local, volumeType: directory}"]`
+	file := s.yaml(t)
+	w.up(file)
+
+	boots := w.bootTimes()
+
+	out, err := w.tryReplace(file, "one-general-7")
+	require.Error(t, err)
+	assert.Contains(t, out, `"one-general-7" is no node of stack lab: name one of one-cp-1, one-cp-2, one-cp-3, one-general-1`)
+
+	w.stopVM(w.vm("one-general-1").ID)
+
+	out, err = w.tryReplace(file, "one-general-1")
+	require.Error(t, err)
+	assert.Contains(t, out, "one-general-1: VM 3000 on "+w.hostOf(3000)+" (stopped)\n")
+	assert.Contains(t, out, "nothing was changed: these volumes would be lost. Save what you need of them; then, to lose them, repeat "+
+		"with --lose-volumes one-general-1/local\n")
+	assert.NotContains(t, w.tasksOf(3000), "qmdestroy")
+
+	out, err = w.tryReplace(file, "one-general-1", "--lose-volumes", "one-general-1/local")
+	require.NoError(t, err, out)
+	w.requireRunning(4)
+
+	out, err = w.tryReplace(file, "one-cp-3")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "one-cp-3: VM 2002 on "+w.hostOf(2002)+" (running)\n")
+	assert.Contains(t, out, "  etcd keeps its majority: one-cp-1, one-cp-2 of 3 members\n")
+	w.requireMembers(3)
+
+	now := w.bootTimes()
+	assert.Equal(t, boots["one-cp-1"], now["one-cp-1"])
+	assert.NotEqual(t, boots["one-cp-3"], now["one-cp-3"])
+	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
+
+	report, status := w.clusterStatus()
+	assert.Zero(t, status, "%v", report.Care.Lines())
+
+	// Proxmox does not answer: nothing is replaced, and status does not claim to know.
+	w.addFault(datacentre.Fault{Method: "GET", Path: "^/nodes$", Status: 403, Message: "Permission check failed"})
+
+	out, err = w.tryReplace(file, "one-cp-3")
+	require.Error(t, err)
+	assert.Contains(t, out, "nothing is replaced without Proxmox' word that the old machine is off")
+
+	report, _ = w.clusterStatus()
+	require.Len(t, report.Placement.NotAsked, 1)
+	assert.Contains(t, report.Placement.NotAsked[0], "where machines are, and whether their hosts are online: ")
+}
+
+// tryReplace runs `talos-proxmox replace --yes` as a user of this stack file does, and returns its output.
+func (w *world) tryReplace(file string, arguments ...string) (string, error) {
+	w.t.Helper()
+
+	e := w.engine(file)
+	defer e.Close()
+
+	cli := w.options.CLI
+	defer func() { w.options.CLI = cli }()
+
+	w.options.CLI.Path = filepath.Join(w.dir, "replace.sh")
+	scripttest.Program(w.t, w.options.CLI.Path, fmt.Sprintf(`#!/bin/sh
+case $1 in up|preview) set -- "$@" --client=%s;; esac
+exec %s "$@"
+`, w.newLanguageHost().address, cli.Path))
+
+	cmd := w.command(append([]string{"replace", w.options.Stack, "--yes", "--directory", w.t.TempDir()}, arguments...)...)
+	stack := e.Stack()
+
+	for name, value := range stack.Workspace().GetEnvVars() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+
+	out, err := cmd.CombinedOutput()
+	_, _ = w.Write(out)
+
+	return string(out), err
 }
 
 // hostURNs returns the URNs of the state's resources about a host itself, as `pulumi stack --show-urns` shows them.

@@ -241,12 +241,14 @@ func (m haMaker) remove(ctx context.Context) error {
 	}
 
 	for {
-		managed, err := proxmoxapi.ManagedByHA(ctx, m.get)
+		managed, err := proxmoxapi.HAServices(ctx, m.get)
 
 		switch {
 		case err != nil:
 			return fmt.Errorf("unable to read what Proxmox' high availability does: %w", err)
-		case !slices.Contains(managed, proxmoxapi.HAResourceID(m.req.VMID)):
+		case !slices.ContainsFunc(managed, func(s proxmoxapi.HAService) bool {
+			return s.ID == proxmoxapi.HAResourceID(m.req.VMID)
+		}):
 			return nil
 		}
 

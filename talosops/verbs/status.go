@@ -21,18 +21,19 @@ const statusHelp = `Asks every node, every control plane's etcd and the Kubernet
 waits for nothing.
 
 It prints a table, or with --json one line of JSON: members of etcd and their leader; per node the versions of Talos,
-its schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end;
-the newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as
-planned, a machine configuration that is not the one that was applied last, or waits for a restart, a certificate that
-ends within thirty days (one that its owner renews: within a sixth of its lifetime), a snapshot that is missing or too
-old, a host that has to reboot.
+its schematic, its kubelet and its API server, whether it is Ready, the GPUs that it offers, and where its machine is;
+when certificates end; the newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy,
+what is not as planned, a machine configuration that is not the one that was applied last, or waits for a restart, a
+certificate that ends within thirty days (one that its owner renews: within a sixth of its lifetime), a snapshot that is
+missing or too old, a host that has to reboot, and one that is offline with machines of the cluster on it.
 
 Of machine configurations it names paths, and never a value. A part of the cluster that is down does not hide the rest.
 
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
-the hosts that have to reboot, as reader a talosconfig with the role os:reader, which is used for everything but
-machine configurations, and as users the clients whose certificates are shown; all of these can be omitted. Exit
-status: 0 all is well, 1 something needs care, 2 no part of the cluster answered, or the request cannot be used.`
+the hosts that have to reboot, where Proxmox has the machines, as reader a talosconfig with the role os:reader, which is
+used for everything but machine configurations, and as users the clients whose certificates are shown; all of these can
+be omitted. Exit status: 0 all is well, 1 something needs care, 2 no part of the cluster answered, or the request cannot
+be used.`
 
 // Exit statuses of the verb.
 const (

@@ -35,6 +35,11 @@ func (q *statusQuery) checkCluster(s *request.ClusterStatus, answers []nodeResul
 		s.Care.Add(s.Cluster, nil, "%s: %s", unlisted.Problem, unlisted.Detail)
 	}
 
+	if slices.ContainsFunc(answers, func(a nodeResult) bool { return a.member }) {
+		quorum := slices.ContainsFunc(answers, func(a nodeResult) bool { return a.etcd.HasLeader })
+		s.Quorum = &quorum
+	}
+
 	i := slices.IndexFunc(answers, func(a nodeResult) bool { return len(a.members) > 0 })
 	if i < 0 {
 		return
@@ -54,8 +59,13 @@ func (q *statusQuery) checkCluster(s *request.ClusterStatus, answers []nodeResul
 	}
 
 	for _, m := range answers[i].members {
-		leads := slices.ContainsFunc(answers, func(a nodeResult) bool { return a.Name == m.Hostname && a.etcd.Leads })
-		s.Members = append(s.Members, request.Member{Name: m.Label(), Leader: leads, Learner: m.Learner})
+		member := request.Member{Name: m.Label(), Learner: m.Learner}
+
+		if i := slices.IndexFunc(answers, func(a nodeResult) bool { return a.Name == m.Hostname }); i >= 0 {
+			member.Leader, member.Healthy = answers[i].etcd.Leads, answers[i].etcd.HasLeader
+		}
+
+		s.Members = append(s.Members, member)
 	}
 
 	slices.SortFunc(s.Members, func(a, b request.Member) int { return strings.Compare(a.Name, b.Name) })

@@ -27,7 +27,6 @@ const maxPaths = 3
 type nodeResult struct {
 	request.NodeStatus
 
-	unreachable  bool
 	warnings     []string
 	drift        request.NodeDifference
 	certificates []namedCertificate
@@ -35,6 +34,7 @@ type nodeResult struct {
 	// Of control planes.
 	members []talosapi.Member
 	etcd    talosapi.EtcdStatus
+	member  bool // its member of etcd answers
 	alarms  []string
 }
 
@@ -83,6 +83,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 		}
 	}
 
+	q.checkPlacement(&s)
 	s.Nodes = append(s.Nodes, q.unplannedNodes(listed)...)
 	q.checkVersions(&s, answers)
 	q.checkCertificates(&s, answers)
@@ -95,7 +96,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	s.Care = append(s.Care, q.req.Credentials...)
 	s.Status = request.StatusOK
 
-	switch answered := func(a nodeResult) bool { return !a.unreachable }; {
+	switch answered := func(a nodeResult) bool { return a.Answers }; {
 	case listErr != nil && !slices.ContainsFunc(answers, answered):
 		s.Status = request.StatusUnknown
 	case len(s.Care) > 0:
@@ -140,11 +141,12 @@ func (q *statusQuery) queryNode(ctx context.Context, n request.Node, controlPlan
 
 	services, err := q.Talos.Services(ctx, n.Address)
 	if err != nil {
-		a.unreachable = true
 		a.unknown("Talos does not answer on %s: %s", n.Address, talosapi.Cause(err))
 
 		return a
 	}
+
+	a.Answers = true
 
 	if problem := cluster.ServiceProblems(services, required); problem != "" {
 		a.warn("%s", problem)
@@ -172,15 +174,16 @@ func (q *statusQuery) queryNode(ctx context.Context, n request.Node, controlPlan
 }
 
 func (q *statusQuery) queryEtcd(ctx context.Context, a *nodeResult) {
-	var err error
-
-	a.etcd, err = q.Talos.EtcdStatus(ctx, a.Address)
-
-	switch {
-	case err != nil:
+	status, err := q.Talos.EtcdStatus(ctx, a.Address)
+	if err != nil {
 		a.warn("its member of etcd does not answer: %s", talosapi.Cause(err))
 
 		return
+	}
+
+	a.etcd, a.member = status, true
+
+	switch {
 	case a.etcd.Learner:
 		a.warn("its member of etcd is a learner")
 	case !a.etcd.HasLeader:

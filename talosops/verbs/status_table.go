@@ -41,7 +41,21 @@ func statusTable(s request.ClusterStatus) string {
 		})
 	}
 
+	if s.Placement != nil {
+		rows[0] = append(rows[0], "HOST")
+		for i, n := range s.Nodes {
+			rows[i+1] = append(rows[i+1], hostColumn(s.Placement.Of(n.Name)))
+		}
+	}
+
 	writeRows(&b, rows)
+
+	if s.Placement != nil {
+		for _, what := range s.Placement.NotAsked {
+			fmt.Fprintf(&b, "Not asked: %s\n", what)
+		}
+	}
+
 	writeCertificates(&b, s)
 
 	if s.Backup != nil {

@@ -93,7 +93,9 @@ func TestStatusOfAHealthyCluster(t *testing.T) {
 	assert.Equal(t, request.StatusOK, s.Status)
 	assert.Empty(t, s.Care)
 	assert.Empty(t, s.Drift)
-	assert.Equal(t, []request.Member{{Name: "cp-1", Leader: true}, {Name: "cp-2"}, {Name: "cp-3"}}, s.Members)
+	assert.Equal(t, []request.Member{
+		{Name: "cp-1", Leader: true, Healthy: true}, {Name: "cp-2", Healthy: true}, {Name: "cp-3", Healthy: true},
+	}, s.Members)
 	require.NoError(t, statusError(s))
 
 	text := statusTable(s)

@@ -1,0 +1,346 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
+	"talos-proxmox/internal/planguard"
+	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
+)
+
+// Replacer plans replacements of machines that are dead, and of those on a host that is lost.
+type Replacer struct{ Deployed }
+
+// Replacement is what a replacement does, and what it needs of the run that does it.
+type Replacement struct {
+	// Lines say it to people.
+	Lines []string
+	// URN is the VM that the run replaces; empty = it creates what is missing.
+	URN string
+	// Approved are what the guard may accept, because the replacement means it.
+	Approved []string
+	// Losses are volumes that are lost, node/volume, beside those that a preview shows.
+	Losses []string
+	// Forgotten are the URNs of resources that nobody can delete, and that the state forgets before the run.
+	Forgotten map[string]bool
+}
+
+// Node plans the replacement of a node's machine. Its VM is deleted before another one gets its identity: by Proxmox,
+// which stops it first, or by whoever removed it, in which case nothing may answer as that node any more.
+func (r Replacer) Node(ctx context.Context, name string) (plan Replacement, err error) {
+	n, c, err := r.node(name)
+	if err != nil {
+		return plan, err
+	}
+
+	state, err := r.readMachines(ctx)
+	if err != nil {
+		return plan, err
+	}
+
+	m := state.machines[n.VMID]
+	if m.resource.Protect && m.exists {
+		return plan, fmt.Errorf("%s is protected, and can be neither deleted nor replaced: set talos-proxmox:protect: false in "+
+			"the stack file, run pulumi up, which restarts nothing, then the same again; set protect: true afterwards", name)
+	}
+
+	proxmox := r.Proxmox()
+
+	site, err := readSite(ctx, proxmox, n.HA != nil)
+	if err != nil {
+		return plan, err
+	}
+
+	status, err := Status{Deployed: r.Deployed}.cluster(ctx, c.Name)
+	if err != nil {
+		return plan, err
+	}
+
+	f := fencing{node: name, vmid: n.VMID, host: m.Host, stack: r.Stack, answers: answersAs(status, name)}
+	if vm, found := site.machine(n.VMID); found {
+		f.vm, f.host, f.ha = &vm, vm.Host, site.services[proxmoxapi.HAResourceID(n.VMID)]
+	}
+
+	f.hostStatus = site.hosts[f.host]
+
+	if err := errors.Join(f.refusal(m.exists), etcdRefusal(n, c, status)); err != nil {
+		return plan, err
+	}
+
+	plan.Lines = []string{f.describe()}
+
+	switch {
+	case f.vm == nil: // the refresh does not find it
+		plan.Lines = append(plan.Lines, "  a new one is created on "+n.Host)
+	case m.isNew:
+		plan.Lines = append(plan.Lines, "  its VM is the new one of a replacement that was interrupted: the run finishes that")
+	default:
+		if err := plan.addReplacement(ctx, proxmox, n, m, f.host); err != nil {
+			return plan, err
+		}
+	}
+
+	if n.Role == spec.RoleControlPlane {
+		plan.Lines = append(plan.Lines, "  "+describeMembers(name, status))
+	}
+
+	plan.addKept(n)
+
+	return plan, nil
+}
+
+// addReplacement adds that a run replaces the VM of a node, on this host, and the volumes that no preview of it shows.
+func (p *Replacement) addReplacement(
+	ctx context.Context, proxmox *proxmoxapi.Machines, n spec.Node, m stateMachine, host string,
+) error {
+	p.URN, p.Approved = string(m.resource.URN), []string{n.Name + planguard.OfDevices}
+	if m.hasLeft { // so that nothing is left in the state with which it could
+		p.Approved = append(p.Approved, n.Name)
+	}
+
+	volumes, err := preflight.LostVolumes(ctx, proxmox, m.Machine)
+	if err != nil {
+		return fmt.Errorf("unable to read which volumes are deleted with %s: %w", n.Name, err)
+	}
+
+	for _, volume := range volumes {
+		p.Losses = append(p.Losses, n.Name+"/"+volume)
+	}
+
+	if n.HostPinned {
+		host = n.Host
+	}
+
+	p.Lines = append(p.Lines, fmt.Sprintf("  its node leaves cluster %s, its VM is stopped and deleted, and a new one is created on %s",
+		n.Cluster, host))
+
+	return nil
+}
+
+// node returns a planned node and its cluster.
+func (r Replacer) node(name string) (spec.Node, spec.Cluster, error) {
+	var names []string
+
+	for _, m := range r.Plan.Members() {
+		switch {
+		case m.Name == name && m.Of == nil:
+			return spec.Node{}, spec.Cluster{}, fmt.Errorf("%s is no node of a cluster, which could leave it: recreate it with "+
+				"`pulumi up --replace '**::%[1]s-vm'`", name)
+		case m.Name == name:
+			return m.Node, *m.Of, nil
+		case m.Of != nil:
+			names = append(names, m.Name)
+		}
+	}
+
+	return spec.Node{}, spec.Cluster{}, fmt.Errorf("%q is no node of stack %s: name one of %s", name, r.Stack, strings.Join(names, ", "))
+}
+
+// addKept adds what the new machine gets of the old one.
+func (p *Replacement) addKept(n spec.Node) {
+	for _, d := range n.ExtraDisks {
+		if d.Volume != "" {
+			p.Lines = append(p.Lines, fmt.Sprintf("  it keeps the volume %s on %s", d.Volume, d.Datastore))
+		}
+	}
+
+	for _, d := range n.AllDevices() {
+		p.Lines = append(p.Lines, fmt.Sprintf("  it gets the device %s of its host", d.Name))
+	}
+}
+
+// readSite asks Proxmox for its hosts and machines, without whose answer nothing is replaced.
+func readSite(ctx context.Context, proxmox *proxmoxapi.Machines, ha bool) (datacentre, error) {
+	site := readDatacentre(ctx, proxmox, ha)
+
+	switch {
+	case site.hosts == nil:
+		return site, fmt.Errorf("nothing is replaced without Proxmox' word that the old machine is off. Not asked: %s",
+			strings.Join(site.notAsked, "; "))
+	case site.noQuorum:
+		return site, errors.New("Proxmox' cluster has no quorum, so that hosts may only seem offline, and nothing can be created: " +
+			"`pvecm status` on a host shows who is missing")
+	default:
+		return site, nil
+	}
+}
+
+// fencing is what is known of a machine before another one gets its identity.
+type fencing struct {
+	node, stack string
+	vmid        int
+	vm          *proxmoxapi.Listed // nil = Proxmox has none, or shows none
+	host        string             // of the VM, or else of the last run
+	hostStatus  string             // empty = the host is not in Proxmox' cluster
+	ha          string             // state in high availability
+	answers     bool               // something answers as this node
+}
+
+// refusal returns why there could be two machines of one identity; known reports whether the state has the VM.
+func (f fencing) refusal(known bool) error {
+	switch {
+	case f.vm == nil && f.answers:
+		return fmt.Errorf("Proxmox has no VM %d, or shows none to the stack's credentials, and %s still answers: a machine with its "+
+			"identity runs, on %s as far as the last run knows. Switch it off, then run the same again", f.vmid, f.node, f.host)
+	case f.vm == nil:
+		return nil
+	case f.hostStatus == proxmoxapi.HostOffline && f.ha != "":
+		return fmt.Errorf("%s (VM %d) is on %s, which is offline, and belongs to Proxmox' high availability, which has it in the state %s: "+
+			"it starts it on another host, or keeps it for this one (docs/high-availability.md). If %[3]s is gone for good: talos-proxmox "+
+			"replace %[5]s --host %[3]s", f.node, f.vmid, f.host, f.ha, f.stack)
+	case f.hostStatus == proxmoxapi.HostOffline:
+		return fmt.Errorf("%s (VM %d) is on %s, which is offline: Proxmox can neither stop nor delete it, and it may still run. If %[3]s "+
+			"comes back, wait; if it is gone for good: talos-proxmox replace %[4]s --host %[3]s", f.node, f.vmid, f.host, f.stack)
+	case !known:
+		return fmt.Errorf("%s (VM %d) is on %s, and the state does not have it, as after a run that was killed: talos-proxmox recover %s, "+
+			"then the same again", f.node, f.vmid, f.host, f.stack)
+	default:
+		return nil
+	}
+}
+
+// describe says where the machine is.
+func (f fencing) describe() string {
+	if f.vm == nil {
+		return fmt.Sprintf("%s: Proxmox has no VM %d any more", f.node, f.vmid)
+	}
+
+	return fmt.Sprintf("%s: VM %d on %s (%s)", f.node, f.vmid, f.host, f.vm.Status)
+}
+
+// answersAs reports whether a node's Talos answers, or its kubelet reports to Kubernetes.
+func answersAs(status request.ClusterStatus, node string) bool {
+	return slices.ContainsFunc(status.Nodes, func(n request.NodeStatus) bool {
+		return n.Name == node && (n.Answers || n.Ready == "yes")
+	})
+}
+
+// etcdRefusal returns why a node cannot leave: without a majority of the other members, etcd forgets none.
+func etcdRefusal(n spec.Node, c spec.Cluster, status request.ClusterStatus) error {
+	if status.Quorum == nil || !*status.Quorum {
+		return fmt.Errorf("etcd of cluster %s has no majority, or does not answer, so that %s cannot leave: start the control planes that "+
+			"are off, or restore etcd (docs/recovery.md#the-majority-of-etcd-is-lost)", c.Name, n.Name)
+	}
+
+	if healthy, voters := healthyOthers(n.Name, status); n.Role == spec.RoleControlPlane && 2*len(healthy) <= voters {
+		return fmt.Errorf("without %s, etcd of cluster %s has no majority (healthy beside it: %s, of %d members): repair another control "+
+			"plane first; the only one is never replaced (docs/upgrades.md#taking-machines-out)", n.Name, c.Name, noneOr(healthy), voters)
+	}
+
+	return nil
+}
+
+// healthyOthers returns the healthy members of etcd beside one, and how many members vote.
+func healthyOthers(node string, status request.ClusterStatus) (healthy []string, voters int) {
+	for _, m := range status.Members {
+		if m.Learner {
+			continue
+		}
+
+		voters++
+
+		if m.Healthy && m.Name != node {
+			healthy = append(healthy, m.Name)
+		}
+	}
+
+	return healthy, voters
+}
+
+func describeMembers(node string, status request.ClusterStatus) string {
+	healthy, voters := healthyOthers(node, status)
+
+	return fmt.Sprintf("etcd keeps its majority: %s of %d members", strings.Join(healthy, ", "), voters)
+}
+
+func noneOr(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// stateMachine is a VM in the state.
+type stateMachine struct {
+	vmdiff.Machine
+
+	resource apitype.ResourceV3
+	exists   bool // it was not deleted for a replacement that did not finish
+	// hasLeft: its node has left the cluster, in a run that was interrupted. IsNew: this VM was created after that.
+	hasLeft, isNew bool
+}
+
+// name returns the name of the machine's node.
+func (m stateMachine) name() string { return strings.TrimSuffix(m.resource.URN.Name(), tokens.OfVM) }
+
+// machineState is what the state has of machines and hosts.
+type machineState struct {
+	machines  map[int]stateMachine // by VMID
+	resources []apitype.ResourceV3
+}
+
+// readMachines reads the state. A run that was killed has to be recovered first.
+func (r Replacer) readMachines(ctx context.Context) (machineState, error) {
+	_, deployment, err := recovery.ReadState(ctx, r.Pulumi, r.Stack, "--show-secrets")
+	if err != nil {
+		return machineState{}, err
+	}
+
+	if len(deployment.PendingOperations) > 0 {
+		return machineState{}, fmt.Errorf("a run of stack %s was killed: talos-proxmox recover %[1]s first, then the same again", r.Stack)
+	}
+
+	return newMachineState(deployment.Resources), nil
+}
+
+func newMachineState(resources []apitype.ResourceV3) machineState {
+	found := machineState{machines: map[int]stateMachine{}, resources: resources}
+	commands := map[string]apitype.ResourceV3{} // with which nodes leave
+
+	for _, resource := range resources {
+		node, leaves := strings.CutSuffix(resource.URN.Name(), tokens.OfLeave)
+		if leaves && string(resource.Type) == tokens.LocalCommand && !resource.Delete {
+			commands[node] = resource
+		}
+	}
+
+	for _, resource := range resources {
+		if string(resource.Type) != tokens.VirtualMachine || resource.Delete {
+			continue
+		}
+
+		m := stateMachine{resource: resource, exists: !resource.PendingReplacement}
+		m.Machine, _ = vmdiff.FromState(recovery.Reveal(resource.Outputs)) // an unreadable part does not affect others
+
+		if leave, known := commands[m.name()]; known && leave.PendingReplacement {
+			m.hasLeft, m.isNew = true, created(resource).After(created(leave))
+		}
+
+		if m.exists || !found.machines[m.VMID].exists {
+			found.machines[m.VMID] = m
+		}
+	}
+
+	return found
+}
+
+func created(resource apitype.ResourceV3) time.Time {
+	if resource.Created == nil {
+		return time.Time{}
+	}
+
+	return *resource.Created
+}
