@@ -87,7 +87,9 @@ func TestEtcdOfAReplacement(t *testing.T) {
 		"the only member":        {status: request.ClusterStatus{Quorum: &yes, Members: []request.Member{{Name: "one-cp-3", Healthy: true}}}, want: "(healthy beside it: none, of 1 members)"},
 		"no majority":            {status: request.ClusterStatus{Quorum: &no}, want: "etcd of cluster one has no majority, or does not answer"},
 		"no answer":              {status: request.ClusterStatus{}, worker: true, want: "etcd of cluster one has no majority, or does not answer"},
-		"a worker":               {status: request.ClusterStatus{Quorum: &yes, Members: members(true, true, false)}, worker: true},
+		"a worker": {
+			status: request.ClusterStatus{Quorum: &yes, Members: members(true, true, false)}, worker: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

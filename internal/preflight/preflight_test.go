@@ -314,7 +314,9 @@ func TestJudge(t *testing.T) {
 		"a machine on a host that is offline, and that the plan does not have": {
 			change: func(s *fixture) {
 				s.addMachineOn("pve3")
-				s.site.Machines = append(s.site.Machines, proxmoxapi.Listed{VMID: 2000, Name: "one-cp-1", Host: "pve3", Type: "qemu"})
+				s.site.Machines = append(s.site.Machines, proxmoxapi.Listed{
+					VMID: 2000, Name: "one-cp-1", Host: "pve3", Type: "qemu",
+				})
 				s.site.Hosts["pve3"] = &preflight.Host{Status: "offline"}
 			},
 			problems: []string{
