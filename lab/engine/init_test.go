@@ -152,8 +152,10 @@ func TestInitRefusals(t *testing.T) {
 	endpoint, err := url.Parse(connection.Endpoint)
 	require.NoError(t, err)
 
-	// The program's own token, without the role for high availability, may read little.
-	require.NoError(t, w.lab.Data.PutRole("TalosProxmoxHA", "Sys.Console"))
+	// The program's own token, without what the roles of single keys may read, may read little.
+	for _, role := range []string{"TalosProxmoxHA", "TalosProxmoxFirewall"} {
+		require.NoError(t, w.lab.Data.PutRole(role, "Sys.Console"))
+	}
 
 	stdout, stderr, file := w.initStack("lab", connection.APIToken)
 	require.NotEmpty(t, file, stderr)

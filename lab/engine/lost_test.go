@@ -34,7 +34,8 @@ func (w *world) pulumi(arguments ...string) (string, error) {
 }
 
 // TestAHostIsLost loses a host with a control plane and a worker for good: status says what is needed, and one command
-// creates both anew on the remaining host, as the same nodes, once nobody has the host any more. It is killed on the way.
+// creates both anew on the remaining host, as the same nodes, once nobody has the host any more. It is killed on the
+// way.
 func TestAHostIsLost(t *testing.T) {
 	t.Parallel()
 

@@ -47,6 +47,7 @@ func TestProxmoxFirewall(t *testing.T) {
 	assert.Contains(t, w.output(), `clusters[0].firewall.proxmox.securityGroups[0]: "web" does not exist`)
 
 	cluster.YAML = "firewall: {admin: [127.0.0.0/16], proxmox: {}}"
+
 	assert.Contains(t, w.previewOutput(s.yaml(t)), "clusters[0].firewall.proxmox: has no effect, because the firewall of the "+
 		"data centre is off")
 	w.up(s.yaml(t))

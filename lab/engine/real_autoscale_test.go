@@ -45,7 +45,8 @@ type karpenterObject struct {
 }
 
 // autoscaler does on Proxmox what Karpenter's provider does, by the same calls
-// (sergelogvinov/karpenter-provider-proxmox v0.12.0, pkg/providers/instance), with the privileges of docs/permissions.md.
+// (sergelogvinov/karpenter-provider-proxmox v0.12.0, pkg/providers/instance), with the privileges of
+// docs/permissions.md.
 type autoscaler struct {
 	*world
 
@@ -88,6 +89,7 @@ func (w *world) autoscaler() autoscaler {
 	)}
 
 	decoder := yaml.NewDecoder(strings.NewReader(w.configMapData("kube-system", "autoscale-general")["karpenter.yaml"]))
+
 	for range 3 {
 		var o karpenterObject
 		require.NoError(w.t, decoder.Decode(&o))

@@ -95,8 +95,8 @@ func describeQuorum(s request.ClusterStatus) string {
 		}
 	}
 
-	return fmt.Sprintf("etcd of cluster %s has its majority (%d of %d members: %s)", s.Cluster, len(healthy), len(s.Members),
-		strings.Join(healthy, ", "))
+	return fmt.Sprintf("etcd of cluster %s has its majority (%d of %d members: %s)",
+		s.Cluster, len(healthy), len(s.Members), strings.Join(healthy, ", "))
 }
 
 // hostColumn returns where a node's machine is: its host, and what is unusual about it.
