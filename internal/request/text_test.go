@@ -44,7 +44,7 @@ func TestTextOfAddresses(t *testing.T) {
 		"no endpoints": {request.Reconciled{}, `{"kubeconfig":"","kind":"","asked":""}`},
 		"the status of a node": {
 			request.NodeStatus{Name: "one-cp-1", Address: address, Role: "controlplane"},
-			`{"name":"one-cp-1","address":"10.0.0.10","role":"controlplane"}`,
+			`{"name":"one-cp-1","address":"10.0.0.10","role":"controlplane","answers":false}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
