@@ -3,11 +3,9 @@ package stacks
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -308,58 +306,9 @@ func (d *deployment) checkRunningMachines(ctx context.Context) (found problem.Li
 		found.Warn("", nil, "%s", warning)
 	}
 
-	d.checkMaintenance(time.Now(), &found)
-	d.checkRemovedHosts(&found)
+	d.checkMaintenance(&found)
 
 	return found, nil
-}
-
-// checkRemovedHosts reports machines on hosts that the stack file does not have any more: nothing would move them, and
-// what the run removes there may be theirs. Machines with high availability are where Proxmox moved them, and one that
-// somebody deleted in Proxmox is created on a host of the plan.
-func (d *deployment) checkRemovedHosts(found *problem.List) {
-	names, moves := map[string][]string{}, map[string][]string{}
-
-	for _, m := range d.plan.Members() {
-		own, exists := d.lookup.verified.Own[m.VMID]
-		if !exists || m.HA != nil || m.HostPinned || len(m.AllDevices()) > 0 ||
-			slices.ContainsFunc(d.plan.Hosts, func(h spec.Host) bool { return h.Name == own.Host }) {
-			continue
-		}
-
-		names[own.Host] = append(names[own.Host], m.Name)
-		moves[own.Host] = append(moves[own.Host], fmt.Sprintf(`%s.nodes: {"%d": {host: %s}}`, m.Path, m.Index+1, m.Host))
-	}
-
-	for _, host := range slices.Sorted(maps.Keys(names)) {
-		found.Add("hosts", nil, "does not have %s any more, where %s would stay: add it again, or move them, with %s", host,
-			vmdiff.JoinNames(names[host]), strings.Join(moves[host], " and "))
-	}
-}
-
-// checkMaintenance reports machines that the plan interrupts outside of their cluster's maintenance windows.
-func (d *deployment) checkMaintenance(now time.Time, found *problem.List) {
-	interrupted := map[string][]string{}
-
-	for _, c := range vmdiff.Changes(d.plan, d.lastRun.machines) {
-		if effect := c.Effect(); effect == vmdiff.Upgrade || effect == vmdiff.Restart || effect == vmdiff.Replace {
-			interrupted[c.Machine.Cluster] = append(interrupted[c.Machine.Cluster], c.Machine.Name)
-		}
-	}
-
-	for i, cluster := range d.plan.Clusters {
-		refusal := cluster.Maintenance.Refusal(now)
-		if refusal == "" || len(interrupted[cluster.Name]) == 0 {
-			continue
-		}
-
-		path, names := fmt.Sprintf("clusters[%d].maintenance.windows", i), vmdiff.JoinNames(interrupted[cluster.Name])
-		if d.preview {
-			found.Warn(path, nil, "up does not interrupt %s now: %s", names, refusal)
-		} else {
-			found.Add(path, nil, "do not allow to interrupt %s now: %s", names, refusal)
-		}
-	}
 }
 
 // checkPlan returns the changes of a plan that running machines cannot follow, and warnings about its effects on them.

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -11,9 +10,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/ownership"
-	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/internal/vmlookup"
@@ -53,46 +50,6 @@ func TestTheGuardKnowsWhatWasCreated(t *testing.T) {
 	request := r.ByType(tokens.LocalCommand)[tokens.MachineGuard].Inputs["stdin"].SecretValue().Element.StringValue()
 	assert.Contains(t, request, `"name":"one-gpu-1","vmid":4000,"creationId":"creation of 4000","mac":"02:`)
 	assert.Contains(t, request, `"proxmox":{"apiToken":`)
-}
-
-// TestMachinesOnARemovedHost: only what would stay on the host keeps a run from forgetting it.
-func TestMachinesOnARemovedHost(t *testing.T) {
-	t.Parallel()
-
-	node := func(vmid, index int, change func(*spec.Node)) spec.Node {
-		n := spec.Node{VM: spec.VM{
-			Name: fmt.Sprint("one-general-", index+1), VMID: vmid, Host: "pve1", Path: "clusters[0].workers[0]", Index: index,
-		}}
-		change(&n)
-
-		return n
-	}
-	same := func(*spec.Node) {}
-
-	d := &deployment{
-		settings: settings{plan: &spec.Plan{
-			Hosts: []spec.Host{{Name: "pve1"}},
-			Clusters: []spec.Cluster{{Workers: []spec.Node{
-				node(3000, 0, same),
-				node(3001, 1, same),
-				node(3002, 2, func(n *spec.Node) { n.HostPinned = true }),
-				node(3003, 3, func(n *spec.Node) { n.HA = &spec.HA{} }),
-				node(3004, 4, func(n *spec.Node) { n.GPUs = []spec.Device{{Name: "a2"}} }),
-				node(3005, 5, same), // gone
-				node(3006, 6, same), // on pve1
-			}}},
-		}},
-		lookup: &machineLookup{verified: proxmoxapi.Verified{Own: map[int]proxmoxapi.Machine{
-			3000: {Host: "pve2"}, 3001: {Host: "pve2"}, 3002: {Host: "pve2"}, 3003: {Host: "pve2"}, 3004: {Host: "pve2"},
-			3006: {Host: "pve1"},
-		}}},
-	}
-
-	var found problem.List
-
-	d.checkRemovedHosts(&found)
-	require.EqualError(t, found, "hosts: does not have pve2 any more, where one-general-1, one-general-2 would stay: add it again, "+
-		`or move them, with clusters[0].workers[0].nodes: {"1": {host: pve1}} and clusters[0].workers[0].nodes: {"2": {host: pve1}}`)
 }
 
 func TestRolledBackMachines(t *testing.T) {

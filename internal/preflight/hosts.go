@@ -66,12 +66,12 @@ func (c *checker) checkHostsOfMachines() {
 		switch found, exists := c.site.Hosts[host]; {
 		case !exists:
 			c.warn(host, "hosts", nil, "the host %s is neither there nor in Proxmox' cluster, and the state has %s on it: "+
-				"`talos-proxmox replace STACK --host %[1]s` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)",
-				host, names)
+				"`talos-proxmox replace %s --host %[1]s` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)",
+				host, names, c.stack.Name)
 		case found.Status == proxmoxapi.HostOffline && !c.hasConfigurations(host):
 			c.warn(host, "hosts", nil, "the host %s is not there, and is offline, and Proxmox no longer has %s on it: "+
-				"`talos-proxmox replace STACK --host %[1]s` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)",
-				host, names)
+				"`talos-proxmox replace %s --host %[1]s` creates what is planned on other hosts (docs/recovery.md#a-host-is-lost)",
+				host, names, c.stack.Name)
 		case found.Status == proxmoxapi.HostOffline:
 			c.problem(host, "hosts", nil, "the host %s is not there, and is offline, with %s on it, which can be neither read "+
 				"nor changed: set it again and bring it back, or remove it from Proxmox first (docs/recovery.md#a-host-is-lost)", host, names)

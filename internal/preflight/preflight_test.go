@@ -332,14 +332,14 @@ func TestJudge(t *testing.T) {
 			},
 			warnings: []string{
 				"hosts: the host pve3 is not there, and is offline, and Proxmox no longer has one-cp-1 on it: " +
-					"`talos-proxmox replace STACK --host pve3`",
+					"`talos-proxmox replace prod --host pve3`",
 			},
 		},
 		"a machine on a host that is gone": {
 			change: func(s *fixture) { s.addMachineOn("pve3") },
 			warnings: []string{
 				"hosts: the host pve3 is neither there nor in Proxmox' cluster, and the state has one-cp-1 on it: " +
-					"`talos-proxmox replace STACK --host pve3`",
+					"`talos-proxmox replace prod --host pve3`",
 			},
 		},
 		"a machine that would move off a host that is offline": {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/internal/spec"
 )
 
 // chooseNetwork asks for the network of the machines.
@@ -219,8 +221,8 @@ func (p *planner) chooseAddressRange() {
 			return errors.New("is not a range of addresses; write it as 10.0.0.10-10.0.0.49")
 		case network.IsValid() && (!network.Contains(first) || !network.Contains(last)):
 			return fmt.Errorf("is not in %s; write a range in it", network)
-		case distance(first, last)+1 < needed:
-			return fmt.Errorf("has %d addresses, and the cluster needs %d; write a longer range", distance(first, last)+1, needed)
+		case spec.AddressOffset(first, last)+1 < needed:
+			return fmt.Errorf("has %d addresses, and the cluster needs %d; write a longer range", spec.AddressOffset(first, last)+1, needed)
 		}
 
 		for _, address := range slices.SortedFunc(maps.Keys(taken), netip.Addr.Compare) {
@@ -298,7 +300,7 @@ func freeRange(network netip.Prefix, taken map[netip.Addr]string, needed int) (f
 
 	for _, try := range []struct{ count, step int }{{max(roomyRange, needed), 10}, {needed, 10}, {needed, 1}} {
 		for start := try.step; start+try.count < size && start < 1<<16; start += try.step { // the last is for broadcasts
-			first, last = nth(network, start), nth(network, start+try.count-1)
+			first, last = spec.AddOffset(network.Addr(), start), spec.AddOffset(network.Addr(), start+try.count-1)
 
 			if !hasAny(taken, first, last) {
 				return first, last, true
@@ -319,30 +321,6 @@ func hasAny(taken map[netip.Addr]string, first, last netip.Addr) bool {
 	return false
 }
 
-// nth returns an address of an IPv4 network by its place.
-func nth(network netip.Prefix, n int) netip.Addr { return plus(network.Addr(), n) }
-
-// plus returns the address that many places after another one.
-func plus(address netip.Addr, n int) netip.Addr {
-	b := address.As4()
-	value := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-	value += uint32(n) //nolint:gosec // within an IPv4 network
-
-	return netip.AddrFrom4([4]byte{byte(value >> 24), byte(value >> 16), byte(value >> 8), byte(value)})
-}
-
-// distance returns how many places an address is after another one.
-func distance(first, last netip.Addr) int {
-	a, b := first.As4(), last.As4()
-	n := 0
-
-	for i := range a {
-		n = n<<8 + int(b[i]) - int(a[i])
-	}
-
-	return n
-}
-
 // placeMachines gives the addresses of a range to the virtual IP and the pools.
 func (p *planner) placeMachines(first, last netip.Addr) {
 	s := p.stack
@@ -352,7 +330,7 @@ func (p *planner) placeMachines(first, last netip.Addr) {
 		s.Network.VIP = first
 	}
 
-	s.ControlPlanes.FirstAddress = plus(first, placeControlPlanes)
+	s.ControlPlanes.FirstAddress = spec.AddOffset(first, placeControlPlanes)
 	next := placeControlPlanes + s.ControlPlanes.Count
 
 	gpuWorkers := 0
@@ -365,13 +343,13 @@ func (p *planner) placeMachines(first, last netip.Addr) {
 		workers = s.Workers.Count
 	}
 
-	roomy := gpuWorkers <= placeWorkers-placeGPUWorkers && placeWorkers+workers <= distance(first, last)+1
+	roomy := gpuWorkers <= placeWorkers-placeGPUWorkers && placeWorkers+workers <= spec.AddressOffset(first, last)+1
 	if roomy {
 		next = placeGPUWorkers
 	}
 
 	for i := range s.GPUWorkers {
-		s.GPUWorkers[i].FirstAddress = plus(first, next)
+		s.GPUWorkers[i].FirstAddress = spec.AddOffset(first, next)
 		next += s.GPUWorkers[i].Count
 	}
 
@@ -380,6 +358,6 @@ func (p *planner) placeMachines(first, last netip.Addr) {
 	}
 
 	if s.Workers != nil {
-		s.Workers.FirstAddress = plus(first, next)
+		s.Workers.FirstAddress = spec.AddOffset(first, next)
 	}
 }

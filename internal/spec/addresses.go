@@ -110,7 +110,7 @@ func (p *planner) sequenceAddresses(r addressSequence) []netip.Addr {
 		return nil
 	}
 
-	first, shownValue := addOffset(r.net.CIDR.Addr(), firstOffsets[r.group.kind]), any(nil)
+	first, shownValue := AddOffset(r.net.CIDR.Addr(), firstOffsets[r.group.kind]), any(nil)
 	if r.first != "" {
 		var ok bool
 		if first, ok = p.parseAddress(r.path, r.first); !ok {
@@ -122,7 +122,7 @@ func (p *planner) sequenceAddresses(r addressSequence) []netip.Addr {
 
 	addresses := make([]netip.Addr, 0, r.group.count)
 	for i := range r.group.count {
-		address := addOffset(first, i)
+		address := AddOffset(first, i)
 
 		why := addressProblem(address, r.net.CIDR)
 		if first := i == 0 && r.first != ""; why == "" || !first && !r.wanted(i) {

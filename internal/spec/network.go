@@ -252,9 +252,9 @@ func addressProblem(address netip.Addr, network netip.Prefix) string {
 	}
 }
 
-// addOffset returns the n-th address after an address. IPv4 networks end below 240.0.0.0 and pools are small, so it
+// AddOffset returns the n-th address after an address. IPv4 networks end below 240.0.0.0 and pools are small, so it
 // cannot overflow.
-func addOffset(address netip.Addr, n int) netip.Addr {
+func AddOffset(address netip.Addr, n int) netip.Addr {
 	bytes := address.AsSlice()
 	for i := len(bytes) - 1; i >= 0 && n > 0; i-- {
 		n += int(bytes[i])
@@ -267,8 +267,8 @@ func addOffset(address netip.Addr, n int) netip.Addr {
 	return result
 }
 
-// addressOffset returns how many addresses a later one of the same family is after a first one; at most 2^32.
-func addressOffset(first, later netip.Addr) int {
+// AddressOffset returns how many addresses a later one of the same family is after a first one; at most 2^32.
+func AddressOffset(first, later netip.Addr) int {
 	from, to := first.AsSlice(), later.AsSlice()
 	offset := 0
 
@@ -301,7 +301,7 @@ func (p *planner) firstFreeAddress(n Network, count int) (string, bool) {
 	for _, step := range []int{10, 1} {
 		for at := step; at < limit; at += step {
 			if p.areFree(n, at, count) {
-				return addOffset(n.CIDR.Addr(), at).String(), true
+				return AddOffset(n.CIDR.Addr(), at).String(), true
 			}
 		}
 	}
@@ -311,7 +311,7 @@ func (p *planner) firstFreeAddress(n Network, count int) (string, bool) {
 
 func (p *planner) areFree(n Network, at, count int) bool {
 	for i := range count {
-		address := addOffset(n.CIDR.Addr(), at+i)
+		address := AddOffset(n.CIDR.Addr(), at+i)
 		if _, taken := p.addresses.held[address]; taken || addressProblem(address, n.CIDR) != "" {
 			return false
 		}

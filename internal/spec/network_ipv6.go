@@ -161,7 +161,7 @@ func (p *planner) planIPv6Addresses(g *pool, overrides map[int]nodeOverrides) {
 		case !n.Address.IsValid():
 			continue
 		default:
-			address = addOffset(ipv6.CIDR.Addr(), addressOffset(g.network.CIDR.Addr(), n.Address.Addr()))
+			address = AddOffset(ipv6.CIDR.Addr(), AddressOffset(g.network.CIDR.Addr(), n.Address.Addr()))
 			if why := addressProblem(address, ipv6.CIDR); why != "" {
 				p.problems.Add(at, nil, "is not set, and %s in the place of %s %s; set it, or choose a larger network", address,
 					n.Address.Addr(), why)

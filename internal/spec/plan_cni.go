@@ -178,7 +178,7 @@ func (p *planner) planServiceRange(at, text string, cni *CNI, cluster Cluster) {
 
 	switch {
 	case !network.CIDR.IsValid():
-	case addressOffset(first, last) >= maxServiceAddresses:
+	case AddressOffset(first, last) >= maxServiceAddresses:
 		p.problems.Add(at, text, "has more than %d addresses; use fewer", maxServiceAddresses)
 	case cni.BGP != nil && (network.CIDR.Contains(first) || network.CIDR.Contains(last)):
 		p.problems.Add(at, text, "is in the nodes' network %s, in which nobody answers for addresses that are announced by BGP; "+
@@ -187,7 +187,7 @@ func (p *planner) planServiceRange(at, text string, cni *CNI, cluster Cluster) {
 		cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first, Last: last})
 		p.services = append(p.services, serviceRange{first, claim{
 			owner: "the load balancer of " + cluster.Name, group: at, path: at,
-			count: addressOffset(first, last) + 1, net: network,
+			count: AddressOffset(first, last) + 1, net: network,
 		}})
 	}
 }
@@ -261,7 +261,7 @@ func (p *planner) claimServices() {
 	for _, r := range p.services {
 		last := r.first
 		for n := range r.claim.count {
-			last = addOffset(r.first, n)
+			last = AddOffset(r.first, n)
 			p.addresses.take(last, r.claim)
 		}
 

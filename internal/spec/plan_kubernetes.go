@@ -61,7 +61,7 @@ func (p *planner) checkPodsAndServices(pods, services namedNetwork, used []named
 // network, which is compared with these.
 func (p *planner) checkAnnounced(cluster string, networks ...namedNetwork) {
 	for _, r := range p.services {
-		last := addOffset(r.first, r.claim.count-1)
+		last := AddOffset(r.first, r.claim.count-1)
 
 		for _, network := range networks {
 			if strings.HasPrefix(r.claim.path, cluster+".") && network.IsValid() && !lastAddress(network.Prefix).Less(r.first) &&
