@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 # Some modules need a newer Go than the program does; Go's container images disable the download of toolchains.
 export GOTOOLCHAIN := auto
+# Pulumi's language host builds the program with this: with it everywhere, a first preview finds what was compiled here.
+export GOFLAGS := $(GOFLAGS) -trimpath
 # The Kubernetes of the lab's clusters: model (default) or real.
 KUBERNETES ?=
 # `make lint` already vets, and test binaries need no symbols: together they would cost a tenth of the CPU time.
@@ -69,7 +71,7 @@ test-unit: ## develop: Run the tests that need neither the lab nor shells, in un
 	$(GO_TEST) $$(go list ./... | grep -v /components/scripts)
 
 # What engine tests run besides the program itself; the last two are for the commands of docs/getting-started.md.
-ENGINE_TOOLS := tools $(SERVED) $(BIN)/gitopscheck $(BIN)/sops
+ENGINE_TOOLS := tools $(SERVED) $(BIN)/talosctl $(BIN)/gitopscheck $(BIN)/sops
 .PHONY: real-tools
 real-tools: $(BIN)/labkube $(PLATFORM_TOOLS)
 
@@ -147,7 +149,7 @@ test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) $(ENGINE_TOOLS) ## develop: Run 
 	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(value RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube, and those of the lab on real etcd and Kubernetes [RUN=TestRealRestore]
+test-kubernetes: $(BIN)/labkube $(BIN)/talosctl tools ## develop: Run the tests of labkube, and those of the lab on real etcd and Kubernetes [RUN=TestRealRestore]
 	cd lab/kubernetes && $(GO_TEST) ./...
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run '$(or $(value RUN),TestScenario/real|TestReal)' ./machine ./engine
 
@@ -172,10 +174,10 @@ schema: ## develop: Generate the schemas of stack files and components, and thei
 	go run ./internal/gendocs
 
 .PHONY: tools
-tools: plan-tools $(BIN)/lab $(BIN)/talosctl ## start: Build what stack `lab` needs into .bin/, unless it is up to date
+tools: plan-tools $(BIN)/lab ## start: Build what stack `lab` needs into .bin/, unless it is up to date
 
 .PHONY: stack-tools
-stack-tools: $(RELEASED) $(BIN)/pulumi ## start: Build what stacks on real hosts need: .bin/talos-proxmox and what it and `pulumi up` call
+stack-tools: $(RELEASED) $(BIN)/pulumi $(BIN)/program ## start: Build what stacks on real hosts need: .bin/talos-proxmox and what it and `pulumi up` call
 
 .PHONY: plan-tools
 plan-tools: $(PLAN_TOOLS)
@@ -206,7 +208,7 @@ $(BIN)/kustomize-controller $(BIN)/helm-controller: $(wildcard lab/platform/go.*
 $(FLUX_CONTROLLERS):
 	@mkdir -p $(BIN)
 	@echo 'building $(@F) of Flux (some minutes, once)'
-	cd $(MODULE) && go build -trimpath -ldflags '-s -w' -o $@ github.com/fluxcd/$(@F)
+	cd $(MODULE) && go build -ldflags '-s -w' -o $@ github.com/fluxcd/$(@F)
 	@touch $@
 
 # The operator reads the manifests of Flux' versions from a folder next to it. Its module does not include the web pages that
@@ -220,7 +222,7 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 	  rm -rf $@-source && cp -r "$$module" $@-source && chmod -R u+w $@-source && mkdir -p $@-source/web/dist && \
 	  echo 'The lab has no pages of the operator.' > $@-source/web/dist/index.html && \
 	  cp go.mod $@.mod && cp go.sum $@.sum && go mod edit -replace=$(FLUX_OPERATOR_MODULE)=$@-source $@.mod && \
-	  go build -modfile $@.mod -trimpath -ldflags "-s -w -X main.VERSION=$$version" -o $@.new $(FLUX_OPERATOR_MODULE)/cmd/operator && \
+	  go build -modfile $@.mod -ldflags "-s -w -X main.VERSION=$$version" -o $@.new $(FLUX_OPERATOR_MODULE)/cmd/operator && \
 	  rm -rf $@-data && mv $@-source/config/data $@-data && go run ./chart $@-source "$${version#v}" $@.tgz && \
 	  rm -rf $@-source $@.mod $@.sum && mv $@.new $@
 
@@ -228,7 +230,7 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 $(CILIUM_OPERATOR): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 	@mkdir -p $(BIN)
 	@echo 'building the operator of Cilium (some minutes, once)'
-	cd lab/platform/cilium && go build -trimpath -tags ipam_provider_operator -ldflags '-s -w' -o $@ github.com/cilium/cilium/operator
+	cd lab/platform/cilium && go build -tags ipam_provider_operator -ldflags '-s -w' -o $@ github.com/cilium/cilium/operator
 	@touch $@
 
 # Reproducible archives, without times and owners. The CRDs of the Prometheus operator become a chart of their own, as in the
@@ -266,6 +268,11 @@ $(BIN)/gitopscheck: $(GO_FILES) $(wildcard talosops/gitopscheck/*.go talosops/ch
 $(BIN)/talos-proxmox: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/talos-proxmox
+
+# What Pulumi's language host builds before each run, with its flags: it links only what has changed.
+$(BIN)/program: $(GO_FILES)
+	@mkdir -p $(BIN)
+	go build -buildvcs=false -ldflags '-w -s' -o $@ .
 
 $(BIN)/secretsimport: tools/go.mod tools/secretsimport/main.go
 	@mkdir -p $(BIN)

@@ -39,7 +39,7 @@ func run() error {
 	}
 
 	//nolint:gosec // the project's own
-	build := exec.Command("go", "build", "-C", "talosops", "-ldflags", "-s -w", "-o", program, ".")
+	build := exec.Command("go", "build", "-C", "talosops", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 
 	if err := build.Run(); err != nil {
