@@ -335,6 +335,7 @@ func (l *lastRun) checkPlan(
 
 	problems = append(problems, vmdiff.CheckKubernetes(plan, l.machines, l.kubernetes)...)
 	problems = append(problems, vmdiff.CheckCNIs(plan, l.hasCommand(tokens.OfCNI))...)
+	warnings = append(warnings, vmdiff.KubernetesUpgrades(plan, l.kubernetes)...)
 	warnings = append(warnings, vmdiff.CheckFlux(plan, l.hasCommand(tokens.OfGitOps))...)
 
 	return problems, append(warnings, vmdiff.IgnoredChanges(plan, l.creationSettings, l.machines)...)

@@ -101,10 +101,16 @@ func (r review) verdict(w io.Writer, cmd *cobra.Command) error {
 		)
 	}
 
-	lines, _ := r.machines()
+	lines, others := r.machines()
 	for _, line := range lines {
 		if !r.displayed || !slices.ContainsFunc(r.Warnings, func(m planguard.Message) bool { return m.Text == line }) {
 			fmt.Fprintln(w, "note:", line)
+		}
+	}
+
+	for _, m := range others {
+		if !r.displayed {
+			fmt.Fprintln(w, "warning:", strings.TrimSpace(m.Resource+" "+m.Text))
 		}
 	}
 

@@ -39,7 +39,8 @@ type reviewResult struct {
 	Errors   []string                 `json:"errors,omitempty"`
 	Findings []jsonStep               `json:"findings,omitempty"` // steps that need approval
 	Unused   []string                 `json:"unusedApprovals,omitempty"`
-	Machines []string                 `json:"machines,omitempty"` // what happens to existing machines
+	Machines []string                 `json:"machines,omitempty"` // what happens to machines
+	Warnings []string                 `json:"warnings,omitempty"` // other ones: upgrades of Kubernetes, changed endpoints, …
 	Changes  []jsonStep               `json:"changes,omitempty"`
 	Hosts    []string                 `json:"hosts,omitempty"` // files of hosts that differ
 	Nodes    []request.NodeDifference `json:"nodes,omitempty"`
@@ -54,8 +55,13 @@ type jsonStep struct {
 }
 
 func (r review) reviewResult() reviewResult {
-	j := reviewResult{
-		Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Machines: r.Describe(), Hosts: r.Hosts, Nodes: r.Drift,
+	j := reviewResult{Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Hosts: r.Hosts, Nodes: r.Drift}
+
+	var others []planguard.Message
+	j.Machines, others = r.machines()
+
+	for _, m := range others {
+		j.Warnings = append(j.Warnings, strings.TrimSpace(m.Resource+" "+m.Text))
 	}
 
 	for _, m := range r.Errors {

@@ -506,5 +506,6 @@ func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 
 	assert.Equal(t, []string{"one-cp-1 … one-cp-3 restart: cores 2 → 3"}, readRecording(t, "more-cores").Describe(),
 		"one after the other, so that the API stays")
+	assert.Equal(t, []string{"one-cp-2, one-cp-3 are deleted"}, readRecording(t, "fewer-control-planes").Describe())
 	assert.Equal(t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, readRecording(t, "drift").Describe())
 }

@@ -1,6 +1,7 @@
 package planguard
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,8 @@ func (p *Preview) Machines() []vmdiff.MachineChanges {
 	return all
 }
 
-// Describe describes what the plan does to existing machines; see [vmdiff.Describe].
+// Describe describes what the plan does to machines: those that it creates, adopts and deletes, and its effects on the
+// others; see [vmdiff.Describe].
 func (p *Preview) Describe() []string {
 	controlPlanes := map[string]int{}
 
@@ -35,7 +37,42 @@ func (p *Preview) Describe() []string {
 		}
 	}
 
-	return vmdiff.Describe(p.Machines(), controlPlanes)
+	return append(p.comingAndGoing(), vmdiff.Describe(p.Machines(), controlPlanes)...)
+}
+
+// comingAndGoing returns a line for the machines that the plan creates, adopts and deletes each.
+func (p *Preview) comingAndGoing() (lines []string) {
+	for _, kind := range []struct {
+		operation Operation
+		verb      string
+	}{{Create, "created"}, {Import, "adopted"}, {Delete, "deleted"}} {
+		var names []string
+
+		for _, s := range p.Steps {
+			if s.URN.Type() == tokens.VirtualMachine && s.Operation == kind.operation {
+				names = append(names, strings.TrimSuffix(s.Name(), tokens.OfVM))
+			}
+		}
+
+		slices.SortFunc(names, compareNames)
+
+		switch len(names) {
+		case 0:
+		case 1:
+			lines = append(lines, names[0]+" is "+kind.verb)
+		default:
+			lines = append(lines, vmdiff.JoinNames(names)+" are "+kind.verb)
+		}
+	}
+
+	return lines
+}
+
+// compareNames orders names of machines by pool, then by number.
+func compareNames(a, b string) int {
+	poolOf := func(name string) string { return name[:strings.LastIndex(name, "-")+1] }
+
+	return cmp.Or(strings.Compare(poolOf(a), poolOf(b)), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // controlPlanes returns the steps of existing control planes' VMs.

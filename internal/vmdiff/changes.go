@@ -90,7 +90,7 @@ func Describe(all []MachineChanges, controlPlanes map[string]int) []string {
 			continue
 		}
 
-		if c.Machine.ControlPlane && effect != Upgrade {
+		if c.Machine.ControlPlane {
 			affected[c.Machine.Cluster] = append(affected[c.Machine.Cluster], c)
 		}
 
@@ -152,15 +152,22 @@ func (c MachineChanges) description() string {
 }
 
 // outageLine describes the outage of a cluster's API; empty = enough control planes stay for etcd's quorum. Control
-// planes restart one at a time, so only a single control plane has an outage.
+// planes restart one at a time, also when they are upgraded, so only a single control plane has an outage.
 func outageLine(cluster string, affected []MachineChanges, count int) string {
-	replaced := slices.ContainsFunc(affected, func(c MachineChanges) bool { return c.Effect() == Replace })
+	replaced := 0
+
+	for _, c := range affected {
+		if c.Effect() == Replace {
+			replaced++
+		}
+	}
 
 	switch {
-	case count == 0, replaced && count-len(affected) > count/2:
+	case count == 0, replaced > 0 && count-replaced > count/2:
 		return ""
-	case replaced:
-		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: its etcd is lost unless a majority of the existing ones stays", len(affected), count, cluster)
+	case replaced > 0:
+		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: its etcd is lost unless a majority of the existing "+
+			"ones stays", replaced, count, cluster)
 	case count == 1:
 		return fmt.Sprintf(
 			"cluster %s has one control plane: its API is unavailable while %s restarts", cluster, affected[0].Machine.Name,

@@ -108,13 +108,14 @@ func TestEffectsOfChanges(t *testing.T) {
 		},
 		"a newer Talos": {
 			after:    []string{"version: v1.12.6", "version: v1.13.2"},
-			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)"},
+			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)", apiAway},
 		},
 		"a newer Talos, and more memory": {
 			after: []string{"version: v1.12.6", "version: v1.13.2", onePool, onePool + "memoryMiB: 8192, "},
 			warnings: []string{
 				"one-cp-1, one-gpu-1, one-gpu-2 are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)",
 				some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB); Talos v1.12.6 → v1.13.2 (templates.talos.version)",
+				apiAway,
 			},
 		},
 		"a Talos that is too new": {
@@ -527,6 +528,20 @@ func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
 		}
 		assert.Equal(t, want, effect.Effect(), running)
 	}
+}
+
+// TestAnUpgradeOfTheOnlyControlPlane makes its API unavailable, as every restart does.
+func TestAnUpgradeOfTheOnlyControlPlane(t *testing.T) {
+	t.Parallel()
+
+	upgrades := []vmdiff.MachineChanges{{
+		Machine: vmdiff.Machine{Name: "one-cp-1", Cluster: "one", ControlPlane: true},
+		Changes: []vmdiff.Change{{Effect: vmdiff.Upgrade, What: "Talos v1.14.3 → v1.14.4"}},
+	}}
+	assert.Equal(t, []string{"one-cp-1 is upgraded: Talos v1.14.3 → v1.14.4", apiAway},
+		vmdiff.Describe(upgrades, map[string]int{"one": 1}))
+	assert.Equal(t, []string{"one-cp-1 is upgraded: Talos v1.14.3 → v1.14.4"},
+		vmdiff.Describe(upgrades, map[string]int{"one": 3}))
 }
 
 // TestProtectionIsDecidedAtCreation: none of it reaches a machine that runs.

@@ -1,7 +1,9 @@
 package vmdiff
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
@@ -46,4 +48,28 @@ func CheckKubernetes(
 	}
 
 	return problems
+}
+
+// KubernetesUpgrades returns a line for each cluster whose nodes run another version of Kubernetes (runs, by cluster)
+// than is planned.
+func KubernetesUpgrades(plan *spec.Plan, runs map[string][]string) (lines []string) {
+	for _, cluster := range plan.Clusters {
+		isPlanned := func(version string) bool { return version == cluster.KubernetesVersion }
+
+		older := slices.DeleteFunc(slices.Sorted(slices.Values(runs[cluster.Name])), isPlanned)
+		if len(older) == 0 || len(cluster.Nodes()) == 0 {
+			continue
+		}
+
+		line := fmt.Sprintf("cluster %s: Kubernetes %s → %s (%s.kubernetesVersion): the control planes' pods are replaced one node "+
+			"after the other, then the kubelets; other pods keep running", cluster.Name, strings.Join(slices.Compact(older), ", "),
+			cluster.KubernetesVersion, clusterPath(cluster))
+		if len(cluster.ControlPlanes) == 1 {
+			line += "; with one control plane, its API is unavailable for some seconds meanwhile"
+		}
+
+		lines = append(lines, line)
+	}
+
+	return lines
 }

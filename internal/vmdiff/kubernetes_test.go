@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/vmdiff"
 )
@@ -44,6 +45,35 @@ func TestKubernetesSteps(t *testing.T) {
 			}
 
 			assert.Equal(t, test.want, got)
+		})
+	}
+}
+
+// TestUpgradesOfKubernetesAreSaid in previews, once for a cluster.
+func TestUpgradesOfKubernetesAreSaid(t *testing.T) {
+	t.Parallel()
+
+	plan := planOf(t, stackFile)
+	require.Len(t, plan.Clusters[0].ControlPlanes, 1)
+
+	for name, test := range map[string]struct {
+		runs []string
+		want string
+	}{
+		"nothing is known": {},
+		"no upgrade":       {runs: []string{"v1.35.0"}},
+		"one that was cut": {
+			runs: []string{"v1.34.3", "v1.35.0"},
+			want: "cluster one: Kubernetes v1.34.3 → v1.35.0 (clusters[0].kubernetesVersion): the control planes' pods are replaced one " +
+				"node after the other, then the kubelets; other pods keep running; with one control plane, its API is unavailable for " +
+				"some seconds meanwhile",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			lines := vmdiff.KubernetesUpgrades(plan, map[string][]string{"one": test.runs, "other": {"v1.20.0"}})
+			assert.Equal(t, test.want, strings.Join(lines, "\n"))
 		})
 	}
 }

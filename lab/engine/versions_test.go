@@ -38,6 +38,7 @@ func TestTalosIsUpgraded(t *testing.T) {
 	assert.Equal(t, "update", done["Command one-talos"])
 	assert.Contains(t, done, "Command one-healthy", "the gate runs again when other versions are planned")
 	assert.Contains(t, w.output(), "one-cp-1, one-general-1 are upgraded in turn: Talos v1.14.3 → v1.14.4 (templates.talos.version)")
+	assert.Contains(t, w.output(), onlyOne)
 
 	for _, m := range w.lab.Machines.Status() {
 		assert.Equal(t, "v1.14.4", m.Version, m.Name)
@@ -67,6 +68,7 @@ func TestTalosIsUpgraded(t *testing.T) {
 	// The model of Kubernetes cannot be upgraded: the run ends before it changes anything. TestRealKubernetesUpgrade
 	// upgrades real Kubernetes.
 	output = w.failedUp(s.yaml(t))
+	assert.Contains(t, output, "cluster one: Kubernetes v1.36.1 → v1.37.2 (clusters[0].kubernetesVersion): the control planes' pods")
 	assert.Contains(t, output, "the Kubernetes API cannot be upgraded from v1.36.1 to v1.37.2: the lab's model of Kubernetes")
 	assert.Contains(t, output, "make up KUBERNETES=real")
 
