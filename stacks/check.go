@@ -37,12 +37,28 @@ type Check struct {
 	Transport http.RoundTripper
 }
 
-// Run reads the stack's configuration and state with the Pulumi CLI, and makes all checks. It returns a report for a
-// terminal: what each host is, what the checks found, and what could not be asked.
-func (c Check) Run(ctx context.Context) (string, error) {
+// Checked is what [Check.Run] found.
+type Checked struct {
+	Stack string `json:"stack"`
+	// Endpoint is that of Proxmox' API.
+	Endpoint string `json:"endpoint"`
+	// Problems block the stack; the other lists do not.
+	Problems problem.List `json:"problems"`
+	Warnings problem.List `json:"warnings"`
+	Notes    problem.List `json:"notes"`
+	Passed   problem.List `json:"passed"`
+	// Hosts has lines about each host that answered, by name.
+	Hosts map[string][]string `json:"hosts"`
+	// NotAsked is sorted: Proxmox, or hosts that did not answer, and what depends on them.
+	NotAsked []string `json:"notAsked"`
+}
+
+// Run reads the stack's configuration and state with the Pulumi CLI, and makes all checks. The result is complete if
+// the error is nil or [ErrCheck].
+func (c Check) Run(ctx context.Context) (Checked, error) {
 	d, found, err := c.deployment(ctx)
 	if err != nil {
-		return "", err
+		return Checked{}, err
 	}
 
 	var unasked []evidence
@@ -84,13 +100,29 @@ func (c Check) Run(ctx context.Context) (string, error) {
 		unasked = append(unasked, fromProxmox)
 	}
 
-	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", d.stack, d.proxmox("endpoint"),
-		problem.Report(problemsOf(Located(found, d.stack, d.file)), about), summary(found, unasked))
-	if len(unasked) > 0 || len(found.Errors()) > 0 {
-		return text, ErrCheck
+	found = problemsOf(Located(found, d.stack, d.file))
+	done := Checked{
+		Stack: d.stack, Endpoint: d.proxmox("endpoint"), Hosts: about, NotAsked: []string{},
+		Problems: found.Errors(), Warnings: found.Warnings(), Notes: found.Notes(), Passed: found.Passed(),
 	}
 
-	return text, nil
+	for _, what := range slices.Sorted(slices.Values(unasked)) {
+		done.NotAsked = append(done.NotAsked, string(what))
+	}
+
+	if len(unasked) > 0 || len(done.Problems) > 0 {
+		return done, ErrCheck
+	}
+
+	return done, nil
+}
+
+// String returns a report for a terminal: what each host is, what was found, and what could not be asked.
+func (c Checked) String() string {
+	found := slices.Concat(c.Problems, c.Warnings, c.Notes, c.Passed)
+
+	return fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", c.Stack, c.Endpoint, problem.Report(found, c.Hosts),
+		c.summary(len(found)))
 }
 
 // deployment returns the stack as a preview would begin with it, and what prevents the provider from logging in. The
@@ -180,27 +212,19 @@ func (c Check) talosOps(ctx context.Context, verb string, request []byte) ([]byt
 }
 
 // summary returns the result in one or two sentences.
-func summary(found problem.List, unasked []evidence) string {
-	problems, warnings := len(found.Errors()), len(found.Warnings())
+func (c Checked) summary(checks int) string {
+	text := problem.Count(checks, "check") + ", all fine."
 
-	text := problem.Count(len(found), "check") + ", all fine."
-
-	switch {
+	switch problems, warnings := len(c.Problems), len(c.Warnings); {
 	case problems > 0:
-		text = fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", problem.Count(len(found), "check"),
+		text = fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", problem.Count(checks, "check"),
 			problem.Count(problems, "problem"), problem.Count(warnings, "warning"))
 	case warnings > 0:
-		text = fmt.Sprintf("%s: no problem, %s.", problem.Count(len(found), "check"), problem.Count(warnings, "warning"))
+		text = fmt.Sprintf("%s: no problem, %s.", problem.Count(checks, "check"), problem.Count(warnings, "warning"))
 	}
 
-	for i, what := range slices.Sorted(slices.Values(unasked)) {
-		if i == 0 {
-			text += " Not asked: "
-		} else {
-			text += ", "
-		}
-
-		text += string(what)
+	if len(c.NotAsked) > 0 {
+		text += " Not asked: " + strings.Join(c.NotAsked, ", ")
 	}
 
 	return text

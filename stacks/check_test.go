@@ -21,12 +21,14 @@ import (
 func runCheck(t *testing.T, document string, more map[string]string, answers ...map[string]any) (string, error) {
 	t.Helper()
 
-	return runCheckOf(t, document, `{"version": 3}`, more, answers...)
+	checked, err := runCheckOf(t, document, `{"version": 3}`, more, answers...)
+
+	return checked.String(), err
 }
 
 func runCheckOf(
 	t *testing.T, document, state string, more map[string]string, answers ...map[string]any,
-) (string, error) {
+) (Checked, error) {
 	t.Helper()
 
 	o := stackOptionsOf(t, "test", document)
@@ -143,8 +145,41 @@ func TestCheckOfAReplacedMachine(t *testing.T) {
 			`", "outputs": {"name": "one-cp-1", "vmId": 2000, "nodeName": ` + more + `}`
 	}
 
-	text, err := runCheckOf(t, strings.ReplaceAll(hostsStack, "REBOOT", "never"),
+	checked, err := runCheckOf(t, strings.ReplaceAll(hostsStack, "REBOOT", "never"),
 		`{"version": 3, "deployment": {"resources": [`+vm(`"pve3"}`)+`, `+vm(`"pve7"}, "delete": true`)+`]}}`, nil)
 	require.ErrorIs(t, err, ErrCheck)
-	assert.NotContains(t, text, "pve7")
+	assert.NotContains(t, checked.String(), "pve7")
+}
+
+// TestCheckAsJSON has every finding with its place, and what was not asked.
+func TestCheckAsJSON(t *testing.T) {
+	t.Parallel()
+
+	checked, err := runCheckOf(t, strings.ReplaceAll(hostsStack, "REBOOT", "never"), `{"version": 3}`, nil,
+		map[string]any{"name": "pve1", "facts": enginetest.PreparedHost("pve1")},
+		map[string]any{"name": "pve2", "facts": enginetest.PreparedHost("pve2")},
+		map[string]any{"name": "pve3", "error": "pve3 sleeps"})
+	require.ErrorIs(t, err, ErrCheck)
+
+	text, err := json.Marshal(checked)
+	require.NoError(t, err)
+
+	var document struct {
+		Problems, Warnings, Passed []map[string]any
+
+		Endpoint string
+		Hosts    map[string][]string
+		NotAsked []string
+	}
+
+	require.NoError(t, json.Unmarshal(text, &document))
+	assert.Equal(t, "https://127.1.0.11:8006/", document.Endpoint)
+	assert.Equal(t, []string{"pve3"}, document.NotAsked)
+	assert.Contains(t, document.Hosts["pve1"][0], "Proxmox VE 9.1.1")
+	assert.NotContains(t, document.Hosts, "pve3")
+	assert.Empty(t, document.Problems)
+	require.Len(t, document.Warnings, 1)
+	assert.Equal(t, "hosts[2]", document.Warnings[0]["about"])
+	assert.Equal(t, "Pulumi.test.yaml:5", document.Warnings[0]["place"])
+	assert.NotEmpty(t, document.Passed)
 }

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/stacks"
 )
 
 func newCheck(a *app) *cobra.Command {
-	var keyFile string
+	var (
+		keyFile string
+		output  cli.Output
+	)
 
 	cmd := &cobra.Command{
 		Use:   "check STACK",
@@ -25,7 +30,8 @@ It exits with status 1 if a problem blocks the plan, or Proxmox or a host does n
 not asked. It changes nothing, takes no lock of the state, and shows no secret. The private key for the hosts' shells
 is that of --private-key-file or of the configuration (talos-proxmox:sshPrivateKey); without one the SSH agent is
 used.`,
-		Example:           "  talos-proxmox check prod\n  talos-proxmox check dev --private-key-file ~/.ssh/pve",
+		Example: "  talos-proxmox check prod\n  talos-proxmox check dev --private-key-file ~/.ssh/pve\n" +
+			"  talos-proxmox check prod --output json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,12 +54,21 @@ used.`,
 				check.PrivateKey = string(content)
 			}
 
-			text, err := check.Run(cmd.Context())
-			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
+			done, err := check.Run(cmd.Context())
 
-			return err
+			switch {
+			case err != nil && !errors.Is(err, stacks.ErrCheck):
+				return err
+			case output == cli.JSON:
+				return errors.Join(err, cli.PrintJSON(cmd, done))
+			default:
+				_, _ = fmt.Fprint(cmd.OutOrStdout(), done)
+
+				return err
+			}
 		},
 	}
+	output.Flag(cmd)
 	cmd.Flags().StringVar(&keyFile, "private-key-file", "", "private key for the hosts' shells")
 
 	return cmd

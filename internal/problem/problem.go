@@ -28,14 +28,14 @@ type Problem struct {
 	// resource, a node. Empty = the message names it.
 	Path string `json:"about"`
 	// Place is the location in a file: Pulumi.prod.yaml:31; empty = unknown.
-	Place string `json:"-"`
+	Place string `json:"place,omitempty"`
 	// Value is the value at Path, as JSON; empty if there is none or it must not be shown.
 	Value string `json:"value,omitempty"`
 	// Message describes the problem and ends with what to do about it.
 	Message  string   `json:"problem"`
 	Severity Severity `json:"-"`
 	// Heading is the heading under which it is listed, if that is not the path: a host, the URN of a resource.
-	Heading string `json:"-"`
+	Heading string `json:"heading,omitempty"`
 }
 
 // New returns a problem with its value as JSON; nil is not shown.
@@ -103,6 +103,9 @@ func (l List) Warnings() List { return l.bySeverity(Warning) }
 
 // Notes returns the problems with severity Note.
 func (l List) Notes() List { return l.bySeverity(Note) }
+
+// Passed returns the passed checks.
+func (l List) Passed() List { return l.bySeverity(Fine) }
 
 func (l List) bySeverity(severity Severity) (some List) {
 	for _, problem := range l {

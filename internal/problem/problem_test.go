@@ -46,5 +46,5 @@ func TestJSONNamesAreStable(t *testing.T) {
 		{Path: "etcd", Message: "alarm NOSPACE", Severity: problem.Warning, Heading: "pve1"},
 	})
 	require.NoError(t, err)
-	assert.JSONEq(t, `[{"about": "etcd", "problem": "alarm NOSPACE"}]`, string(text))
+	assert.JSONEq(t, `[{"about": "etcd", "heading": "pve1", "problem": "alarm NOSPACE"}]`, string(text))
 }
