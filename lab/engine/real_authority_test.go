@@ -67,7 +67,7 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 			assert.Contains(t, w.failedUp(s.yaml(t)), "the certificate authority of "+kind.refused)
 		}
 
-		out, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--authority", kind.authority)
+		out, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--authority", kind.authority, "--yes")
 		require.NoError(t, err, out)
 		assert.NotContains(t, out, "PRIVATE KEY")
 		assert.Contains(t, out, "one: "+kind.subject+" a new certificate authority")
@@ -150,7 +150,7 @@ func (k workload) containers() map[string]string {
 func (w *world) killRotation(output string, arguments ...string) {
 	w.t.Helper()
 
-	cmd := w.command(append([]string{"secrets", "rotate-ca", w.options.Stack}, arguments...)...)
+	cmd := w.command(append([]string{"secrets", "rotate-ca", w.options.Stack, "--yes"}, arguments...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	trigger := &outputTrigger{text: output, kill: func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }}

@@ -271,7 +271,7 @@ func TestRealAutoscaledPool(t *testing.T) {
 	w.recover()
 	assert.Contains(t, w.machines(), "general-x7k2p")
 
-	output, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--cluster", "one", "--authority", "talos")
+	output, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--cluster", "one", "--authority", "talos", "--yes")
 	require.Error(t, err, output)
 	assert.Contains(t, output+err.Error(), "cluster one has machines that an autoscaler added and that the stack does not know: "+
 		"general-x7k2p")

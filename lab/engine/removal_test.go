@@ -163,7 +163,7 @@ func TestANodeLeavesAfterARotation(t *testing.T) {
 
 	w, s := upOne(t, 1, 2)
 
-	out, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--authority", "talos")
+	out, err := w.runCommand("secrets", "rotate-ca", w.options.Stack, "--authority", "talos", "--yes")
 	require.NoError(t, err, out)
 
 	s.Clusters[0].Workers = 1
