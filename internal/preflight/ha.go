@@ -67,6 +67,8 @@ func (c *checker) checkSharedDisks(m machine) {
 				"that all hosts share (`pvesm status`, Datacenter, Storage), or remove ha%s", m.Host, m.Name,
 				map[bool]string{true: ". Disks of workers on ZFS can be copied: ha.replication"}[m.isReplicable(s, d.path == image)])
 		case s.Type != replicableStorage:
+			copied = true // reported here
+
 			c.problem(m.Host, d.path, d.datastore, "is of type %s, and Proxmox replicates disks of ZFS pools (zfspool) alone: use one, or "+
 				"a datastore that all hosts share, or remove ha", s.Type)
 		default:
