@@ -18,18 +18,31 @@ func ProxmoxSettings(ctx *pulumi.Context) map[string]string {
 	})
 }
 
-// registerAPICommand registers a command that makes something on Proxmox with a verb of talosops, and removes it with
-// the same request. Another provenance replaces what it made; other changes of the request run the verb again, which
-// finds its work done.
+// apiCommand is a command that makes something on Proxmox with a verb of talosops, and removes it with the same request.
+type apiCommand struct {
+	// provenance replaces what it made when it changes; other changes of the request run the verb again, which finds its
+	// work done.
+	verb, provenance string
+	request          pulumi.StringOutput
+	// follows runs the verb again when it changes; empty = nothing but the request does.
+	follows string
+}
+
 func registerAPICommand(
-	ctx *pulumi.Context, name, verb, provenance string, request pulumi.StringOutput, opts ...pulumi.ResourceOption,
+	ctx *pulumi.Context, name string, c apiCommand, opts ...pulumi.ResourceOption,
 ) (*local.Command, error) {
-	return local.NewCommand(ctx, name, &local.CommandArgs{
-		Create:                 pulumi.String(talosopsexec.Command(ctx) + verb),
-		Delete:                 pulumi.String(talosopsexec.Command(ctx) + verb + " --remove"),
-		Stdin:                  pulumi.ToSecret(request).(pulumi.StringOutput),
-		Triggers:               pulumi.Array{pulumi.String(provenance)},
+	args := &local.CommandArgs{
+		Create:                 pulumi.String(talosopsexec.Command(ctx) + c.verb),
+		Delete:                 pulumi.String(talosopsexec.Command(ctx) + c.verb + " --remove"),
+		Stdin:                  pulumi.ToSecret(c.request).(pulumi.StringOutput),
+		Triggers:               pulumi.Array{pulumi.String(c.provenance)},
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Logging:                local.LoggingStderr,
-	}, append(opts, ignoreLogging())...)
+	}
+
+	if c.follows != "" {
+		args.Environment = pulumi.StringMap{TriggerVariable: pulumi.String(c.follows)}
+	}
+
+	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
 }

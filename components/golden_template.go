@@ -208,7 +208,9 @@ func (c *GoldenTemplate) registerImport(
 		return string(text), err
 	}).(pulumi.StringOutput)
 
-	return registerAPICommand(ctx, name+"-build", "template", provenance, stdin, pulumi.Parent(c))
+	return registerAPICommand(
+		ctx, name+"-build", apiCommand{verb: "template", provenance: provenance, request: stdin}, pulumi.Parent(c),
+	)
 }
 
 // lockSeconds is how long a script waits for the script of a killed run to end.

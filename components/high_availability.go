@@ -3,12 +3,15 @@ package components
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // registerHA registers the high availability of a machine, if it has any. It is deleted before whatever it depends on:
@@ -20,20 +23,41 @@ func registerHA(
 		return nil
 	}
 
-	text, err := json.Marshal(request.HA{
-		Proxmox: ProxmoxSettings(ctx), Machine: machine, VMID: m.VMID, MaxRestart: m.HA.MaxRestart,
-		MaxRelocate: m.HA.MaxRelocate, Hosts: m.HA.Hosts, Comment: ownership.HA(stackOwner(ctx), machine),
-		Apart: apart.vmids, ApartRule: apart.rule,
-	})
+	req := request.HA{Proxmox: ProxmoxSettings(ctx), Machine: machine, HAMachine: request.HAMachine{
+		VMID: m.VMID, MaxRestart: m.HA.MaxRestart, MaxRelocate: m.HA.MaxRelocate, Hosts: m.HA.Hosts,
+		Comment: ownership.HA(stackOwner(ctx), machine), Apart: apart.vmids, ApartRule: apart.rule,
+	}}
+
+	if r := m.HA.Replication; r != nil {
+		req.Schedule, req.RateMBs = r.Schedule, r.RateMBs
+	}
+
+	text, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
 
-	_, err = registerAPICommand(
-		ctx, name+tokens.OfHA, "ha", fmt.Sprint(m.VMID), pulumi.String(text).ToStringOutput(), opts...,
-	)
+	name += tokens.OfHA
+
+	_, err = registerAPICommand(ctx, name, apiCommand{
+		verb: "ha", provenance: fmt.Sprint(m.VMID), request: pulumi.String(text).ToStringOutput(),
+		follows: repairs(vmlookup.FromContext(ctx).Command(name).Follows, vmlookup.FromContext(ctx).CommandDrift(name)),
+	}, opts...)
 
 	return err
+}
+
+// repairs returns what repeats a command that finds differences in what it made: a number that they raise, and what
+// they were. Without any, it stays what it was.
+func repairs(last, differences string) string {
+	if differences == "" {
+		return last
+	}
+
+	number, _, _ := strings.Cut(last, ":")
+	count, _ := strconv.Atoi(number) // 0 of none
+
+	return fmt.Sprintf("%d: %s", count+1, differences)
 }
 
 // haGroup are machines of which no two run on one host, by VMID, and the rule's name; empty for machines without.

@@ -118,8 +118,9 @@ func (f imageFile) registerImport(
 		return string(text), err
 	}).(pulumi.StringOutput)
 
-	return registerAPICommand(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), "image",
-		store.Datastore+":import/"+f.name, stdin, pulumi.Parent(parent), waitFor(settled))
+	return registerAPICommand(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), apiCommand{
+		verb: "image", provenance: store.Datastore + ":import/" + f.name, request: stdin,
+	}, pulumi.Parent(parent), waitFor(settled))
 }
 
 // sortedStores returns the stores in order, without duplicates.

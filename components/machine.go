@@ -97,6 +97,8 @@ type Machine struct {
 type (
 	// HA is a machine's high availability in Proxmox.
 	HA = spec.HA
+	// Replication is how Proxmox copies the disks of a machine to other hosts.
+	Replication = spec.Replication
 	// Disk is an additional disk of a machine.
 	Disk = spec.Disk
 	// NIC is an additional network device of a machine.
@@ -152,6 +154,12 @@ func (m Machine) withDefaults() Machine {
 		ha := *m.HA
 		setDefault(&ha.MaxRestart, 1)
 		setDefault(&ha.MaxRelocate, 1)
+		if ha.Replication != nil {
+			replication := *ha.Replication
+			setDefault(&replication.Schedule, spec.ReplicationSchedule)
+			ha.Replication = &replication
+		}
+
 		m.HA = &ha
 	}
 
@@ -277,7 +285,6 @@ func (m Machine) validate(path string, found *problem.List) {
 	}
 }
 
-// validateOrigin requires either a template or an ISO.
 // validateHA refuses what Proxmox could not start on another host.
 func (m Machine) validateHA(path string, found *problem.List) {
 	if m.HA == nil {
@@ -290,11 +297,26 @@ func (m Machine) validateHA(path string, found *problem.List) {
 		}
 	}
 
+	if r := m.HA.Replication; r != nil {
+		if len(m.HA.Hosts) < 2 {
+			found.Add(path+".replication", nil, "copies disks to other hosts of the machine; set two or more in hosts")
+		}
+
+		if !spec.IsCalendarEvent(r.Schedule) {
+			found.Add(path+".replication.schedule", r.Schedule, `is no calendar event of Proxmox; use one such as "*/15"`)
+		}
+
+		if r.RateMBs < 0 {
+			found.Add(path+".replication.rateMBs", r.RateMBs, "is below 0; use 0 for no limit")
+		}
+	}
+
 	if m.hasDevices() {
 		found.Add(path, nil, "is for machines that any host can start, and this one has a device of its host; remove one of the two")
 	}
 }
 
+// validateOrigin requires either a template or an ISO.
 func (m Machine) validateOrigin(path string, found *problem.List) {
 	if (m.Template == nil) == (m.ISO == nil) {
 		found.Add(path+"template", nil,

@@ -32,8 +32,9 @@ func registerVolumes(
 			return nil, err
 		}
 
-		command, err := registerAPICommand(ctx, name+tokens.OfVolume+disk.Volume, "volume", disk.Datastore+":"+volume.File(),
-			pulumi.String(text).ToStringOutput(), pulumi.Parent(parent))
+		command, err := registerAPICommand(ctx, name+tokens.OfVolume+disk.Volume, apiCommand{
+			verb: "volume", provenance: disk.Datastore + ":" + volume.File(), request: pulumi.String(text).ToStringOutput(),
+		}, pulumi.Parent(parent))
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", disk.Volume, err)
 		}

@@ -47,6 +47,7 @@ type deployment struct {
 	arguments     map[string]components.TalosClusterArgs // of clusters, by name; set by the checks
 	versions      map[string]versions                    // by cluster
 	zones         map[string]string                      // current hosts of nodes, by node name
+	haDrift       map[string]string                      // differences that the checks found, by command
 }
 
 // Program configures the program.
@@ -252,6 +253,7 @@ func (d *deployment) lookupContext(ctx *pulumi.Context) *pulumi.Context {
 		Existed: d.lastRun.hasMachine, Bootstrapped: d.lastRun.isBootstrapped,
 		VersionChanges: func(cluster string) int { return d.versions[cluster].changes },
 		Commands:       func(name string) vmlookup.Command { return d.lastRun.calls[name] },
+		Drift:          func(name string) string { return d.haDrift[name] },
 		Configurations: func(node string) string { return d.lastRun.configurations[node] },
 	})
 }

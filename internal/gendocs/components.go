@@ -24,7 +24,7 @@ var (
 		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "USBMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
 	}
 	documentedTypes = []string{
-		"ClusterNode", "Encryption", "TalosUpgrades", "Maintenance", "MaintenanceWindow", "Backup", "CNI", "AddressRange", "BGP", "BGPPeer", "Firewall", "ProxmoxFirewall", "APIServer", "OIDC", "AuditPolicy", "AuditRule", "AuditResources", "PodSecurity", "Registries", "RegistryMirror", "RegistryAuth", "RegistryTLS", "GitOps", "PullSecret", "Verify", "Tailscale", "Proxmox", "Identity", "StorageClass", "AutoscaledPool", "Machine", "Hardware", "Network", "IPv6Network", "Route", "StaticHost", "HA", "Disk", "NIC", "Bond", "VLAN", "PCIDevice", "USBDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
+		"ClusterNode", "Encryption", "TalosUpgrades", "Maintenance", "MaintenanceWindow", "Backup", "CNI", "AddressRange", "BGP", "BGPPeer", "Firewall", "ProxmoxFirewall", "APIServer", "OIDC", "AuditPolicy", "AuditRule", "AuditResources", "PodSecurity", "Registries", "RegistryMirror", "RegistryAuth", "RegistryTLS", "GitOps", "PullSecret", "Verify", "Tailscale", "Proxmox", "Identity", "StorageClass", "AutoscaledPool", "Machine", "Hardware", "Network", "IPv6Network", "Route", "StaticHost", "HA", "Replication", "Disk", "NIC", "Bond", "VLAN", "PCIDevice", "USBDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
 		"HostGPU", "HostDevice", "MappedDevice", "MappedUSBDevice",
 	}

@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"talos-proxmox/internal/proxmoxapi"
@@ -15,6 +16,7 @@ type datacentre struct {
 	hosts    map[string]string   // statuses by name; nil = unknown
 	machines []proxmoxapi.Listed // those that the credentials see
 	services map[string]string   // states in high availability, by id
+	copies   map[int][]string    // failures of replication, by VMID
 	noQuorum bool                // as it says itself
 	notAsked []string            // what is unknown, and why
 }
@@ -62,6 +64,24 @@ func readDatacentre(ctx context.Context, proxmox *proxmoxapi.Machines, ha bool) 
 	return d
 }
 
+// readReplication asks the hosts that are online which copies of machines' disks fail.
+func (d *datacentre) readReplication(ctx context.Context, proxmox *proxmoxapi.Machines) {
+	d.copies = map[int][]string{}
+
+	for _, host := range slices.Sorted(maps.Keys(d.hosts)) {
+		if d.hosts[host] != proxmoxapi.HostOnline {
+			continue
+		}
+
+		failures, err := proxmoxapi.ReplicationFailures(ctx, proxmox.Get, host)
+		if err != nil {
+			d.notAsked = append(d.notAsked, fmt.Sprintf("whether the disks of machines on %s are copied: %v", host, err))
+		}
+
+		maps.Copy(d.copies, failures)
+	}
+}
+
 // isMajorityOnline reports whether most hosts are online, with which a cluster has quorum, whatever else votes.
 func (d datacentre) isMajorityOnline() bool {
 	online := 0
@@ -98,7 +118,7 @@ func (d datacentre) placement(stack string, c spec.Cluster, lastHosts map[int]st
 		if vm, found := d.machine(n.VMID); found {
 			placed.Host, placed.Status = vm.Host, vm.Status
 			placed.HostStatus = d.hosts[vm.Host]
-			placed.HA = d.services[proxmoxapi.HAResourceID(n.VMID)]
+			placed.HA, placed.Replication = d.services[proxmoxapi.HAResourceID(n.VMID)], d.copies[n.VMID]
 
 			planned := lastHosts[n.VMID]
 			if n.HostPinned {
@@ -114,6 +134,11 @@ func (d datacentre) placement(stack string, c spec.Cluster, lastHosts map[int]st
 	}
 
 	return p
+}
+
+// hasReplication reports whether the disks of a machine of the plan are copied to other hosts.
+func hasReplication(plan *spec.Plan) bool {
+	return slices.ContainsFunc(plan.Members(), func(m spec.Member) bool { return m.HA != nil && m.HA.Replication != nil })
 }
 
 // hasHA reports whether a machine of the plan has high availability.

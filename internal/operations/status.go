@@ -168,7 +168,9 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 
 	if s.Proxmox != nil {
 		credentials = preflight.Credentials(ctx, s.Proxmox)
-		proxmox = readDatacentre(ctx, s.Proxmox, hasHA(s.Plan))
+		if proxmox = readDatacentre(ctx, s.Proxmox, hasHA(s.Plan)); hasReplication(s.Plan) {
+			proxmox.readReplication(ctx, s.Proxmox)
+		}
 	}
 
 	var requests []request.Status

@@ -18,6 +18,7 @@ var beyond = map[string]string{ //nolint:gochecknoglobals // a table
 		"agent",
 	"VM.PowerMgmt /vms": "stop and reset every VM",
 	"VM.Migrate /vms":   "move every VM between hosts",
+	"VM.Replicate /vms": "copy the disks of every VM between hosts, and end such copies",
 	"Datastore.Allocate " + OnImages: "read, attach and delete everything on the datastore: images, disks and backups of others, if it has any. " +
 		"Give images a datastore without disks and backups",
 	"Datastore.AllocateSpace " + OnImages:    "fill the datastore",

@@ -106,8 +106,9 @@ const (
 	NewestPVE = 9
 )
 
-// Proxmox VE 8 has monitor in place of guestAgentAudit.
+// Proxmox VE 8 has monitor in place of guestAgentAudit, and no replicate.
 const (
+	replicate       = "VM.Replicate"
 	guestAgentAudit = "VM.GuestAgent.Audit"
 	monitor         = "VM.Monitor"
 	guestAgentPVE   = 9
@@ -197,6 +198,9 @@ func Roles() []Role {
 			needOn("/", "Sys.Audit", "GET /cluster/ha/resources", "see which machines are, and what becomes of them",
 				" (/, Sys.Audit)"),
 		}},
+		{ID: "TalosProxmoxReplication", For: "`ha.replication` of a pool", Needs: []Need{
+			vm(replicate, "POST /cluster/replication", "copy the disks of VMs to other hosts, and remove the copies"),
+		}},
 		{ID: "TalosProxmoxFirewall", For: "`firewall.proxmox` of a cluster", Needs: []Need{
 			needOn("/", "Sys.Audit", SeeFirewall, "see whether the firewall of the data centre is on", " (/, Sys.Audit)"),
 		}},
@@ -256,7 +260,9 @@ func (r Role) Privileges() []string { return r.PrivilegesOn(NewestPVE) }
 func (r Role) PrivilegesOn(major int) []string {
 	list := make([]string, 0, len(r.Needs))
 	for _, n := range r.Needs {
-		list = append(list, NameOn(major, n.Privilege))
+		if name := NameOn(major, n.Privilege); name != "" {
+			list = append(list, name)
+		}
 	}
 
 	slices.Sort(list)
@@ -276,13 +282,19 @@ func Privileges() []string {
 	return slices.Compact(list)
 }
 
-// NameOn returns a privilege's name on a major version of Proxmox VE (0 = the newest).
+// NameOn returns a privilege's name on a major version of Proxmox VE (0 = the newest); empty = that has none, and the
+// program does not use what needs it there.
 func NameOn(major int, privilege string) string {
-	if privilege == guestAgentAudit && major > 0 && major < guestAgentPVE {
+	switch {
+	case major == 0 || major >= guestAgentPVE:
+		return privilege
+	case privilege == guestAgentAudit:
 		return monitor
+	case privilege == replicate:
+		return ""
+	default:
+		return privilege
 	}
-
-	return privilege
 }
 
 // Paths returns the paths where the role is granted, sorted.

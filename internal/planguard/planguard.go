@@ -29,7 +29,7 @@ type Preview struct {
 	// Policies are violations; Packs the policy packs that ran, name → version.
 	Policies []Policy
 	Packs    map[string]string
-	// Hosts lists the files that a run changes on Proxmox hosts.
+	// Hosts lists what a run changes on Proxmox' side beside resources: files of hosts, high availability.
 	Hosts []string
 	// Drift lists nodes that differ from the plan, if the nodes were compared.
 	Drift []request.NodeDifference

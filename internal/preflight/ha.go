@@ -3,6 +3,7 @@ package preflight
 import (
 	"slices"
 
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 )
 
@@ -33,28 +34,73 @@ func (c *checker) checkHA() {
 	}
 }
 
-// checkSharedDisks refuses disks that only the machine's host has: Proxmox would move its configuration to another
-// host, fail to start it there, and leave it in the state "error" after the dead host has come back.
+// checkSharedDisks refuses disks that only the machine's host has, and that are not copied to the others: Proxmox would
+// move its configuration to another host, fail to start it there, and leave it in the state "error" after the dead host
+// has come back.
 func (c *checker) checkSharedDisks(m machine) {
-	disks := m.disks()
+	disks, image := m.disks(), ""
 	if m.Template.Source == spec.SourceISO {
-		path := "templates." + m.Template.Class + ".imageDatastore"
-		disks = append(disks, disk{datastore: m.Template.ImageDatastore, path: path})
+		image = "templates." + m.Template.Class + ".imageDatastore"
+		disks = append(disks, disk{datastore: m.Template.ImageDatastore, path: image})
 	}
 
-	var reported []string
+	var (
+		reported []string
+		copied   bool
+	)
+
+	h := c.site.host(m.Host)
 
 	for _, d := range disks {
-		h := c.site.host(m.Host)
-		if slices.Contains(reported, d.path) || h.Storages == nil {
+		s, found := h.storage(d.datastore)
+		if !found || s.Shared != 0 || slices.Contains(reported, d.path) {
+			copied = copied || !found // unknown here
+
 			continue
 		}
 
-		if s, found := h.storage(d.datastore); found && s.Shared == 0 {
-			reported = append(reported, d.path)
+		reported = append(reported, d.path)
 
+		switch {
+		case m.HA.Replication == nil || d.path == image:
 			c.problem(m.Host, d.path, d.datastore, "is of %s alone, and %s has ha: another host could not start it; use a datastore "+
-				"that all hosts share (`pvesm status`, Datacenter, Storage), or remove ha", m.Host, m.Name)
+				"that all hosts share (`pvesm status`, Datacenter, Storage), or remove ha%s", m.Host, m.Name,
+				map[bool]string{true: ". Disks of workers on ZFS can be copied: ha.replication"}[m.isReplicable(s, d.path == image)])
+		case s.Type != replicableStorage:
+			copied = true // reported here
+
+			c.problem(m.Host, d.path, d.datastore, "is of type %s, and Proxmox replicates disks of ZFS pools (zfspool) alone: use one, or "+
+				"a datastore that all hosts share, or remove ha", s.Type)
+		default:
+			copied = true
+			c.checkTargets(m, d)
+		}
+	}
+
+	if m.HA.Replication != nil && !copied {
+		c.problem(m.Host, m.Path+".ha.replication", nil, "has nothing to copy: all hosts share the datastores of %s; remove it", m.Name)
+	}
+}
+
+// replicableStorage is the only type of storage whose volumes Proxmox replicates (ZFSPoolPlugin of pve-storage 9.1.7).
+const replicableStorage = "zfspool"
+
+// isReplicable reports whether replication would help a disk.
+func (m machine) isReplicable(s hostfacts.Storage, image bool) bool {
+	return !image && s.Type == replicableStorage && m.Role != spec.RoleControlPlane
+}
+
+// checkTargets refuses other hosts of a machine that cannot have a copy of a disk.
+func (c *checker) checkTargets(m machine, d disk) {
+	for _, name := range m.HA.Hosts {
+		target := c.site.host(name)
+		if name == m.Host || target.Storages == nil {
+			continue
+		}
+
+		if s, found := target.storage(d.datastore); !found || s.Enabled == 0 || s.Type != replicableStorage {
+			c.problem(name, d.path, d.datastore, "is no ZFS pool on %s, to which ha.replication copies the disks of %s: create a storage of "+
+				"this name there, or leave the host out of hosts", name, m.Name)
 		}
 	}
 }

@@ -41,6 +41,17 @@ func (s *fixture) storage(host, name string) *hostfacts.Storage {
 	return nil
 }
 
+// replicated returns a change to a worker whose disks on the ZFS pool fast of pve2 are copied to pve1.
+func replicated(change func(s *fixture)) func(s *fixture) {
+	return func(s *fixture) {
+		s.worker().HA = &spec.HA{
+			MaxRestart: 1, MaxRelocate: 1, Hosts: []string{"pve1", "pve2"}, Replication: &spec.Replication{Schedule: "*/15"},
+		}
+		s.storage("pve2", "fast").Type = "zfspool"
+		change(s)
+	}
+}
+
 // addMachine adds a node to the stack's machines.
 func (s *fixture) addMachine(n spec.Node) {
 	s.stack.Machines[n.VMID] = vmdiff.Machine{Name: n.Name, VMID: n.VMID, Host: n.Host}
@@ -589,6 +600,27 @@ func TestJudge(t *testing.T) {
 					"datastore that all hosts share",
 			},
 		},
+		"replication of disks that are not on ZFS": {change: replicated(func(s *fixture) { s.storage("pve2", "fast").Type = "lvmthin" }), problems: []string{
+			`clusters[0].gpuWorkers[0].datastore: "fast" is of type lvmthin, and Proxmox replicates disks of ZFS pools (zfspool) alone: ` +
+				"use one, or a datastore that all hosts share, or remove ha",
+		}},
+		"replication to a host without the pool": {change: replicated(func(*fixture) {}), problems: []string{
+			`clusters[0].gpuWorkers[0].datastore: "fast" is no ZFS pool on pve1, to which ha.replication copies the disks of one-gpu-1`,
+		}},
+		"replication of shared disks": {change: replicated(func(s *fixture) { s.storage("pve2", "fast").Shared = 1 }), problems: []string{
+			"clusters[0].gpuWorkers[0].ha.replication: has nothing to copy: all hosts share the datastores of one-gpu-1; remove it",
+		}},
+		"replication without the right to it": {
+			change: replicated(func(s *fixture) {
+				s.storage("pve1", "fast").Type = "zfspool"
+				delete(s.site.Rights["/vms"], "VM.Replicate")
+			}),
+			problems: []string{
+				"may not VM.Replicate on /vms/4000: as root on a host, `pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' " +
+					"--roles TalosProxmoxReplication`",
+			},
+		},
+		"replication": {change: replicated(func(s *fixture) { s.storage("pve1", "fast").Type = "zfspool" })},
 		"high availability before there were rules": {
 			change: func(s *fixture) {
 				s.worker().HA, s.site.Version = &spec.HA{MaxRestart: 1, MaxRelocate: 1}, "8.4.14"

@@ -212,6 +212,8 @@ func (c *checker) needs(n permissions.Need) []need {
 
 			return exists && m.HostPinned && running.Host != m.Host
 		}, privilege)
+	case "VM.Replicate":
+		return c.needsOnMachines(func(m machine) bool { return m.HA != nil && m.HA.Replication != nil }, privilege)
 	case "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit":
 		return c.needsOnStorage(n)
 	case "SDN.Use":

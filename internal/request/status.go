@@ -56,6 +56,8 @@ type PlacedMachine struct {
 	Status      string `json:"status,omitempty"` // running, stopped, unknown
 	// HA is the state in Proxmox' high availability; empty = it has none, or was not asked.
 	HA string `json:"ha,omitempty"`
+	// Replication says which copies of its disks on other hosts fail, or do not exist yet.
+	Replication []string `json:"replication,omitempty"`
 }
 
 // Of returns the placement of a node's machine, empty if it is unknown.

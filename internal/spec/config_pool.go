@@ -68,6 +68,18 @@ type HAConfig struct {
 	MaxRestart int `json:"maxRestart,omitempty" jsonschema:"default=1,minimum=1,maximum=10"`
 	// On how many other hosts Proxmox then tries it.
 	MaxRelocate int `json:"maxRelocate,omitempty" jsonschema:"default=1,minimum=1,maximum=10"`
+	// Copy disks that only their host has to the other hosts of the machines (`hosts`, or all of the stack): `{}` for its
+	// defaults. They must be on a ZFS pool of the same name on each. After a failover, a machine runs with its last copy,
+	// and has lost what it wrote since; control planes are refused. Default: such disks are refused.
+	Replication *ReplicationConfig `json:"replication,omitempty"`
+}
+
+// ReplicationConfig holds the settings of copies of machines' disks.
+type ReplicationConfig struct {
+	// When Proxmox copies, as one of its calendar events: `*/15` is every 15 minutes, `mon..fri 22:30` each working day.
+	Schedule string `json:"schedule,omitempty" jsonschema:"default=*/15,example=*/5"`
+	// The most that each copy may send, in megabytes (10^6 bytes) per second; 0 = no limit.
+	RateMBs int `json:"rateMBs,omitempty" jsonschema:"default=0,minimum=0,maximum=100000"`
 }
 
 // PoolConfig holds the settings of control planes and pools of workers.

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,7 +20,26 @@ type HA struct {
 	Hosts []string `pulumi:"hosts,optional"`
 	// Keep the control plane on another host than those of its cluster that have it as well. Default: false.
 	Apart bool `pulumi:"apart,optional"`
+	// The copies of the machine's disks on the other hosts that it may run on. Default: none.
+	Replication *Replication `json:",omitempty" pulumi:"replication,optional"`
 }
+
+// Replication is how Proxmox copies the disks of a machine, which are on ZFS, to other hosts.
+type Replication struct {
+	// When Proxmox copies, as one of its calendar events. Default: `*/15`, every 15 minutes.
+	Schedule string `pulumi:"schedule,optional"`
+	// The most that each copy may send, in megabytes (10^6 bytes) per second. Default: 0, no limit.
+	RateMBs int `pulumi:"rateMBs,optional"`
+}
+
+// ReplicationSchedule is the default of [Replication.Schedule], which is Proxmox' own.
+const ReplicationSchedule = "*/15"
+
+// calendarEvent matches what can be a calendar event of Proxmox, which are part of systemd's.
+var calendarEvent = regexp.MustCompile(`^[A-Za-z0-9*/,.:~ -]{1,128}$`)
+
+// IsCalendarEvent reports whether a text can be a calendar event of Proxmox.
+func IsCalendarEvent(text string) bool { return calendarEvent.MatchString(text) }
 
 // planHA plans the high availability of a pool's machines, whose hosts and devices are known. Where Proxmox moved one,
 // it stays: a host in the stack file is only that of a new machine.
@@ -33,7 +54,13 @@ func (p *planner) planHA(g *pool) {
 	// Proxmox refuses a rule with more machines than hosts, and one with a single machine.
 	ha.Apart = g.role == RoleControlPlane && len(g.nodes) > 1 && len(g.nodes) <= len(g.allowed)
 
-	if len(g.Hosts) > 0 {
+	if g.HA.Replication != nil {
+		ha.Replication = &Replication{
+			Schedule: cmp.Or(g.HA.Replication.Schedule, ReplicationSchedule), RateMBs: g.HA.Replication.RateMBs,
+		}
+	}
+
+	if len(g.Hosts) > 0 || ha.Replication != nil { // other hosts have no copy
 		ha.Hosts = g.allowed
 	}
 
@@ -69,8 +96,37 @@ func (p *planner) checkHA(g *pool) {
 		p.problems.Add(at, nil, "needs another host to start machines on, and hosts has %s alone: add one, or remove ha", g.allowed[0])
 	}
 
+	if g.HA.Replication != nil {
+		p.checkReplication(g)
+	}
+
 	if !g.OnBoot {
 		p.problems.Add(g.path+".onBoot", false, "has no effect on machines with ha, which Proxmox starts after every failure: "+
 			"remove one of the two")
+	}
+}
+
+// checkReplication refuses machines that may not run with disks of minutes ago, and disks that Proxmox does not copy.
+func (p *planner) checkReplication(g *pool) {
+	at := g.path + ".ha.replication"
+
+	if g.role == RoleControlPlane {
+		p.problems.Add(at, nil, "is not for control planes: after a failover, etcd would run with data of minutes ago, and the cluster "+
+			"would lose writes; remove ha, with which two of three control planes work on, or use a datastore that all hosts share")
+	}
+
+	if schedule := g.HA.Replication.Schedule; schedule != "" && !IsCalendarEvent(schedule) {
+		p.problems.Add(at+".schedule", schedule, `is no calendar event of Proxmox; use one such as "*/15" for every 15 minutes, or "22:30"`)
+	}
+
+	for _, n := range g.nodes {
+		for _, d := range n.ExtraDisks {
+			if d.Volume != "" {
+				p.problems.Add(at, nil, "does not copy the volume %s of %s, which outlives the machine and which Proxmox counts as another's: "+
+					"remove one of the two, or use a datastore that all hosts share without replication", d.Volume, n.Name)
+
+				return
+			}
+		}
 	}
 }

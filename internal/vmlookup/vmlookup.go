@@ -48,6 +48,9 @@ type Run struct {
 	VersionChanges func(cluster string) int
 	// Commands returns the command of talosops in the state, by the name of its resource.
 	Commands func(name string) Command
+	// Drift says how what a command of talosops made differs from its request in the state, by the name of its resource;
+	// empty = it does not, or that is unknown.
+	Drift func(name string) string
 	// Configurations returns the machine configuration of a node in the state, a secret; empty = none.
 	Configurations func(node string) string
 	// StackID is the id of the stack, which markers contain.
@@ -113,6 +116,15 @@ func (r Run) Command(name string) Command {
 	}
 
 	return r.Commands(name)
+}
+
+// CommandDrift says how what a command made differs from its request in the state; empty if it does not, or unknown.
+func (r Run) CommandDrift(name string) string {
+	if r.Drift == nil {
+		return ""
+	}
+
+	return r.Drift(name)
 }
 
 // Configuration returns the machine configuration of a node in the state, a secret; empty if there is none.

@@ -55,6 +55,7 @@ type Datacentre struct {
 	system      HostSystem
 	onPower     map[string][]func(on bool)
 	managing    map[int]bool // VMs on which the HA manager works
+	replicating bool         // the scheduler of replication jobs works
 	// clusterFileMu is held while a file of the cluster file system is changed.
 	clusterFileMu sync.Mutex
 	// clusterLocks are the locks of the cluster file system, with the time at which each was taken.
@@ -120,6 +121,10 @@ func (d *Datacentre) SetGuests(g Guests) {
 	defer d.lockWrite()()
 
 	d.guests = g
+
+	if len(d.state.Records[Replications]) > 0 {
+		d.replicate()
+	}
 
 	for _, vm := range d.sortedVMs() {
 		if hw := vm.Hardware; vm.Running && hw != nil {

@@ -20,6 +20,10 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return Refuse("unable to remove VM %d - used in HA resources and purge parameter not set.", vmid)
 		}
 
+		if jobs := d.replicationsOf(vmid); len(jobs) > 0 && !p.Bool("purge") {
+			return Refuse("There is a replication job '%s' for guest '%d' - Please remove that first.", jobs[0], vmid)
+		}
+
 		if err := v.checkLock(); err != nil && inTask && !p.Bool("skiplock") {
 			return err
 		}
@@ -42,6 +46,10 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 
 		if err := d.destroy(ctx, vmid, p.Bool("destroy-unreferenced-disks")); err != nil {
 			return err
+		}
+
+		for _, id := range d.replicationsOf(vmid) { // copies stay (remove_vmid_jobs of PVE::ReplicationConfig)
+			delete(d.state.Records[Replications], id)
 		}
 
 		delete(d.state.Records[HAResources], HAResourceID(vmid))

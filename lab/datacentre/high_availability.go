@@ -340,7 +340,39 @@ func (d *Datacentre) CheckHARule(name string, rule Config) error {
 		return invalid("rule is ineffective as there are less than two resources")
 	case rule["affinity"] == "negative" && len(resources) > len(d.hosts):
 		return invalid("rule defines more resources than available nodes")
-	default:
+	case rule.Bool("disable"):
 		return nil
 	}
+
+	if reason := d.ruleConflict(name, rule); reason != "" {
+		return invalid(reason)
+	}
+
+	return nil
+}
+
+// ruleConflict returns why a rule contradicts another enabled one; empty = it contradicts none (PVE::HA::Rules,
+// check_feasibility). It requires the lock.
+func (d *Datacentre) ruleConflict(name string, rule Config) string {
+	opposite := map[string]string{"negative": "positive", "positive": "negative"}[rule["affinity"]]
+
+	for _, other := range slices.Sorted(maps.Keys(d.state.Records[HARules])) {
+		record := d.state.Records[HARules][other]
+		if other == name || record.Bool("disable") {
+			continue
+		}
+
+		common := slices.DeleteFunc(rule.List("resources"), func(id string) bool {
+			return !slices.Contains(record.List("resources"), id)
+		})
+
+		switch {
+		case rule["type"] == "node-affinity" && record["type"] == "node-affinity" && len(common) > 0:
+			return fmt.Sprintf("resource '%s' is already used in another node affinity rule", common[0])
+		case opposite != "" && record["affinity"] == opposite && len(common) > 1:
+			return "rule shares two or more resources with a " + opposite + " resource affinity rule"
+		}
+	}
+
+	return ""
 }

@@ -33,7 +33,14 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 	}
 
 	return d.vmTask(user, hostName, "qmigrate", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
-		list, err := d.volumesToMigrate(v, r)
+		replicated, err := d.moveReplicated(v, r["target"])
+		if err != nil {
+			w.log("ERROR: %s", err)
+
+			return errMigration
+		}
+
+		list, err := d.volumesToMigrate(v, r, replicated)
 		if err != nil {
 			w.log("ERROR: %s", err)
 
@@ -64,6 +71,8 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 			v.Hardware.Host = r["target"]
 		}
 
+		d.switchStolen(v)
+
 		w.log("migration finished successfully")
 
 		return nil
@@ -84,6 +93,10 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 		return WrongParameter("online", "can't migrate running VM without --online")
 	}
 
+	if err := d.checkReplicatedMove(v, r["target"], r.Bool("force")); err != nil {
+		return err
+	}
+
 	for _, dr := range v.Config.drives() {
 		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && !dr.cdrom() {
 			if _, err := d.lookupStorage(r["target"], vol.Storage, "images"); err != nil {
@@ -96,9 +109,15 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 }
 
 // volumesToMigrate returns the volumes that move with the VM, or why the VM cannot move.
-func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
+// Replicated volumes are on the target already.
+func (d *Datacentre) volumesToMigrate(v *vm, r Config, replicated bool) ([]*Volume, error) {
 	if err := d.checkLocalDevices(v, r["target"]); err != nil {
 		return nil, err
+	}
+
+	var there []*Volume
+	if replicated {
+		there, _ = d.replicatedVolumes(v) // were copied
 	}
 
 	var list []*Volume
@@ -107,7 +126,7 @@ func (d *Datacentre) volumesToMigrate(v *vm, r Config) ([]*Volume, error) {
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
-		if vol == nil || vol.Host == "" { // none, or one that the target has as well
+		if vol == nil || vol.Host == "" || slices.Contains(there, vol) { // none, or one that the target has as well
 			continue
 		}
 

@@ -32,6 +32,8 @@ const (
 	// HAResources have ids such as vm:100, HARules are their affinities: see [Datacentre.PutHAResource].
 	HAResources Kind = "haresource"
 	HARules     Kind = "harule"
+	// Replications are jobs with ids such as 100-0: see [Datacentre.PutReplication].
+	Replications Kind = "replication"
 )
 
 // Records returns the records of a kind by id, with the API's parameters as fields, passwords and secrets included.

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -163,6 +164,11 @@ func vmResource(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	o["template"], o["diskread"], o["diskwrite"] = boolInt(vm.Template), 0, 0
 	delete(o, "cpus")
 	delete(o, "serial")
+
+	if record, found := dc.Record(datacentre.HAResources, datacentre.HAResourceID(vm.ID)); found {
+		_, state, _ := dc.HAState(vm.ID)
+		o["hastate"] = cmp.Or(state, record["state"], "started")
+	}
 
 	return o
 }

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
@@ -21,10 +19,11 @@ const haHelp = `Has Proxmox' high availability restart a machine (docs/high-avai
 
 The machine becomes a resource that Proxmox starts after every failure, on another host if its own is dead. A rule says
 on which hosts it may run, if not on all; another keeps the control planes of a cluster apart. What is there already is
-changed. Whether the machine is to run is only said of a new resource.
+changed. Whether the machine is to run is only said of a new resource. With a schedule, Proxmox copies its disks to its
+other hosts.
 
 With --remove, Proxmox forgets the machine, and the verb waits for that: until then, Proxmox would start a machine that
-is switched off.`
+is switched off, and keep the copies of its disks. Copies on a host that is offline stay, and are named.`
 
 // haRequest has a secret: the credentials for Proxmox.
 type haRequest struct{ request.HA }
@@ -66,16 +65,23 @@ type haMaker struct {
 	req *haRequest
 }
 
+func (m haMaker) wanted() proxmoxapi.WantedHA { return proxmoxapi.WantedHA(m.req.HAMachine) }
+
 func (m haMaker) ensure(ctx context.Context) error {
+	if err := m.ensureReplication(ctx); err != nil { // before Proxmox may start the machine from a copy
+		return fmt.Errorf("replication of %s: %w", m.req.Machine, err)
+	}
+
 	if err := m.ensureResource(ctx); err != nil {
 		return fmt.Errorf("high availability of %s: %w", m.req.Machine, err)
 	}
 
-	hosts := proxmoxapi.HARule{
-		Name: ownership.HostsRule(m.req.VMID), Type: "node-affinity", Nodes: strings.Join(m.req.Hosts, ","),
-		Resources: proxmoxapi.HAResourceID(m.req.VMID),
+	has, err := proxmoxapi.ReadHA(ctx, m.get)
+	if err == nil {
+		err = m.changeRule(ctx, has.HostsRule(m.wanted()))
 	}
-	if err := m.ensureRule(ctx, hosts, len(m.req.Hosts) > 0); err != nil {
+
+	if err != nil {
 		return fmt.Errorf("hosts of %s: %w", m.req.Machine, err)
 	}
 
@@ -90,32 +96,17 @@ func (m haMaker) ensure(ctx context.Context) error {
 	return nil
 }
 
-// resources returns all resources by id.
-func (m haMaker) resources(ctx context.Context) (map[string]proxmoxapi.HAResource, error) {
-	var list []proxmoxapi.HAResource
-	if err := m.get(ctx, proxmoxapi.PathHAResources, &list); err != nil {
-		return nil, err
-	}
-
-	all := map[string]proxmoxapi.HAResource{}
-	for _, r := range list {
-		all[r.ID] = r
-	}
-
-	return all, nil
-}
-
 func (m haMaker) ensureResource(ctx context.Context) error {
 	wanted := map[string]any{
 		"max_restart": m.req.MaxRestart, "max_relocate": m.req.MaxRelocate, "comment": m.req.Comment,
 	}
 
-	all, err := m.resources(ctx)
+	has, err := proxmoxapi.ReadHA(ctx, m.get)
 	if err != nil {
 		return err
 	}
 
-	found, exists := all[proxmoxapi.HAResourceID(m.req.VMID)]
+	found, exists := has.Resources[proxmoxapi.HAResourceID(m.req.VMID)]
 
 	switch {
 	case !exists:
@@ -133,51 +124,41 @@ func (m haMaker) ensureResource(ctx context.Context) error {
 	}
 }
 
-// ensureRule makes a rule as it is wanted, or removes it.
-func (m haMaker) ensureRule(ctx context.Context, rule proxmoxapi.HARule, wanted bool) error {
-	var rules []proxmoxapi.HARule
-	if err := m.get(ctx, proxmoxapi.PathHARules, &rules); err != nil {
-		return err
-	}
-
-	at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == rule.Name })
-	exists, found := at >= 0, proxmoxapi.HARule{}
-
-	if exists {
-		found = rules[at]
-	}
-
-	body := map[string]any{"type": rule.Type, "resources": rule.Resources, "comment": m.req.Comment}
-
-	if rule.Nodes != "" {
-		body["nodes"], body["strict"] = rule.Nodes, 1
-	} else {
-		body["affinity"] = "negative"
-	}
-
-	switch {
-	case !wanted && exists:
-		return m.Send(ctx, http.MethodDelete, proxmoxapi.HARulePath(rule.Name), nil)
-	case !wanted:
+// changeRule makes a rule as it is wanted, or removes it.
+func (m haMaker) changeRule(ctx context.Context, c proxmoxapi.HAChange) error {
+	if c.Subject == "" {
 		return nil
-	case !exists:
-		body["rule"] = rule.Name
+	}
+
+	m.say("Proxmox' high availability of %s (VM %d): %s", m.req.Machine, m.req.VMID, c.Subject)
+
+	if c.Found != nil && (c.Rule == nil || c.Found.Type != c.Rule.Type) { // a rule keeps its type
+		if err := m.Send(ctx, http.MethodDelete, proxmoxapi.HARulePath(c.Found.Name), nil); err != nil || c.Rule == nil {
+			return err
+		}
+
+		c.Found = nil
+	}
+
+	body := map[string]any{"type": c.Rule.Type, "resources": c.Rule.Resources, "comment": m.req.Comment}
+	if c.Rule.Type == proxmoxapi.OnHosts {
+		body["nodes"], body["strict"] = c.Rule.Nodes, 1
+	} else {
+		body["affinity"] = c.Rule.Affinity
+	}
+
+	if c.Found == nil {
+		body["rule"] = c.Rule.Name
 
 		return m.Send(ctx, http.MethodPost, proxmoxapi.PathHARules, body)
-	case sameList(found.Resources, rule.Resources) && sameList(found.Nodes, rule.Nodes):
-		return nil
-	default:
-		body["digest"] = found.Digest // another machine's command may change it at the same time
-
-		return m.Send(ctx, http.MethodPut, proxmoxapi.HARulePath(rule.Name), body)
 	}
-}
 
-// sameList reports whether two lists of Proxmox have the same items, in any order.
-func sameList(a, b string) bool {
-	sorted := func(list string) []string { return slices.Sorted(strings.SplitSeq(list, ",")) }
+	body["digest"] = c.Found.Digest // another machine's command may change it at the same time
+	if c.Found.Disable {
+		body["delete"] = "disable" // Proxmox ignores disable=0
+	}
 
-	return slices.Equal(sorted(a), sorted(b))
+	return m.Send(ctx, http.MethodPut, proxmoxapi.HARulePath(c.Rule.Name), body)
 }
 
 // keepApart brings the rule of a cluster's control planes up to date with those that are resources now: others join
@@ -188,7 +169,13 @@ func (m haMaker) keepApart(ctx context.Context) error {
 	var err error
 
 	for range attempts {
-		if err = m.keepApartOnce(ctx); err == nil || ctx.Err() != nil {
+		var has proxmoxapi.HighAvailability
+
+		if has, err = proxmoxapi.ReadHA(ctx, m.get); err == nil {
+			err = m.changeRule(ctx, has.ApartRule(m.wanted()))
+		}
+
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 
@@ -200,32 +187,13 @@ func (m haMaker) keepApart(ctx context.Context) error {
 	return err
 }
 
-func (m haMaker) keepApartOnce(ctx context.Context) error {
-	all, err := m.resources(ctx)
-	if err != nil {
-		return err
-	}
-
-	var members []string
-
-	for _, vmid := range m.req.Apart {
-		if r, exists := all[proxmoxapi.HAResourceID(vmid)]; exists {
-			members = append(members, r.ID)
-		}
-	}
-
-	return m.ensureRule(ctx, proxmoxapi.HARule{
-		Name: m.req.ApartRule, Type: "resource-affinity", Resources: strings.Join(members, ","),
-	}, len(members) > 1)
-}
-
 func (m haMaker) remove(ctx context.Context) error {
-	all, err := m.resources(ctx)
+	has, err := proxmoxapi.ReadHA(ctx, m.get)
 	if err != nil {
 		return fmt.Errorf("high availability of %s: %w", m.req.Machine, err)
 	}
 
-	if _, exists := all[proxmoxapi.HAResourceID(m.req.VMID)]; exists {
+	if _, exists := has.Resources[proxmoxapi.HAResourceID(m.req.VMID)]; exists {
 		m.say("Proxmox' high availability forgets %s (VM %d)", m.req.Machine, m.req.VMID)
 
 		if err := m.Send(ctx, http.MethodDelete, proxmoxapi.HAResourcePath(m.req.VMID), nil); err != nil {
@@ -249,6 +217,10 @@ func (m haMaker) remove(ctx context.Context) error {
 		case !slices.ContainsFunc(managed, func(s proxmoxapi.HAService) bool {
 			return s.ID == proxmoxapi.HAResourceID(m.req.VMID)
 		}):
+			if err := m.removeReplication(ctx); err != nil {
+				return fmt.Errorf("replication of %s: %w", m.req.Machine, err)
+			}
+
 			return nil
 		}
 

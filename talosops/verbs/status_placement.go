@@ -24,6 +24,11 @@ func (q *statusQuery) checkPlacement(s *request.ClusterStatus) {
 	byHost := map[string][]request.PlacedMachine{}
 
 	for _, m := range s.Placement.Machines {
+		for _, failure := range m.Replication {
+			s.Care.Add(m.Node, nil, "replication of its disks %s: until it succeeds, a failover loses more than planned, or cannot start "+
+				"the machine (docs/high-availability.md#replication)", failure)
+		}
+
 		switch {
 		case m.Host == "":
 			s.Care.Add(m.Node, nil, "Proxmox has no VM %d, or shows none to the stack's credentials: if it is gone, and its host is "+

@@ -178,6 +178,15 @@ func manageHA(ctx context.Context, a *api) error {
 	return cmp.Or(a.call(ctx, http.MethodGet, path, nil, nil), a.call(ctx, http.MethodPost, path, resource, nil))
 }
 
+// replicate has talosops copy the machine's disks to another host.
+func replicate(ctx context.Context, a *api) error {
+	const path = "/cluster/replication"
+
+	job := multiForm{"id": {"2000-0"}, "type": {"local"}, "target": {"pve2"}}
+
+	return cmp.Or(a.call(ctx, http.MethodGet, path, nil, nil), a.call(ctx, http.MethodPost, path, job, nil))
+}
+
 // seeFirewall has talosops see whether the data centre's firewall is on.
 func seeFirewall(ctx context.Context, a *api) error {
 	return a.call(ctx, http.MethodGet, "/cluster/firewall/options", nil, nil)
@@ -208,13 +217,14 @@ func extras() map[string]extra {
 	return map[string]extra{
 		"TalosProxmoxDisks": {},
 		"TalosProxmoxGPU":   mapped, "TalosProxmoxMappings": mapped,
-		"TalosProxmoxAccounts": {before: accounts()},
-		"TalosProxmoxRoles":    {before: accounts()},
-		"TalosProxmoxFirewall": {after: seeFirewall},
-		"TalosProxmoxHA":       {after: manageHA},
-		"TalosProxmoxMove":     {change: object{"nodeName": "pve2", "migrate": true}},
-		"TalosProxmoxPool":     {change: object{"poolId": "talos"}},
-		"TalosProxmoxStartup":  {change: object{"startup": object{"order": 1.0}}},
+		"TalosProxmoxAccounts":    {before: accounts()},
+		"TalosProxmoxRoles":       {before: accounts()},
+		"TalosProxmoxFirewall":    {after: seeFirewall},
+		"TalosProxmoxHA":          {after: manageHA},
+		"TalosProxmoxReplication": {after: replicate},
+		"TalosProxmoxMove":        {change: object{"nodeName": "pve2", "migrate": true}},
+		"TalosProxmoxPool":        {change: object{"poolId": "talos"}},
+		"TalosProxmoxStartup":     {change: object{"startup": object{"order": 1.0}}},
 	}
 }
 
