@@ -1,6 +1,7 @@
 package planguard
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -36,6 +37,31 @@ func (p *Preview) Describe() []string {
 	}
 
 	return vmdiff.Describe(p.Machines(), controlPlanes)
+}
+
+// ChangedBeside returns what the plan does to machines other than one node's, sorted: to their VMs and configurations,
+// and by upgrades of their clusters. To start a VM that is off changes nothing of it.
+func (p *Preview) ChangedBeside(node string) (changes []string) {
+	for _, s := range p.Steps {
+		name, isConfiguration := strings.CutSuffix(s.Name(), tokens.OfConfiguration)
+		if s.URN.Type() == tokens.VirtualMachine {
+			name = strings.TrimSuffix(s.Name(), tokens.OfVM)
+		}
+
+		switch {
+		case slices.Contains([]Operation{Same, Read, Refresh}, s.Operation), name == node:
+		case s.URN.Type() == tokens.VirtualMachine:
+			if s.Operation != Update || !slices.Equal(s.Properties, []string{"started"}) {
+				changes = append(changes, fmt.Sprintf("%s %s", s.Operation, s.Name()))
+			}
+		case s.URN.Type() == tokens.LocalCommand && isConfiguration:
+			changes = append(changes, fmt.Sprintf("%s %s", s.Operation, s.Name()))
+		}
+	}
+
+	slices.Sort(changes)
+
+	return changes
 }
 
 // controlPlanes returns the steps of existing control planes' VMs.
