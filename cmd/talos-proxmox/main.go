@@ -19,7 +19,7 @@ func newRoot() *cobra.Command {
 		Long: `Works with the stacks of a project, those that have a file Pulumi.STACK.yaml. Stack lab of this project
 runs on the embedded lab (make up).
 
-No command shows a secret. Only deploy, recover, replace, import, restore, gitops key and those of secrets and
+No command shows a secret. Only deploy, recover, replace, repair, import, restore, gitops key and those of secrets and
 deployments change anything; init writes a new stack file.`,
 		Example: `  talos-proxmox init prod
   talos-proxmox check prod
@@ -40,7 +40,7 @@ deployments change anything; init writes a new stack file.`,
 	root.AddCommand(group("inspect", newStatus(a), newDrift(a), newGitOps(a), newVersion())...)
 	root.AddCommand(group("deploy", newInit(a), newPreview(a), newDeploy(a), newDeployments(a), newPreviewable(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a))...)
-	root.AddCommand(group("operate", newReplace(a), newImport(a))...)
+	root.AddCommand(group("operate", newReplace(a), newRepair(a), newImport(a))...)
 
 	return root
 }

@@ -57,36 +57,13 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.connect(cmd, args[0])
+			o, err := a.recoveryOptions(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			talosOps, err := a.TalosOps()
-			if err != nil {
-				return err
-			}
+			o.VMIDs, o.Confirmed, o.Locks = vmids, confirmed, locks
 
-			o := recovery.Options{
-				Project:     s.Folder,
-				Stack:       args[0],
-				Pulumi:      pulumiOf(s),
-				Shell:       recovery.TalosOps(talosOps),
-				Environment: os.Getenv,
-				Out:         cmd.OutOrStdout(),
-				VMIDs:       vmids,
-				Confirmed:   confirmed,
-				Locks:       locks,
-				Runs: func(ctx context.Context) (live, unknown []string, err error) {
-					deployed, err := operations.ReadDeployed(ctx, pulumiOf(s), args[0], s.Folder, talosOps, cmd.ErrOrStderr())
-					if err != nil {
-						return nil, nil, err
-					}
-
-					return deployed.RunHolders(ctx)
-				},
-				Plan: func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
-			}
 			if a.OnLab(args[0]) {
 				o.Resume = "`" + cli.LabUp(args[0]) + "`"
 			}
@@ -109,4 +86,35 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 	cmd.Flags().StringSliceVar(&confirmed, "confirm", nil, "remove the machine of this name, although it may be in use")
 
 	return cmd
+}
+
+// recoveryOptions returns the options for the recovery of a stack that asks nothing.
+func (a *app) recoveryOptions(cmd *cobra.Command, stack string) (o recovery.Options, err error) {
+	s, err := a.connect(cmd, stack)
+	if err != nil {
+		return o, err
+	}
+
+	talosOps, err := a.TalosOps()
+	if err != nil {
+		return o, err
+	}
+
+	return recovery.Options{
+		Project:     s.Folder,
+		Stack:       stack,
+		Pulumi:      pulumiOf(s),
+		Shell:       recovery.TalosOps(talosOps),
+		Environment: os.Getenv,
+		Out:         cmd.OutOrStdout(),
+		Runs: func(ctx context.Context) (live, unknown []string, err error) {
+			deployed, err := operations.ReadDeployed(ctx, pulumiOf(s), stack, s.Folder, talosOps, cmd.ErrOrStderr())
+			if err != nil {
+				return nil, nil, err
+			}
+
+			return deployed.RunHolders(ctx)
+		},
+		Plan: func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(stack, config) },
+	}, nil
 }

@@ -104,7 +104,11 @@ func (a *app) replace(cmd *cobra.Command, args []string, r replacing) error {
 	}
 
 	options := planOptions{refresh: true, replace: plan.URN}
-	guard := func() error { return a.guardReplacement(cmd, e, options, plan, r.loseVolumes) }
+	guard := func() error {
+		_, err := a.guardReplacement(cmd, e, options, plan, guarded{loseVolumes: r.loseVolumes})
+
+		return err
+	}
 
 	// The engine could not refresh what is a lost host's own: the state forgets that before a preview.
 	if len(plan.Forgotten) == 0 {
@@ -144,50 +148,69 @@ func (a *app) replace(cmd *cobra.Command, args []string, r replacing) error {
 	return e.up(cmd, options, true, resume)
 }
 
+// guarded says what a replacement may do.
+type guarded struct {
+	loseVolumes []string // volumes that may be lost
+	loseAll     bool     // all of them may be
+	alone       string   // the only node whose machine may change; empty = the guard judges that
+}
+
+// lossError says which volumes would be lost although nobody has named them.
+type lossError struct{ volumes []string }
+
+// Error implements error.
+func (e lossError) Error() string {
+	return "nothing was changed: these volumes would be lost. Save what you need of them; then, to lose them, repeat with " +
+		"--lose-volumes " + strings.Join(e.volumes, ",")
+}
+
 // guardReplacement previews the run, and refuses what the replacement does not mean, and losses that nobody has named.
 func (a *app) guardReplacement(
-	cmd *cobra.Command, e engine, options planOptions, plan operations.Replacement, loseVolumes []string,
-) error {
+	cmd *cobra.Command, e engine, options planOptions, plan operations.Replacement, may guarded,
+) (r review, err error) {
 	if err := a.removePlan(e.Name); err != nil {
-		return err
+		return r, err
 	}
 
 	failure, err := a.storePlan(cmd, e.Name, e.previewer(cmd, options), io.Discard)
 	if err != nil {
-		return err
+		return r, err
 	}
 
-	approved := slices.Concat(plan.Approved, loseVolumes)
+	approved := slices.Concat(plan.Approved, may.loseVolumes)
 
-	review, err := readReview(a.planPath(e.Name), approved)
-	if err != nil {
-		return err
+	if r, err = readReview(a.planPath(e.Name), approved); err != nil {
+		return r, err
 	}
 
-	review.unused = nil // a loss may be known to Proxmox alone
+	r.unused = nil // a loss may be known to Proxmox alone
 
-	if !review.Finished {
-		return errors.Join(failure, review.verdict(cmd.OutOrStdout(), cmd))
+	if !r.Finished {
+		return r, errors.Join(failure, r.verdict(cmd.OutOrStdout(), cmd))
+	}
+
+	if others := r.ChangedBeside(may.alone); may.alone != "" && len(others) > 0 {
+		return r, fmt.Errorf("%w: the run would do more than replace %s, because the stack file or Proxmox has changed: %s", errFindings,
+			may.alone, strings.Join(others, ", "))
 	}
 
 	lost := slices.Clone(plan.Losses)
 
-	for _, finding := range review.findings {
+	for _, finding := range r.findings {
 		printLines(cmd, finding.String())
 
 		if len(finding.Losses) == 0 {
-			return fmt.Errorf("%w: it does more than replace this. talos-proxmox preview %s shows the plan of everything else: run that "+
+			return r, fmt.Errorf("%w: it does more than replace this. talos-proxmox preview %s shows the plan of everything else: run that "+
 				"first", errFindings, e.Name)
 		}
 
 		lost = append(lost, finding.Losses...)
 	}
 
-	lost = slices.DeleteFunc(lost, func(name string) bool { return slices.Contains(approved, name) })
+	lost = slices.DeleteFunc(lost, func(name string) bool { return may.loseAll || slices.Contains(approved, name) })
 	if len(lost) > 0 {
-		return fmt.Errorf("nothing was changed: these volumes would be lost. Save what you need of them; then, to lose them, repeat with "+
-			"--lose-volumes %s", strings.Join(lost, ","))
+		return r, lossError{lost}
 	}
 
-	return nil
+	return r, nil
 }

@@ -55,8 +55,8 @@ func TestGuardOfAReplacement(t *testing.T) {
 			cmd.SetContext(t.Context())
 			cmd.SetOut(&bytes.Buffer{})
 
-			err = a.guardReplacement(cmd, engine{Stack: s}, planOptions{refresh: true, replace: "urn:…-vm"},
-				operations.Replacement{Losses: test.losses}, test.lose)
+			_, err = a.guardReplacement(cmd, engine{Stack: s}, planOptions{refresh: true, replace: "urn:…-vm"},
+				operations.Replacement{Losses: test.losses}, guarded{loseVolumes: test.lose})
 
 			if test.want == "" {
 				require.NoError(t, err)

@@ -151,6 +151,7 @@ var sections = []section{
 	{title: "All pools", of: pool, at: poolPath},
 	{title: "Control planes", of: "ControlPlaneConfig", without: pool},
 	{title: "Pools of workers", of: "WorkersConfig", at: poolPath, without: pool},
+	{title: "Repair", of: "RepairConfig"},
 	{title: "Autoscaled pools", of: "AutoscaleConfig"},
 	{title: "Pools of GPU workers", of: "GPUWorkersConfig", at: "clusters.0.gpuWorkers.0.", without: pool},
 	{title: "Pools of plain machines", of: "MachinesConfig", at: "machines.0.", without: pool},

@@ -15,7 +15,7 @@ import (
 type datacentre struct {
 	hosts    map[string]string   // statuses by name; nil = unknown
 	machines []proxmoxapi.Listed // those that the credentials see
-	services map[string]string   // states in high availability, by id
+	services map[string]string   // states in high availability, by id; nil = unknown
 	copies   map[int][]string    // failures of replication, by VMID
 	noQuorum bool                // as it says itself
 	notAsked []string            // what is unknown, and why
@@ -54,6 +54,8 @@ func readDatacentre(ctx context.Context, proxmox *proxmoxapi.Machines, ha bool) 
 	services, err := proxmoxapi.HAServices(ctx, proxmox.Get)
 	if err != nil {
 		d.notAsked = append(d.notAsked, fmt.Sprintf("what becomes of machines with high availability: %v", err))
+
+		return d
 	}
 
 	d.services = map[string]string{}

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -37,48 +38,76 @@ type Replacement struct {
 	Forgotten map[string]bool
 }
 
+// evidence is what is known of the machines of a cluster; without it nothing is replaced.
+type evidence struct {
+	state   machineState
+	proxmox *proxmoxapi.Machines
+	site    datacentre
+	status  request.ClusterStatus
+}
+
 // Node plans the replacement of a node's machine. Its VM is deleted before another one gets its identity: by Proxmox,
 // which stops it first, or by whoever removed it, in which case nothing may answer as that node any more.
-func (r Replacer) Node(ctx context.Context, name string) (plan Replacement, err error) {
+func (r Replacer) Node(ctx context.Context, name string) (Replacement, error) {
 	n, c, err := r.node(name)
 	if err != nil {
-		return plan, err
+		return Replacement{}, err
 	}
 
-	state, err := r.readMachines(ctx)
-	if err != nil {
-		return plan, err
+	e := evidence{proxmox: r.Proxmox()}
+
+	if e.state, err = r.readRecoveredMachines(ctx); err != nil {
+		return Replacement{}, err
 	}
 
-	m := state.machines[n.VMID]
+	if e.site, err = readSite(ctx, e.proxmox, n.HA != nil); err != nil {
+		return Replacement{}, err
+	}
+
+	if e.status, err = r.clusterStatus(ctx, c.Name); err != nil {
+		return Replacement{}, err
+	}
+
+	if err := r.refusal(n, c, e); err != nil {
+		return Replacement{}, err
+	}
+
+	return r.replacement(ctx, n, c, e)
+}
+
+// clusterStatus returns the status of a cluster with the volumes of pods on its nodes.
+func (r Replacer) clusterStatus(ctx context.Context, cluster string) (request.ClusterStatus, error) {
+	return Status{Deployed: r.Deployed, localVolumes: true}.cluster(ctx, cluster)
+}
+
+// refusal returns why a node's machine must not be replaced.
+func (r Replacer) refusal(n spec.Node, c spec.Cluster, e evidence) error {
+	m := e.state.machines[n.VMID]
 	if m.resource.Protect && m.exists {
-		return plan, fmt.Errorf("%s is protected, and can be neither deleted nor replaced: set talos-proxmox:protect: false in "+
-			"the stack file, run pulumi up, which restarts nothing, then the same again; set protect: true afterwards", name)
+		return fmt.Errorf("%s is protected, and can be neither deleted nor replaced: set talos-proxmox:protect: false in "+
+			"the stack file, run pulumi up, which restarts nothing, then the same again; set protect: true afterwards", n.Name)
 	}
 
-	proxmox := r.Proxmox()
+	return errors.Join(r.fencing(n, e).refusal(m.exists), etcdRefusal(n, c, e.status))
+}
 
-	site, err := readSite(ctx, proxmox, n.HA != nil)
-	if err != nil {
-		return plan, err
+// fencing returns what is known of a node's machine.
+func (r Replacer) fencing(n spec.Node, e evidence) fencing {
+	f := fencing{
+		node: n.Name, vmid: n.VMID, host: e.state.machines[n.VMID].Host, stack: r.Stack, answers: answersAs(e.status, n.Name),
+	}
+	if vm, found := e.site.machine(n.VMID); found {
+		f.vm, f.host, f.ha = &vm, vm.Host, e.site.services[proxmoxapi.HAResourceID(n.VMID)]
 	}
 
-	status, err := Status{Deployed: r.Deployed}.cluster(ctx, c.Name)
-	if err != nil {
-		return plan, err
-	}
+	f.hostStatus = e.site.hosts[f.host]
 
-	f := fencing{node: name, vmid: n.VMID, host: m.Host, stack: r.Stack, answers: answersAs(status, name)}
-	if vm, found := site.machine(n.VMID); found {
-		f.vm, f.host, f.ha = &vm, vm.Host, site.services[proxmoxapi.HAResourceID(n.VMID)]
-	}
+	return f
+}
 
-	f.hostStatus = site.hosts[f.host]
-
-	if err := errors.Join(f.refusal(m.exists), etcdRefusal(n, c, status)); err != nil {
-		return plan, err
-	}
-
+// replacement plans the replacement of a node's machine that nothing refuses.
+func (r Replacer) replacement(ctx context.Context, n spec.Node, c spec.Cluster, e evidence) (plan Replacement, err error) {
+	m, f := e.state.machines[n.VMID], r.fencing(n, e)
 	plan.Lines = []string{f.describe()}
 
 	switch {
@@ -87,13 +116,17 @@ func (r Replacer) Node(ctx context.Context, name string) (plan Replacement, err 
 	case m.isNew:
 		plan.Lines = append(plan.Lines, "  its VM is the new one of a replacement that was interrupted: the run finishes that")
 	default:
-		if err := plan.addReplacement(ctx, proxmox, n, m, f.host); err != nil {
+		if err := plan.addReplacement(ctx, e.proxmox, n, m, f.host); err != nil {
+			return plan, err
+		}
+
+		if err := plan.addClaims(n, c, e.status); err != nil {
 			return plan, err
 		}
 	}
 
 	if n.Role == spec.RoleControlPlane {
-		plan.Lines = append(plan.Lines, "  "+describeMembers(name, status))
+		plan.Lines = append(plan.Lines, "  "+describeMembers(n.Name, e.status))
 	}
 
 	plan.addKept(n)
@@ -146,6 +179,53 @@ func (r Replacer) node(name string) (spec.Node, spec.Cluster, error) {
 	}
 
 	return spec.Node{}, spec.Cluster{}, fmt.Errorf("%q is no node of stack %s: name one of %s", name, r.Stack, strings.Join(names, ", "))
+}
+
+// addClaims adds the volumes of pods that are lost with a node's disks. Kubernetes may have volumes that are nowhere, or
+// on another node; they count.
+func (p *Replacement) addClaims(n spec.Node, c spec.Cluster, status request.ClusterStatus) error {
+	if status.VolumesUnknown != "" {
+		return fmt.Errorf("nothing is replaced while it is unknown which volumes of pods are on %s: %s", n.Name, status.VolumesUnknown)
+	}
+
+	for _, volume := range status.LocalVolumes {
+		if volume.Node != n.Name || keepsPath(n, c, volume.Path) {
+			continue
+		}
+
+		p.Losses = append(p.Losses, n.Name+"/"+volume.Name)
+		p.Lines = append(p.Lines, fmt.Sprintf("  the volume %s of claim %s is deleted with it: %s", volume.Name, volume.Claim, volume.Path))
+	}
+
+	return nil
+}
+
+// keepsPath reports whether a path on a node is on a disk that outlives its machine. Disks as a whole, below /dev, are
+// named as what they are.
+func keepsPath(n spec.Node, c spec.Cluster, path string) bool {
+	if strings.HasPrefix(path, "/dev/") {
+		return true
+	}
+
+	below, mounted := strings.CutPrefix(path, talos.UserVolumeMounts+"/")
+	name, _, _ := strings.Cut(below, "/")
+
+	match := talos.VolumeSelectors(slices.Concat(c.Patches, n.Patches))[name]
+	if !mounted || match == "" {
+		return false
+	}
+
+	deleted := []int{n.DiskGiB} // with the machine
+
+	for _, d := range n.ExtraDisks {
+		if d.Volume == "" {
+			deleted = append(deleted, d.SizeGiB)
+		}
+	}
+
+	largest, known, err := talos.SelectedDisk(match, deleted)
+
+	return known && err == nil && largest == 0
 }
 
 // addKept adds what the new machine gets of the old one.
@@ -283,6 +363,9 @@ type stateMachine struct {
 	hasLeft, isNew bool
 }
 
+// isInterrupted reports whether a replacement of the machine was interrupted.
+func (m stateMachine) isInterrupted() bool { return m.hasLeft || !m.exists }
+
 // name returns the name of the machine's node.
 func (m stateMachine) name() string { return strings.TrimSuffix(m.resource.URN.Name(), tokens.OfVM) }
 
@@ -290,20 +373,30 @@ func (m stateMachine) name() string { return strings.TrimSuffix(m.resource.URN.N
 type machineState struct {
 	machines  map[int]stateMachine // by VMID
 	resources []apitype.ResourceV3
+	isPending bool // a run was killed, and its operations are pending
 }
 
-// readMachines reads the state. A run that was killed has to be recovered first.
+// readMachines reads the state.
 func (r Replacer) readMachines(ctx context.Context) (machineState, error) {
 	_, deployment, err := recovery.ReadState(ctx, r.Pulumi, r.Stack, "--show-secrets")
 	if err != nil {
 		return machineState{}, err
 	}
 
-	if len(deployment.PendingOperations) > 0 {
-		return machineState{}, fmt.Errorf("a run of stack %s was killed: talos-proxmox recover %[1]s first, then the same again", r.Stack)
+	state := newMachineState(deployment.Resources)
+	state.isPending = len(deployment.PendingOperations) > 0
+
+	return state, nil
+}
+
+// readRecoveredMachines reads the state. A run that was killed has to be recovered first.
+func (r Replacer) readRecoveredMachines(ctx context.Context) (machineState, error) {
+	state, err := r.readMachines(ctx)
+	if err == nil && state.isPending {
+		err = fmt.Errorf("a run of stack %s was killed: talos-proxmox recover %[1]s first, then the same again", r.Stack)
 	}
 
-	return newMachineState(deployment.Resources), nil
+	return state, err
 }
 
 func newMachineState(resources []apitype.ResourceV3) machineState {

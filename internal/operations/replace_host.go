@@ -26,7 +26,7 @@ func (r Replacer) Host(ctx context.Context, host string) (Replacement, error) {
 		return Replacement{}, err
 	}
 
-	state, err := r.readMachines(ctx)
+	state, err := r.readRecoveredMachines(ctx)
 	if err != nil {
 		return Replacement{}, err
 	}
@@ -172,7 +172,7 @@ func (r Replacer) describeClusters(ctx context.Context, lost map[string]stateMac
 			continue
 		}
 
-		status, err := Status{Deployed: r.Deployed}.cluster(ctx, c.Name)
+		status, err := r.clusterStatus(ctx, c.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -191,6 +191,12 @@ func (r Replacer) describeClusters(ctx context.Context, lost map[string]stateMac
 		}
 
 		lines = append(lines, "  "+describeLostMembers(c, status))
+
+		for _, volume := range status.LocalVolumes {
+			if _, isLost := lost[volume.Node]; isLost {
+				lines = append(lines, fmt.Sprintf("  the volume %s of claim %s was at %s of %s", volume.Name, volume.Claim, volume.Path, volume.Node))
+			}
+		}
 	}
 
 	return lines, nil

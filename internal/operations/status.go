@@ -28,6 +28,8 @@ type Status struct {
 	MaxAge string
 	// Proxmox is queried about the credentials, and where machines are; nil = not queried.
 	Proxmox *proxmoxapi.Machines
+
+	localVolumes bool // ask for the volumes of pods on nodes
 }
 
 // Exit statuses of talosops status, and of [Status.Print].
@@ -178,7 +180,8 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 	for _, c := range clusters {
 		req := request.Status{
 			Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials,
-			Users: &request.Clients{Talosconfig: state.talosconfigs[c.Name], Kubeconfig: state.kubeconfigs[c.Name]},
+			LocalVolumes: s.localVolumes,
+			Users:        &request.Clients{Talosconfig: state.talosconfigs[c.Name], Kubeconfig: state.kubeconfigs[c.Name]},
 		}
 		if s.Proxmox != nil {
 			req.Placement = proxmox.placement(s.Stack, c, state.hosts)

@@ -2,6 +2,7 @@ package planguard
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -73,6 +74,31 @@ func compareNames(a, b string) int {
 	poolOf := func(name string) string { return name[:strings.LastIndex(name, "-")+1] }
 
 	return cmp.Or(strings.Compare(poolOf(a), poolOf(b)), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// ChangedBeside returns what the plan does to machines other than one node's, sorted: to their VMs and configurations,
+// and by upgrades of their clusters. To start a VM that is off changes nothing of it.
+func (p *Preview) ChangedBeside(node string) (changes []string) {
+	for _, s := range p.Steps {
+		name, isConfiguration := strings.CutSuffix(s.Name(), tokens.OfConfiguration)
+		if s.URN.Type() == tokens.VirtualMachine {
+			name = strings.TrimSuffix(s.Name(), tokens.OfVM)
+		}
+
+		switch {
+		case slices.Contains([]Operation{Same, Read, Refresh}, s.Operation), name == node:
+		case s.URN.Type() == tokens.VirtualMachine:
+			if s.Operation != Update || !slices.Equal(s.Properties, []string{"started"}) {
+				changes = append(changes, fmt.Sprintf("%s %s", s.Operation, s.Name()))
+			}
+		case s.URN.Type() == tokens.LocalCommand && isConfiguration:
+			changes = append(changes, fmt.Sprintf("%s %s", s.Operation, s.Name()))
+		}
+	}
+
+	slices.Sort(changes)
+
+	return changes
 }
 
 // controlPlanes returns the steps of existing control planes' VMs.

@@ -121,6 +121,23 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// Needed reports whether a killed run left something in a stack's state: a lock, pending operations, or half a state. It
+// changes nothing. Only a backend that is a folder tells of locks.
+func Needed(ctx context.Context, o Options) (bool, error) {
+	r := &recovery{Options: o}
+	r.Out = io.Discard // Run tells
+
+	for _, step := range []func(context.Context) error{r.readProject, r.readBackend} {
+		if err := step(ctx); err != nil {
+			return false, err
+		}
+	}
+
+	_, deployment, err := r.export(ctx)
+
+	return err != nil && r.backend != "" || len(r.locks)+len(deployment.PendingOperations) > 0, nil
+}
+
 func (r *recovery) printf(format string, values ...any) {
 	fmt.Fprintf(r.Out, format+"\n", values...) //nolint:errcheck // to the terminal
 }

@@ -32,6 +32,8 @@ type Status struct {
 	Credentials problem.List `json:"credentials,omitempty"`
 	// Placement is where the nodes' machines are; nil = not asked.
 	Placement *Placement `json:"placement,omitempty"`
+	// LocalVolumes asks for the volumes of pods that are on nodes.
+	LocalVolumes bool `json:"localVolumes,omitempty"`
 }
 
 // Placement is where Proxmox has the machines of a cluster's nodes.
@@ -119,6 +121,32 @@ type ClusterStatus struct {
 	Backup       *NewestBackup    `json:"backup,omitempty"`
 	OffSite      *NewestBackup    `json:"offSite,omitempty"`
 	Drift        []NodeDifference `json:"drift,omitempty"`
+	// LocalVolumes are those that the request asks for; nil = not asked, or Kubernetes did not answer.
+	LocalVolumes []LocalVolume `json:"localVolumes,omitempty"`
+	// VolumesUnknown is why LocalVolumes are not known.
+	VolumesUnknown string `json:"volumesUnknown,omitempty"`
+}
+
+// KubernetesAnswers reports whether the Kubernetes API listed its nodes.
+func (s ClusterStatus) KubernetesAnswers() bool {
+	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return n.Ready != "" })
+}
+
+// Node returns the status of a node; the zero value if there is none.
+func (s ClusterStatus) Node(name string) (n NodeStatus) {
+	if i := slices.IndexFunc(s.Nodes, func(n NodeStatus) bool { return n.Name == name }); i >= 0 {
+		return s.Nodes[i]
+	}
+
+	return n
+}
+
+// LocalVolume is a PersistentVolume with a claim, of the types local and hostPath.
+type LocalVolume struct {
+	Node  string `json:"node"`  // that it is on, or may be on
+	Name  string `json:"name"`  // of the PersistentVolume
+	Claim string `json:"claim"` // namespace/name
+	Path  string `json:"path"`  // on the node
 }
 
 // Member is a member of etcd.
@@ -138,10 +166,12 @@ type NodeStatus struct {
 	Answers bool `json:"answers"`
 	talos.NodeVersions
 
-	// Ready is empty if no Kubernetes API answered.
-	Ready    string  `json:"ready,omitempty"` // yes, no, or no CNI
-	Cordoned bool    `json:"cordoned,omitempty"`
-	GPUs     []Offer `json:"gpus,omitempty"`
+	// Ready is empty if no Kubernetes API answered, or the node is not registered.
+	Ready string `json:"ready,omitempty"` // yes, no, or no CNI
+	// ReadySince is when Ready changed last, by Kubernetes' clock.
+	ReadySince time.Time `json:"readySince,omitzero"`
+	Cordoned   bool      `json:"cordoned,omitempty"`
+	GPUs       []Offer   `json:"gpus,omitempty"`
 	// Staged reports whether another configuration takes effect at the next reboot.
 	Staged bool `json:"staged,omitempty"`
 	// AwaitsRestart reports whether parts of its configuration take effect only after a restart, which an interrupted run

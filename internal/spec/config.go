@@ -345,7 +345,21 @@ type WorkersConfig struct {
 	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
 	// Let an autoscaler add machines like those of the pool: [autoscaling.md](autoscaling.md). Default: none.
 	Autoscale *AutoscaleConfig `json:"autoscale,omitempty"`
+	// Let `talos-proxmox repair` replace dead machines of the pool without asking: `{}` for its defaults. Default: it does
+	// not.
+	Repair *RepairConfig `json:"repair,omitempty"`
 	PoolConfig
+}
+
+// RepairConfig says which dead workers of a pool a scheduled `talos-proxmox repair` replaces.
+type RepairConfig struct {
+	// How long a node must not have been Ready, 1m or more; a reboot of its machine takes less.
+	After string `json:"after,omitempty" jsonschema:"default=10m"`
+	// How many machines of the pool one run replaces, one after the other. The next run goes on.
+	Max int `json:"max,omitempty" jsonschema:"default=1,minimum=1,maximum=1000"`
+	// Replace machines with volumes of their own, which are deleted with them: data disks, directory volumes, local
+	// PersistentVolumes with a claim.
+	LoseVolumes bool `json:"loseVolumes,omitempty" jsonschema:"default=false"`
 }
 
 // AutoscaleConfig lets a cluster autoscaler add machines to a pool, beside those of its `count`.

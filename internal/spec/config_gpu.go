@@ -100,6 +100,9 @@ type GPUWorkersConfig struct {
 	GPU string `json:"gpu" jsonschema:"required,example=rtx4000"`
 	// Taint the nodes with `nvidia.com/gpu=present:NoSchedule`, so that only pods that tolerate it run there.
 	Dedicated bool `json:"dedicated,omitempty" jsonschema:"default=true"`
+	// Let `talos-proxmox repair` replace dead machines of the pool without asking: `{}` for its defaults. Default: it does
+	// not.
+	Repair *RepairConfig `json:"repair,omitempty"`
 	GPUUseConfig
 	PoolConfig
 }

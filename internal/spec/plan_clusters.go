@@ -142,7 +142,7 @@ func clusterPools(path string, c ClusterConfig) []*pool {
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       RangeWorkers,
-			count:      w.Count, placement: w.Placement, autoscale: w.Autoscale,
+			count:      w.Count, placement: w.Placement, autoscale: w.Autoscale, repair: w.Repair,
 		})
 	}
 
@@ -155,6 +155,7 @@ func clusterPools(path string, c ClusterConfig) []*pool {
 			role:       RoleWorker,
 			kind:       RangeGPUWorkers,
 			count:      w.Count, placement: w.Placement, gpu: w.GPU, gpuUse: w.GPUUseConfig, dedicated: w.Dedicated,
+			repair: w.Repair,
 		})
 	}
 

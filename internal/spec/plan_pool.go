@@ -30,6 +30,7 @@ type pool struct {
 	demands     []demand // the devices of each machine
 	dedicated   bool
 	autoscale   *AutoscaleConfig // nil = no autoscaler adds machines
+	repair      *RepairConfig    // nil = dead machines wait for a person
 	prototype   Node             // a machine without its identity
 	duplicate   bool             // its machines' names are another pool's, which is reported
 	nodes       []Node
@@ -96,7 +97,7 @@ func (p *planner) poolPrototype(g *pool) Node {
 			Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
 			VMSettings: g.VMSettings, Linked: g.linked,
 		},
-		Cluster: g.cluster, Role: g.role, TPM: g.TPM,
+		Cluster: g.cluster, Role: g.role, TPM: g.TPM, Repair: p.planRepair(g),
 		Labels: p.checkLabels(g.path+".labels", g.Labels, g),
 		Taints: p.parseTaints(g.path+".taints", g.Taints),
 	}

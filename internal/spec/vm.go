@@ -88,6 +88,8 @@ type Node struct {
 	Dedicated bool
 	// Skip reports whether the worker is not changed.
 	Skip bool `json:",omitempty"`
+	// Repair says when the worker may be replaced without asking; nil = never.
+	Repair *Repair `json:",omitempty"`
 }
 
 // AllDevices returns the node's GPUs, then its other devices.

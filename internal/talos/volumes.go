@@ -20,6 +20,29 @@ func DirectoryVolumes(patches []string) []string { return userVolumes(patches, t
 // UserVolumes returns the names of the user volumes in patches that are not directories.
 func UserVolumes(patches []string) []string { return userVolumes(patches, false) }
 
+// UserVolumeMounts is the folder of a machine in which its user volumes are, by name.
+const UserVolumeMounts = constants.UserVolumeMountPoint
+
+// VolumeSelectors returns the diskSelector expressions of the user volumes in patches that are not directories, by name.
+func VolumeSelectors(patches []string) map[string]string {
+	selectors := map[string]string{}
+
+	for _, patch := range patches {
+		for _, document := range patchDocuments(patch) {
+			name, _ := document["name"].(string)
+			provisioning, _ := document["provisioning"].(object)
+			selector, _ := provisioning["diskSelector"].(object)
+			match, _ := selector["match"].(string)
+
+			if document["kind"] == userVolumeKind && document["volumeType"] != directoryVolume && match != "" {
+				selectors[name] = match
+			}
+		}
+	}
+
+	return selectors
+}
+
 // UserVolume returns the id of a user volume: u-data.
 func UserVolume(name string) string { return constants.UserVolumePrefix + name }
 

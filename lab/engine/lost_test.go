@@ -162,6 +162,17 @@ func TestReplacedNode(t *testing.T) {
 func (w *world) tryReplace(file string, arguments ...string) (string, error) {
 	w.t.Helper()
 
+	cmd := w.engineCommand(file, append([]string{"replace", w.options.Stack, "--yes"}, arguments...)...)
+	out, err := cmd.CombinedOutput()
+	_, _ = w.Write(out)
+
+	return string(out), err
+}
+
+// engineCommand returns a command of talos-proxmox that runs the engine, as a user of this stack file calls it.
+func (w *world) engineCommand(file string, arguments ...string) *exec.Cmd {
+	w.t.Helper()
+
 	e := w.engine(file)
 	defer e.Close()
 
@@ -174,17 +185,14 @@ case $1 in up|preview) set -- "$@" --client=%s;; esac
 exec %s "$@"
 `, w.newLanguageHost().address, cli.Path))
 
-	cmd := w.command(append([]string{"replace", w.options.Stack, "--yes", "--directory", w.t.TempDir()}, arguments...)...)
+	cmd := w.command(append(arguments, "--directory", w.t.TempDir())...)
 	stack := e.Stack()
 
 	for name, value := range stack.Workspace().GetEnvVars() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 
-	out, err := cmd.CombinedOutput()
-	_, _ = w.Write(out)
-
-	return string(out), err
+	return cmd
 }
 
 // hostURNs returns the URNs of the state's resources about a host itself, as `pulumi stack --show-urns` shows them.

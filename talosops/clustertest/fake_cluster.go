@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
@@ -43,6 +45,7 @@ type Fake struct {
 	GPUs          kube.GPUCluster
 	GPUsErr       error
 	Network       kube.PodNetwork
+	Volumes       []corev1.PersistentVolume // local ones, with a claim
 	Rounds        int
 	OnRound       func(c *Fake, asked int) // called before each response of the first control plane's Services
 
@@ -207,6 +210,14 @@ func (c *Fake) PodNetwork(context.Context, netip.Addr, string) (kube.PodNetwork,
 	defer c.Mu.Unlock()
 
 	return c.Network, nil
+}
+
+// LocalVolumes implements kube.Interface.
+func (c *Fake) LocalVolumes(_ context.Context, address netip.Addr) ([]corev1.PersistentVolume, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return c.Volumes, c.APIDown[address.String()]
 }
 
 // GPUCluster implements kube.Interface.

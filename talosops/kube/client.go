@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,6 +92,7 @@ type Interface interface {
 	// PatchNode returns ErrChanged if the node was changed since it was read.
 	PatchNode(ctx context.Context, address netip.Addr, node string, patch NodePatch) error
 	DeleteNode(ctx context.Context, address netip.Addr, n Node) error
+	LocalVolumes(ctx context.Context, address netip.Addr) ([]corev1.PersistentVolume, error)
 	PodsOn(ctx context.Context, address netip.Addr, node string) ([]Pod, error)
 	Evict(ctx context.Context, address netip.Addr, pod Pod) error
 	Lease(ctx context.Context, address netip.Addr, name string) (Lease, error)

@@ -51,7 +51,7 @@ func (k *Client) Nodes(ctx context.Context, address netip.Addr) ([]Node, error) 
 		for _, condition := range item.Status.Conditions {
 			if condition.Type == corev1.NodeReady {
 				n.Ready, n.Unreachable = condition.Status == corev1.ConditionTrue, condition.Status == corev1.ConditionUnknown
-				n.ReadyMessage = condition.Message
+				n.ReadyMessage, n.ReadySince = condition.Message, condition.LastTransitionTime.Time
 			}
 		}
 

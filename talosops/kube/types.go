@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -14,10 +15,11 @@ type Node struct {
 	Name         string
 	Address      netip.Addr // its first InternalIP of IPv4; invalid = none
 	Ready        bool
-	Unreachable  bool   // the condition Ready is Unknown: its kubelet stopped reporting
-	ReadyMessage string // message of the condition Ready
-	Kubelet      string // version
-	BootID       string // boot id of the machine, as the kubelet last reported it
+	Unreachable  bool      // the condition Ready is Unknown: its kubelet stopped reporting
+	ReadyMessage string    // message of the condition Ready
+	ReadySince   time.Time // since when the condition Ready is what it is
+	Kubelet      string    // version
+	BootID       string    // boot id of the machine, as the kubelet last reported it
 
 	UID           string
 	Version       string // the object's resourceVersion

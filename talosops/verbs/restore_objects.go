@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"talos-proxmox/talosops/kube"
 )
 
 // etcdObjects are the objects in a database of etcd that matter for a restore.
@@ -98,7 +100,7 @@ func (o *etcdObjects) add(key string, text []byte) {
 	case *corev1.Node:
 		o.nodes[object.Name] = object
 	case *corev1.PersistentVolume:
-		if object.Spec.ClaimRef != nil && localPath(object) != "" {
+		if kube.IsClaimedLocally(object) {
 			o.volumes[object.Name] = object
 		}
 	}

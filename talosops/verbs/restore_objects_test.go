@@ -120,7 +120,7 @@ func TestObjectsOfASnapshot(t *testing.T) {
 	assert.Equal(t, []string{"cp-1", "cp-4"}, found.members)
 	assert.Contains(t, found.nodes["cp-1"].Labels, controlPlaneLabel)
 	require.Len(t, found.volumes, 1)
-	assert.Equal(t, "/var/new", localPath(found.volumes["moved"]))
+	assert.Equal(t, "/var/new", kube.LocalPath(found.volumes["moved"]))
 	assert.Equal(t, []string{"/registry/persistentvolumes/sealed"}, found.unreadable)
 
 	require.NoError(t, raiseRevision(openFile(t, path)))

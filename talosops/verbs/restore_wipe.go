@@ -4,19 +4,16 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 )
 
@@ -82,48 +79,22 @@ func lostVolumes(n request.Node, wipe talosapi.EtcdWipe, of etcdObjects) map[str
 	}
 
 	for _, volume := range of.volumes {
-		where := localPath(volume)
+		where := kube.LocalPath(volume)
 		apart := slices.ContainsFunc(append(wipe.Apart, "/dev"), func(folder string) bool {
 			return where == folder || strings.HasPrefix(where, folder+"/")
 		})
 
-		if claim := volume.Spec.ClaimRef; !apart && mayBeOn(volume, n.Name, of.nodes) {
+		var labels map[string]string
+		if node := of.nodes[n.Name]; node != nil {
+			labels = node.Labels
+		}
+
+		if claim := volume.Spec.ClaimRef; !apart && kube.MayBeOn(volume, n.Name, labels) {
 			lost[n.Name+"/"+volume.Name] = fmt.Sprintf("the volume of claim %s/%s, at %s", claim.Namespace, claim.Name, where)
 		}
 	}
 
 	return lost
-}
-
-// localPath returns the path of a volume on its node; empty = it is not on a node.
-func localPath(volume *corev1.PersistentVolume) string {
-	switch source := volume.Spec.PersistentVolumeSource; {
-	case source.Local != nil:
-		return path.Clean(source.Local.Path)
-	case source.HostPath != nil:
-		return path.Clean(source.HostPath.Path)
-	default:
-		return ""
-	}
-}
-
-// mayBeOn reports whether a volume's node affinity allows a node; a volume without one may be anywhere.
-func mayBeOn(volume *corev1.PersistentVolume, name string, nodes map[string]*corev1.Node) bool {
-	affinity := volume.Spec.NodeAffinity
-	if affinity == nil || affinity.Required == nil {
-		return true
-	}
-
-	node := nodes[name]
-	if node == nil {
-		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{corev1.LabelHostname: name},
-		}}
-	}
-
-	matches, err := nodeaffinity.NewLazyErrorNodeSelector(affinity.Required).Match(node)
-
-	return matches || err != nil
 }
 
 // wipe saves the data of control planes that have any, and makes them wipe it; they reboot afterwards.

@@ -29,6 +29,8 @@ missing or too old, a host that has to reboot, and one that is offline with mach
 
 Of machine configurations it names paths, and never a value. A part of the cluster that is down does not hide the rest.
 
+With localVolumes it lists the local and hostPath PersistentVolumes that have a claim, by the nodes that they may be on.
+
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
 the hosts that have to reboot, where Proxmox has the machines, as reader a talosconfig with the role os:reader, which is
 used for everything but machine configurations, and as users the clients whose certificates are shown; all of these can

@@ -3,10 +3,13 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
@@ -72,6 +75,10 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 
 	q.checkCluster(&s, answers, listErr)
 
+	if q.req.LocalVolumes {
+		q.listLocalVolumes(ctx, &s, listed)
+	}
+
 	for _, a := range answers {
 		s.Nodes = append(s.Nodes, a.NodeStatus)
 		if d := a.drift; d.Versions != "" || d.Unknown != "" || len(d.Configuration) > 0 {
@@ -104,6 +111,31 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	}
 
 	return s
+}
+
+// listLocalVolumes adds the volumes of pods that are on planned nodes, or may be.
+func (q *statusQuery) listLocalVolumes(ctx context.Context, s *request.ClusterStatus, listed []kube.Node) {
+	volumes, _, err := cluster.FirstAnswer(q.ControlPlanes, func(address netip.Addr) ([]corev1.PersistentVolume, error) {
+		return q.Kubernetes.LocalVolumes(ctx, address)
+	})
+	if err != nil {
+		s.VolumesUnknown = fmt.Sprintf("no Kubernetes API lists the PersistentVolumes: %v", err)
+
+		return
+	}
+
+	for _, node := range q.req.waitRequest().nodes() {
+		known, _ := kube.Find(listed, node.Name)
+
+		for _, volume := range volumes {
+			if kube.MayBeOn(&volume, node.Name, known.Labels) {
+				claim := volume.Spec.ClaimRef
+				s.LocalVolumes = append(s.LocalVolumes, request.LocalVolume{
+					Node: node.Name, Name: volume.Name, Claim: claim.Namespace + "/" + claim.Name, Path: kube.LocalPath(&volume),
+				})
+			}
+		}
+	}
 }
 
 // unplannedNodes returns the nodes that Kubernetes lists and the stack does not plan, such as those that an autoscaler
@@ -237,7 +269,7 @@ func (q *statusQuery) compareConfiguration(ctx context.Context, a *nodeResult) {
 // addKubernetesNode adds the state of the Node object, and compares what the node runs with what is planned.
 func (q *statusQuery) addKubernetesNode(a *nodeResult, listed []kube.Node, listErr error) {
 	if n, registered := kube.Find(listed, a.Name); registered {
-		a.Kubelet, a.Cordoned, a.Ready = n.Kubelet, n.Unschedulable, "yes"
+		a.Kubelet, a.Cordoned, a.Ready, a.ReadySince = n.Kubelet, n.Unschedulable, "yes", n.ReadySince.UTC()
 
 		switch {
 		case n.Ready:

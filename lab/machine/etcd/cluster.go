@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/lab/machine/controlplane"
@@ -62,6 +63,7 @@ type Cluster struct {
 	Real bool
 
 	machines Machines
+	silent   map[string]metav1.Time                // since when nodes of the model are not heard of, by name
 	objects  map[string]*unstructured.Unstructured // by objectKey
 	running  []Runner
 	flush    *time.Timer

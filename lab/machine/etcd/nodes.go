@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"talos-proxmox/lab/machine/nodes"
@@ -31,6 +32,7 @@ func (c *Cluster) Store(n *Node) {
 // Delete removes a Node at once.
 func (c *Cluster) Delete(name string) {
 	delete(c.Nodes, name)
+	delete(c.silent, name)
 	c.commit(true)
 }
 
@@ -50,13 +52,27 @@ func (c *Cluster) IsPosting(n *Node) bool { return c.machines.IsPosting(c, n) }
 // GPUs returns the GPUs of a posting node.
 func (c *Cluster) GPUs(n *Node) pods.GPUs { return c.machines.GPUs(n) }
 
-// Ready returns the Ready condition of a node.
+// Ready returns the Ready condition of a node. That of a node that is not heard of any more changes when it is first
+// asked for, as Kubernetes' controller changes it when it notices.
 func (c *Cluster) Ready(n *Node) corev1.NodeCondition {
 	ready := nodes.Ready(&n.Status)
-	if !c.Real && !c.IsPosting(n) && !c.machines.InGracePeriod(n) {
-		ready.Status, ready.Reason, ready.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
-			"Kubelet stopped posting node status."
+	if c.Real || c.IsPosting(n) || c.machines.InGracePeriod(n) {
+		delete(c.silent, n.Name)
+
+		return ready
 	}
+
+	if _, noticed := c.silent[n.Name]; !noticed {
+		if c.silent == nil {
+			c.silent = map[string]metav1.Time{}
+		}
+
+		c.silent[n.Name] = metav1.Now()
+	}
+
+	ready.Status, ready.Reason, ready.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
+		"Kubelet stopped posting node status."
+	ready.LastTransitionTime = c.silent[n.Name]
 
 	return ready
 }

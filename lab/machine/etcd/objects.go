@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// modelResources maps the kinds that the model stores beside nodes to their resources: what makes nodes offer GPUs, and
-// the leases of leader election.
+// modelResources maps the kinds that the model stores beside nodes to their resources: what makes nodes offer GPUs, the
+// leases of leader election, and volumes, which nothing mounts.
 var modelResources = map[string]string{
 	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
-	"coordination.k8s.io/v1/Lease": "leases",
+	"coordination.k8s.io/v1/Lease": "leases", "v1/PersistentVolume": "persistentvolumes",
 }
 
 // resourceOf returns the resource of an object; empty if the model does not store its kind.

@@ -53,6 +53,7 @@ func NewServer(m Machine) http.Handler {
 		"DELETE /api/v1/nodes/{name}":               s.remove,
 		"GET /api/v1/pods":                          s.pods,
 		"GET /api/v1/namespaces/{namespace}/events": s.events,
+		"GET /api/v1/persistentvolumes":             s.list("v1", "PersistentVolumeList", "persistentvolumes"),
 		"GET /apis/apps/v1/daemonsets":              s.list("apps/v1", "DaemonSetList", "daemonsets"),
 		"GET /apis/node.k8s.io/v1/runtimeclasses":   s.list("node.k8s.io/v1", "RuntimeClassList", "runtimeclasses"),
 		"GET " + leaseList + "/{name}":              s.lease,

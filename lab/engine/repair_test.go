@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/operations"
+)
+
+// repaired is what `talos-proxmox repair` prints.
+type repaired struct {
+	Stack   string
+	Repairs []operations.Repair
+	Error   string
+
+	status int
+	output string // of the engine and its like
+}
+
+// of returns what was done about a node.
+func (r repaired) of(node string) operations.Repair {
+	for _, repair := range r.Repairs {
+		if repair.Node == node {
+			return repair
+		}
+	}
+
+	return operations.Repair{}
+}
+
+// repair runs `talos-proxmox repair` as a timer does.
+func (w *world) repair(file string, arguments ...string) (r repaired) {
+	w.t.Helper()
+
+	cmd := w.engineCommand(file, append([]string{"repair", w.options.Stack, "--output", "json"}, arguments...)...)
+
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	_, _ = w.Write(append(stderr.Bytes(), stdout.Bytes()...))
+
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		r.status = ended.ExitCode()
+	} else {
+		require.NoError(w.t, err)
+	}
+
+	require.NoError(w.t, json.Unmarshal(stdout.Bytes(), &r), stderr.String())
+	r.output = stderr.String()
+
+	return r
+}
+
+// repairAfter is how long a worker of these tests is dead before it is repaired, the shortest time.
+const repairAfter = time.Minute
+
+// repairStack returns a stack file with a pool of workers to repair, and a pool of one worker with volumes: a directory
+// volume and a PersistentVolume on its system disk.
+func (w *world) repairStack(t testing.TB, controlPlanes, workers int, keys string) string {
+	t.Helper()
+
+	s := w.stack(controlPlanes, workers)
+	s.Clusters[0].YAML = `patches: ["{cluster: {inlineManifests: [{name: volume, contents: '{apiVersion: v1, kind: PersistentVolume, ` +
+		`metadata: {name: pvc-1}, spec: {local: {path: /var/mnt/local/pvc-1}, claimRef: {namespace: default, name: db}, nodeAffinity: ` +
+		`{required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [one-db-1]}]}]}}}}'}]}}"]`
+	s.Clusters[0].WorkerYAML = keys + `
+          repair: {after: 1m}
+        - name: db
+          cores: 2
+          memoryMiB: 4096
+          diskGiB: 20
+          firstVmid: 3100
+          firstAddress: ` + w.network + `.1.40
+          patches: ["{apiVersion: v1alpha1, kind: UserVolumeConfig, name: local, volumeType: directory}"]
+          repair: {after: 1m}`
+
+	return s.yaml(t)
+}
+
+// TestRepair: a timer replaces dead workers, and nothing else.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	file := w.repairStack(t, 3, 2, "")
+	w.up(file)
+
+	boots := w.bootTimes()
+
+	r := w.repair(file)
+	assert.Zero(t, r.status, r.output)
+	assert.Empty(t, r.Repairs)
+
+	for _, name := range []string{"one-general-1", "one-general-2", "one-db-1"} {
+		w.stopVM(w.vm(name).ID)
+	}
+
+	began := time.Now()
+
+	r = w.repair(file)
+	assert.Zero(t, r.status, r.output)
+	require.Len(t, r.Repairs, 3, r.output)
+
+	for _, repair := range r.Repairs {
+		assert.Equal(t, operations.RepairWait, repair.Action)
+		assert.Contains(t, repair.Why, "and may be replaced after 1m0s")
+	}
+
+	time.Sleep(time.Until(began.Add(repairAfter + 5*time.Second)))
+
+	// One of a pool, and none with volumes.
+	r = w.repair(file, "--dry-run")
+	assert.Equal(t, 1, r.status, r.output)
+	require.Len(t, r.Repairs, 3)
+	assert.Equal(t, operations.RepairReplace, r.of("one-general-1").Action)
+	assert.Equal(t, operations.RepairWait, r.of("one-general-2").Action)
+	assert.Contains(t, r.of("one-general-2").Why, "; but a run replaces at most 1 of pool general (repair.max), and the next run goes on")
+	assert.Equal(t, operations.RepairRefuse, r.of("one-db-1").Action)
+	assert.Equal(t, "talos-proxmox replace lab one-db-1 --lose-volumes one-db-1/pvc-1", r.of("one-db-1").Command)
+	assert.Contains(t, r.output, "the volume pvc-1 of claim default/db is deleted with it: /var/mnt/local/pvc-1")
+
+	// A stack file that somebody has changed is not deployed.
+	r = w.repair(w.repairStack(t, 3, 2, "tags: [new]"))
+	assert.Equal(t, 1, r.status, r.output)
+	assert.Equal(t, operations.RepairRefuse, r.of("one-general-1").Action)
+	assert.Contains(t, r.of("one-general-1").Why, "the run would do more than replace one-general-1")
+	assert.Equal(t, "talos-proxmox preview lab", r.of("one-general-1").Command)
+	assert.NotContains(t, w.tasksOf(3000), "qmdestroy")
+
+	// The run is killed once the old machine is deleted, and once the new one exists: the next one goes on.
+	for _, reached := range []func(*world) bool{
+		func(w *world) bool { return w.machines()["one-general-1"] == 0 },
+		func(w *world) bool { return w.machines()["one-general-1"] != 0 && w.vm("one-general-1").Running },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		w.when(ctx, reached, func() { w.killEngine(true) })
+
+		r = w.repair(file)
+		cancel()
+		assert.Equal(t, 2, r.status, r.output)
+		assert.Equal(t, operations.RepairFailed, r.of("one-general-1").Action)
+		assert.Contains(t, r.Error, "unable to replace the machine of one-general-1: ")
+	}
+
+	r = w.repair(file)
+	assert.Equal(t, operations.RepairReplaced, r.of("one-general-1").Action, r.output)
+	assert.Contains(t, r.output, "its replacement was interrupted, and is finished")
+	w.requireRunning(6)
+
+	// What was only off was started by the run.
+	r = w.repair(file)
+	assert.Zero(t, r.status, r.output)
+	assert.Empty(t, r.Repairs)
+
+	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
+	w.requireMembers(3)
+
+	now := w.bootTimes()
+	for _, name := range []string{"one-cp-1", "one-cp-2", "one-cp-3"} {
+		assert.Equal(t, boots[name], now[name], name)
+	}
+
+	// Without etcd's majority nothing is repaired.
+	for _, name := range []string{"one-cp-2", "one-cp-3", "one-general-1"} {
+		w.stopVM(w.vm(name).ID)
+	}
+
+	require.Eventually(t, func() bool {
+		r = w.repair(file)
+
+		return r.status == 1 && len(r.Repairs) == 1
+	}, within, time.Second, "%s", w.output())
+	assert.Equal(t, operations.Repair{
+		Cluster: "one", Action: operations.RepairRefuse, Command: "talos-proxmox status lab one",
+		Why: "etcd has no majority, or does not answer, so that nothing is replaced",
+	}, r.Repairs[0])
+
+	r = w.repair(strings.ReplaceAll(file, "repair: {after: 1m}", "tags: []"))
+	assert.Equal(t, 2, r.status)
+	assert.Contains(t, r.Error, "no pool of workers of stack lab has repair")
+}
