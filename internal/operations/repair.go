@@ -226,6 +226,11 @@ func (r Repairer) plan(ctx context.Context, repair Repair, n spec.Node, c spec.C
 
 	f := r.fencing(n, e)
 
+	if silent := silentWorkers(c, e.status); f.vm != nil && f.vm.Status == "running" && silent > 1 && 2*silent > len(c.Workers) {
+		return repair.refuse(r.command(n.Name), "%s; but its VM runs, and %d of the %d workers of cluster %s are silent at once, as "+
+			"after a fault of the network, which no replacement mends", repair.Why, silent, len(c.Workers), c.Name), nil
+	}
+
 	if action, why := f.highAvailability(n.HA != nil && e.site.services == nil); action == RepairWait {
 		return repair.wait("%s", why), nil
 	} else if action == RepairRefuse {
@@ -255,6 +260,17 @@ func (r Repairer) plan(ctx context.Context, repair Repair, n spec.Node, c spec.C
 	}
 
 	return repair, nil
+}
+
+// silentWorkers returns how many of a cluster's workers are not Ready and do not answer.
+func silentWorkers(c spec.Cluster, status request.ClusterStatus) (count int) {
+	for _, n := range c.Workers {
+		if node := status.Node(n.Name); node.Ready == "no" && !node.Answers {
+			count++
+		}
+	}
+
+	return count
 }
 
 // RefuseLosses returns a repair that would lose volumes as one for a person.

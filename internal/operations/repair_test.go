@@ -118,6 +118,32 @@ func TestRepairLeavesToHighAvailability(t *testing.T) {
 	}
 }
 
+// TestAFaultOfTheNetworkIsNotRepaired: several machines that run and are silent at once are left to a person.
+func TestAFaultOfTheNetworkIsNotRepaired(t *testing.T) {
+	t.Parallel()
+
+	c := spec.Cluster{Name: "one"}
+	status := request.ClusterStatus{}
+
+	for _, name := range []string{"one-general-1", "one-general-2", "one-general-3"} {
+		c.Workers = append(c.Workers, spec.Node{VM: spec.VM{Name: name, VMID: 3000}})
+		status.Nodes = append(status.Nodes, request.NodeStatus{Name: name, Ready: "no"})
+	}
+
+	e := evidence{status: status, site: datacentre{
+		hosts:    map[string]string{"pve1": proxmoxapi.HostOnline},
+		machines: []proxmoxapi.Listed{{VMID: 3000, Name: "one-general-1", Host: "pve1", Status: "running"}},
+	}}
+	r := Repairer{Replacer: Replacer{Deployed{Stack: "prod"}}}
+
+	repair, err := r.plan(t.Context(), Repair{Node: "one-general-1", Why: "it is dead"}, c.Workers[0], c, e)
+	require.NoError(t, err)
+	assert.Equal(t, RepairRefuse, repair.Action)
+	assert.Equal(t, "it is dead; but its VM runs, and 3 of the 3 workers of cluster one are silent at once, as after a fault of the "+
+		"network, which no replacement mends", repair.Why)
+	assert.Equal(t, "talos-proxmox replace prod one-general-1", repair.Command)
+}
+
 // TestVolumesOfPods: those on a disk that is deleted with the machine are lost.
 func TestVolumesOfPods(t *testing.T) {
 	t.Parallel()
