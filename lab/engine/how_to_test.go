@@ -145,8 +145,8 @@ func (h *howTo) environment() []string {
 	pulumi := filepath.Join(folder, "pulumi")
 
 	for name, script := range map[string]string{
-		"pulumi": fmt.Sprintf(`case $1 in up|preview) set -- "$@" --client=%s --stack prod --yes --skip-preview;; `+
-			`output|stack) [ "$2" != output ] || set -- "$@" --stack prod;; esac; exec %s "$@"`,
+		"pulumi": fmt.Sprintf(`case "$1 $2" in up*) set -- "$@" --client=%[1]s --stack prod --yes --skip-preview;; `+
+			`preview*) set -- "$@" --client=%[1]s;; "stack output") set -- "$@" --stack prod;; esac; exec %[2]s "$@"`,
 			w.newLanguageHost().address, w.options.CLI.Path),
 		"talos-proxmox": fmt.Sprintf(`case $1 in replace) set -- "$@" --yes --directory %s;; esac; `+
 			`exec %s "$@" --project %s --pulumi %s --talosops %s`,
