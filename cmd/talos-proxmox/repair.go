@@ -139,13 +139,10 @@ func (r *repairRun) print() {
 
 // repair replaces one machine after the other, and decides anew after each.
 func (r *repairRun) repair() error {
-	var (
-		done  []operations.Repair
-		begun []string
-	)
+	var done []operations.Repair
 
 	for {
-		repairer, left, err := r.decide(begun)
+		repairer, left, err := r.decide(done)
 		if err != nil {
 			r.repairs = done
 
@@ -154,24 +151,15 @@ func (r *repairRun) repair() error {
 
 		r.repairs = slices.Concat(done, left)
 
-		next := slices.IndexFunc(left, func(repair operations.Repair) bool { return repair.Action == operations.RepairReplace })
+		next := slices.IndexFunc(left, func(repair operations.Repair) bool {
+			return repair.Action == operations.RepairReplace
+		})
 		if next < 0 {
 			return nil
 		}
 
-		switch recovered, err := r.recover(); {
-		case errors.Is(err, recovery.ErrUnderWay):
-			r.repairs = slices.Concat(done, operations.Postponed(left, err.Error()))
-
-			return nil
-		case err != nil:
-			return err
-		case recovered:
-			continue // the state is another one
-		}
-
 		repair, err := r.replace(repairer, left[next])
-		done, begun = append(done, repair), append(begun, repair.Node)
+		done = append(done, repair)
 
 		if err != nil {
 			r.repairs = slices.Concat(done, slices.Delete(left, next, next+1))
@@ -182,18 +170,18 @@ func (r *repairRun) repair() error {
 }
 
 // decide returns what is to be done about dead workers. A state that a killed run left half-written is recovered.
-func (r *repairRun) decide(begun []string) (operations.Repairer, []operations.Repair, error) {
+func (r *repairRun) decide(done []operations.Repair) (operations.Repairer, []operations.Repair, error) {
 	deployed, err := r.readDeployed(r.cmd, r.stack)
 	if err != nil {
 		return operations.Repairer{}, nil, err
 	}
 
-	repairer := operations.Repairer{Replacer: operations.Replacer{Deployed: deployed}, Now: time.Now}
+	repairer := operations.Repairer{Replacer: operations.Replacer{Deployed: deployed}, Now: time.Now, Recover: r.recover}
 
-	left, err := repairer.Decide(r.cmd.Context(), begun)
+	left, err := repairer.Decide(r.cmd.Context(), done)
 	if err != nil {
-		if recovered, _ := r.recover(); recovered {
-			left, err = repairer.Decide(r.cmd.Context(), begun)
+		if recovered, _ := r.recover(r.cmd.Context()); recovered {
+			left, err = repairer.Decide(r.cmd.Context(), done)
 		}
 	}
 
@@ -201,7 +189,7 @@ func (r *repairRun) decide(begun []string) (operations.Repairer, []operations.Re
 }
 
 // recover removes what a killed run left, and reports whether there was anything. It does so once.
-func (r *repairRun) recover() (recovered bool, err error) {
+func (r *repairRun) recover(ctx context.Context) (recovered bool, err error) {
 	if r.dryRun || r.recovered {
 		return false, nil
 	}
@@ -211,14 +199,18 @@ func (r *repairRun) recover() (recovered bool, err error) {
 		return false, err
 	}
 
-	needed, err := recovery.Needed(r.cmd.Context(), o)
+	needed, err := recovery.Needed(ctx, o)
 	if err != nil || !needed {
+		return false, err
+	}
+
+	if err := recovery.Run(ctx, o); err != nil {
 		return false, err
 	}
 
 	r.recovered = true
 
-	return true, recovery.Run(r.cmd.Context(), o)
+	return true, nil
 }
 
 // replace replaces the machine of a worker, or previews that. It returns what was done; an error ends the run.
@@ -232,7 +224,8 @@ func (r *repairRun) replace(repairer operations.Repairer, repair operations.Repa
 
 	options := planOptions{refresh: true, replace: repair.Plan.URN}
 
-	review, err := r.guardReplacement(r.cmd, e, options, repair.Plan, guarded{alone: repair.Node, loseAll: repair.LoseVolumes})
+	may := guarded{alone: repair.Node, loseAll: repair.LoseVolumes}
+	review, err := r.guardReplacement(r.cmd, e, options, repair.Plan, may)
 
 	var losses lossError
 

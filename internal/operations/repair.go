@@ -2,15 +2,17 @@ package operations
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // RepairAction is what a repair does about a worker.
@@ -79,11 +81,26 @@ type Repairer struct {
 	Replacer
 
 	Now func() time.Time
+	// Recover removes what a killed run left, and reports whether there was anything. It is called before a machine is to
+	// be replaced.
+	Recover func(ctx context.Context) (recovered bool, err error)
 }
 
+// errRecovered says that what was read is outdated.
+var errRecovered = errors.New("a killed run was recovered")
+
 // Decide returns what is to be done now about workers that are not Ready, those first whose replacement was
-// interrupted. Begun are those whose machines this run has replaced, or tried to. It changes nothing.
-func (r Repairer) Decide(ctx context.Context, begun []string) (repairs []Repair, err error) {
+// interrupted. Done is what this run has done, which it does not decide about again. It changes nothing, except that it
+// has a killed run recovered.
+func (r Repairer) Decide(ctx context.Context, done []Repair) (repairs []Repair, err error) {
+	for {
+		if repairs, err = r.decide(ctx, done); !errors.Is(err, errRecovered) {
+			return repairs, err
+		}
+	}
+}
+
+func (r Repairer) decide(ctx context.Context, done []Repair) (repairs []Repair, err error) {
 	state, err := r.readMachines(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +115,7 @@ func (r Repairer) Decide(ctx context.Context, begun []string) (repairs []Repair,
 
 		found = true
 
-		of, err := r.decideCluster(ctx, c, state, begun)
+		of, err := r.decideCluster(ctx, c, state, done)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +130,7 @@ func (r Repairer) Decide(ctx context.Context, begun []string) (repairs []Repair,
 
 	slices.SortStableFunc(repairs, func(a, b Repair) int { return interruptedFirst(a) - interruptedFirst(b) })
 
-	return r.limit(ctx, repairs, begun)
+	return r.limit(ctx, repairs, done)
 }
 
 func interruptedFirst(r Repair) int {
@@ -126,7 +143,7 @@ func interruptedFirst(r Repair) int {
 
 // decideCluster decides about the workers of a cluster.
 func (r Repairer) decideCluster(
-	ctx context.Context, c spec.Cluster, state machineState, begun []string,
+	ctx context.Context, c spec.Cluster, state machineState, done []Repair,
 ) (repairs []Repair, err error) {
 	e := evidence{state: state, proxmox: r.Proxmox()}
 
@@ -145,14 +162,26 @@ func (r Repairer) decideCluster(
 	}
 
 	for _, n := range c.Workers {
-		if n.Repair == nil || slices.Contains(begun, n.Name) {
+		if n.Repair == nil || slices.ContainsFunc(done, func(repair Repair) bool { return repair.Node == n.Name }) {
 			continue
 		}
 
 		repair := Repair{Cluster: c.Name, Pool: n.Pool, Node: n.Name, LoseVolumes: n.Repair.LoseVolumes}
-		repair = r.judge(repair, n, e.status.Node(n.Name), state.machines[n.VMID])
+		interrupted := slices.Contains(state.interrupted(), n.Name)
+		repair = r.judge(repair, n, e.status.Node(n.Name), state.machines[n.VMID], interrupted)
 
 		if repair.Action == RepairReplace {
+			recovered, err := r.Recover(ctx)
+
+			switch {
+			case errors.Is(err, recovery.ErrUnderWay):
+				return append(repairs, repair.wait("%s; but %v", repair.Why, err)), nil
+			case err != nil:
+				return nil, err
+			case recovered:
+				return nil, errRecovered
+			}
+
 			if e.site.hosts == nil {
 				if e.site, err = readSite(ctx, e.proxmox, hasHA(r.Plan)); err != nil {
 					return nil, err
@@ -176,7 +205,9 @@ const wasInterrupted = "its replacement was interrupted, and is finished"
 
 // judge decides about a worker by what Kubernetes, its machine and the state say; no action = it is well, or does not
 // exist yet.
-func (r Repairer) judge(repair Repair, n spec.Node, status request.NodeStatus, m stateMachine) Repair {
+func (r Repairer) judge(
+	repair Repair, n spec.Node, status request.NodeStatus, m stateMachine, interrupted bool,
+) Repair {
 	since := status.ReadySince
 	if status.Ready == "" { // not registered
 		since = created(m.resource)
@@ -186,9 +217,9 @@ func (r Repairer) judge(repair Repair, n spec.Node, status request.NodeStatus, m
 	silence := now.Sub(since).Truncate(time.Second)
 
 	switch {
-	case n.Skip, m.resource.URN == "":
+	case n.Skip, m.resource.URN == "" && !interrupted:
 		return repair
-	case m.isInterrupted():
+	case interrupted:
 		repair.Action, repair.Why = RepairReplace, wasInterrupted
 
 		return repair
@@ -216,11 +247,10 @@ func (r Repairer) command(arguments ...string) string {
 
 // plan plans the replacement of a dead worker, unless Proxmox or a loss speaks against it.
 func (r Repairer) plan(ctx context.Context, repair Repair, n spec.Node, c spec.Cluster, e evidence) (Repair, error) {
-	for _, vmid := range slices.Sorted(maps.Keys(e.state.machines)) {
-		other := e.state.machines[vmid]
-		if other.name() != n.Name && other.isInterrupted() {
+	for _, other := range e.state.interrupted() {
+		if other != n.Name {
 			return repair.refuse("talos-proxmox preview "+r.Stack, "%s; but the run would also finish what was interrupted at %s", repair.Why,
-				other.name()), nil
+				other), nil
 		}
 	}
 
@@ -255,8 +285,10 @@ func (r Repairer) plan(ctx context.Context, repair Repair, n spec.Node, c spec.C
 		return repair, err
 	}
 
-	if !repair.LoseVolumes && len(repair.Plan.Losses) > 0 {
-		return r.RefuseLosses(repair, repair.Plan.Losses), nil
+	// The guard finds what is missing here.
+	if losses := slices.Concat(repair.Plan.Losses, lossesOf(n, c, e.state.machines[n.VMID])); repair.Plan.URN != "" &&
+		!repair.LoseVolumes && len(losses) > 0 {
+		return r.RefuseLosses(repair, losses), nil
 	}
 
 	return repair, nil
@@ -271,6 +303,22 @@ func silentWorkers(c spec.Cluster, status request.ClusterStatus) (count int) {
 	}
 
 	return count
+}
+
+// lossesOf returns the names of the data disks and directory volumes that are deleted with a machine, as the guard of
+// plans names them.
+func lossesOf(n spec.Node, c spec.Cluster, m stateMachine) (losses []string) {
+	for _, d := range m.Disks {
+		if d.Interface != spec.SystemDisk && d.Volume == "" {
+			losses = append(losses, n.Name+"/"+d.Interface)
+		}
+	}
+
+	for _, volume := range talos.DirectoryVolumes(slices.Concat(c.Patches, n.Patches)) {
+		losses = append(losses, n.Name+"/"+volume)
+	}
+
+	return losses
 }
 
 // RefuseLosses returns a repair that would lose volumes as one for a person.
@@ -296,20 +344,21 @@ func (f fencing) highAvailability(unknown bool) (action RepairAction, why string
 }
 
 // limit leaves what exceeds the limits of pools to a later run, and everything while another run works on a cluster.
-func (r Repairer) limit(ctx context.Context, repairs []Repair, begun []string) ([]Repair, error) {
+func (r Repairer) limit(ctx context.Context, repairs, done []Repair) ([]Repair, error) {
 	count := map[[2]string]int{} // by cluster and pool
 	limits := map[[2]string]int{}
 
 	for _, m := range r.Plan.Members() {
-		if m.Of == nil || m.Node.Repair == nil {
+		if m.Of == nil || m.Repair == nil {
 			continue
 		}
 
-		pool := [2]string{m.Of.Name, m.Pool}
-		limits[pool] = m.Node.Repair.Max
+		limits[[2]string{m.Of.Name, m.Pool}] = m.Repair.Max
+	}
 
-		if slices.Contains(begun, m.Name) {
-			count[pool]++
+	for _, repair := range done {
+		if repair.Action != RepairRefuse {
+			count[[2]string{repair.Cluster, repair.Pool}]++
 		}
 	}
 
@@ -324,15 +373,13 @@ func (r Repairer) limit(ctx context.Context, repairs []Repair, begun []string) (
 		return nil, err
 	}
 
-	if len(live) > 0 {
-		return Postponed(repairs, "a run works on it: "+strings.Join(live, "; ")), nil
-	}
-
 	for i, repair := range repairs {
 		pool := [2]string{repair.Cluster, repair.Pool}
 
 		switch {
 		case !replaces(repair):
+		case len(live) > 0:
+			repairs[i] = repair.wait("%s; but a run works on it: %s", repair.Why, strings.Join(live, "; "))
 		case count[pool] >= limits[pool]:
 			repairs[i] = repair.wait("%s; but a run replaces at most %d of pool %s (repair.max), and the next run goes on", repair.Why,
 				limits[pool], repair.Pool)
@@ -342,19 +389,6 @@ func (r Repairer) limit(ctx context.Context, repairs []Repair, begun []string) (
 	}
 
 	return repairs, nil
-}
-
-// Postponed returns repairs whose replacements are left to a later run.
-func Postponed(repairs []Repair, why string) []Repair {
-	postponed := slices.Clone(repairs)
-
-	for i, repair := range postponed {
-		if repair.Action == RepairReplace {
-			postponed[i] = repair.wait("%s; but %s", repair.Why, why)
-		}
-	}
-
-	return postponed
 }
 
 // IsWell reports whether a worker is Ready, and its machine answers.

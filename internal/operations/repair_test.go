@@ -32,6 +32,7 @@ func TestDeadWorkers(t *testing.T) {
 		status  request.NodeStatus
 		machine *stateMachine
 		skip    bool
+		left    bool
 		action  RepairAction
 		why     string
 	}{
@@ -59,10 +60,10 @@ func TestDeadWorkers(t *testing.T) {
 			machine: &stateMachine{resource: vm(ago(3)), exists: true}, action: RepairWait, why: "it has not been Ready for 3m0s",
 		},
 		"a replacement that was interrupted": {
-			machine: &stateMachine{resource: vm(ago(3)), exists: true, hasLeft: true}, action: RepairReplace, why: wasInterrupted,
+			machine: &stateMachine{resource: vm(ago(3)), exists: true}, left: true, action: RepairReplace, why: wasInterrupted,
 		},
 		"a replacement that was interrupted after the deletion": {
-			machine: &stateMachine{resource: vm(ago(300))}, action: RepairReplace, why: wasInterrupted,
+			machine: &stateMachine{}, left: true, action: RepairReplace, why: wasInterrupted,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestDeadWorkers(t *testing.T) {
 				m = *test.machine
 			}
 
-			got := r.judge(Repair{Node: n.Name}, n, test.status, m)
+			got := r.judge(Repair{Node: n.Name}, n, test.status, m, test.left)
 			assert.Equal(t, test.action, got.Action)
 			assert.Contains(t, got.Why, test.why)
 

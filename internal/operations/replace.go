@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -106,7 +107,9 @@ func (r Replacer) fencing(n spec.Node, e evidence) fencing {
 }
 
 // replacement plans the replacement of a node's machine that nothing refuses.
-func (r Replacer) replacement(ctx context.Context, n spec.Node, c spec.Cluster, e evidence) (plan Replacement, err error) {
+func (r Replacer) replacement(
+	ctx context.Context, n spec.Node, c spec.Cluster, e evidence,
+) (plan Replacement, err error) {
 	m, f := e.state.machines[n.VMID], r.fencing(n, e)
 	plan.Lines = []string{f.describe()}
 
@@ -181,8 +184,7 @@ func (r Replacer) node(name string) (spec.Node, spec.Cluster, error) {
 	return spec.Node{}, spec.Cluster{}, fmt.Errorf("%q is no node of stack %s: name one of %s", name, r.Stack, strings.Join(names, ", "))
 }
 
-// addClaims adds the volumes of pods that are lost with a node's disks. Kubernetes may have volumes that are nowhere, or
-// on another node; they count.
+// addClaims adds the volumes of pods that are lost with a node's disks. A volume that may be on the node counts.
 func (p *Replacement) addClaims(n spec.Node, c spec.Cluster, status request.ClusterStatus) error {
 	if status.VolumesUnknown != "" {
 		return fmt.Errorf("nothing is replaced while it is unknown which volumes of pods are on %s: %s", n.Name, status.VolumesUnknown)
@@ -194,7 +196,9 @@ func (p *Replacement) addClaims(n spec.Node, c spec.Cluster, status request.Clus
 		}
 
 		p.Losses = append(p.Losses, n.Name+"/"+volume.Name)
-		p.Lines = append(p.Lines, fmt.Sprintf("  the volume %s of claim %s is deleted with it: %s", volume.Name, volume.Claim, volume.Path))
+		p.Lines = append(p.Lines, fmt.Sprintf(
+			"  the volume %s of claim %s is deleted with it: %s", volume.Name, volume.Claim, volume.Path,
+		))
 	}
 
 	return nil
@@ -363,9 +367,6 @@ type stateMachine struct {
 	hasLeft, isNew bool
 }
 
-// isInterrupted reports whether a replacement of the machine was interrupted.
-func (m stateMachine) isInterrupted() bool { return m.hasLeft || !m.exists }
-
 // name returns the name of the machine's node.
 func (m stateMachine) name() string { return strings.TrimSuffix(m.resource.URN.Name(), tokens.OfVM) }
 
@@ -373,7 +374,24 @@ func (m stateMachine) name() string { return strings.TrimSuffix(m.resource.URN.N
 type machineState struct {
 	machines  map[int]stateMachine // by VMID
 	resources []apitype.ResourceV3
-	isPending bool // a run was killed, and its operations are pending
+	isPending bool            // a run was killed, and its operations are pending
+	left      map[string]bool // nodes that have left for a replacement which did not finish
+}
+
+// interrupted returns the names of the machines whose replacement was interrupted: the old one may be in the state, a
+// new one, or none.
+func (s machineState) interrupted() []string {
+	names := slices.Collect(maps.Keys(s.left))
+
+	for _, m := range s.machines {
+		if !m.exists && !s.left[m.name()] {
+			names = append(names, m.name())
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
 }
 
 // readMachines reads the state.
@@ -400,13 +418,16 @@ func (r Replacer) readRecoveredMachines(ctx context.Context) (machineState, erro
 }
 
 func newMachineState(resources []apitype.ResourceV3) machineState {
-	found := machineState{machines: map[int]stateMachine{}, resources: resources}
+	found := machineState{machines: map[int]stateMachine{}, resources: resources, left: map[string]bool{}}
 	commands := map[string]apitype.ResourceV3{} // with which nodes leave
 
 	for _, resource := range resources {
 		node, leaves := strings.CutSuffix(resource.URN.Name(), tokens.OfLeave)
 		if leaves && string(resource.Type) == tokens.LocalCommand && !resource.Delete {
 			commands[node] = resource
+			if resource.PendingReplacement {
+				found.left[node] = true
+			}
 		}
 	}
 

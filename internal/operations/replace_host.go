@@ -194,7 +194,9 @@ func (r Replacer) describeClusters(ctx context.Context, lost map[string]stateMac
 
 		for _, volume := range status.LocalVolumes {
 			if _, isLost := lost[volume.Node]; isLost {
-				lines = append(lines, fmt.Sprintf("  the volume %s of claim %s was at %s of %s", volume.Name, volume.Claim, volume.Path, volume.Node))
+				lines = append(lines, fmt.Sprintf(
+					"  the volume %s of claim %s was at %s of %s", volume.Name, volume.Claim, volume.Path, volume.Node,
+				))
 			}
 		}
 	}

@@ -174,6 +174,14 @@ func TestInterruptedReplacement(t *testing.T) {
 
 	assert.False(t, state(first, true, true).exists)
 
+	between := newMachineState([]apitype.ResourceV3{func() apitype.ResourceV3 {
+		leave := stateResource("command:local:Command", "one-general-1-leave", "talos-proxmox:cluster:TalosCluster", nil)
+		leave.PendingReplacement = true
+
+		return leave
+	}()})
+	assert.Equal(t, []string{"one-general-1"}, between.interrupted(), "the refresh of an interrupted run has forgotten the VM")
+
 	anew := state(third, true, false)
 	assert.Equal(t, []bool{true, true, true}, []bool{anew.exists, anew.hasLeft, anew.isNew})
 }

@@ -121,8 +121,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Needed reports whether a killed run left something in a stack's state: a lock, pending operations, or half a state. It
-// changes nothing. Only a backend that is a folder tells of locks.
+// Needed reports whether a killed run left something in a stack's state: a lock, pending operations, or half a state.
+// It changes nothing. Only a backend that is a folder tells of locks.
 func Needed(ctx context.Context, o Options) (bool, error) {
 	r := &recovery{Options: o}
 	r.Out = io.Discard // Run tells

@@ -127,8 +127,7 @@ func TestRepair(t *testing.T) {
 	assert.Equal(t, operations.RepairWait, r.of("one-general-2").Action)
 	assert.Contains(t, r.of("one-general-2").Why, "; but a run replaces at most 1 of pool general (repair.max), and the next run goes on")
 	assert.Equal(t, operations.RepairRefuse, r.of("one-db-1").Action)
-	assert.Equal(t, "talos-proxmox replace lab one-db-1 --lose-volumes one-db-1/pvc-1", r.of("one-db-1").Command)
-	assert.Contains(t, r.output, "the volume pvc-1 of claim default/db is deleted with it: /var/mnt/local/pvc-1")
+	assert.Equal(t, "talos-proxmox replace lab one-db-1 --lose-volumes one-db-1/pvc-1,one-db-1/local", r.of("one-db-1").Command)
 
 	// A stack file that somebody has changed is not deployed.
 	r = w.repair(w.repairStack(t, 3, 2, "tags: [new]"))
@@ -137,6 +136,12 @@ func TestRepair(t *testing.T) {
 	assert.Contains(t, r.of("one-general-1").Why, "the run would do more than replace one-general-1")
 	assert.Equal(t, "talos-proxmox preview lab", r.of("one-general-1").Command)
 	assert.NotContains(t, w.tasksOf(3000), "qmdestroy")
+
+	// A person is told of all that is lost.
+	out, err := w.tryReplace(file, "one-db-1")
+	require.Error(t, err)
+	assert.Contains(t, out, "  the volume pvc-1 of claim default/db is deleted with it: /var/mnt/local/pvc-1\n")
+	assert.Contains(t, out, "repeat with --lose-volumes one-db-1/pvc-1,one-db-1/local\n")
 
 	// The run is killed once the old machine is deleted, and once the new one exists: the next one goes on.
 	for _, reached := range []func(*world) bool{
@@ -154,11 +159,11 @@ func TestRepair(t *testing.T) {
 	}
 
 	r = w.repair(file)
+	assert.Zero(t, r.status, r.output) // what was only off was started by the run
 	assert.Equal(t, operations.RepairReplaced, r.of("one-general-1").Action, r.output)
 	assert.Contains(t, r.output, "its replacement was interrupted, and is finished")
 	w.requireRunning(6)
 
-	// What was only off was started by the run.
 	r = w.repair(file)
 	assert.Zero(t, r.status, r.output)
 	assert.Empty(t, r.Repairs)

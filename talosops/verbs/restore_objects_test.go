@@ -20,6 +20,7 @@ import (
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 )
 

@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/goldentest"
@@ -393,4 +395,51 @@ func TestUsersClientsAreShown(t *testing.T) {
 			assert.Equal(t, test.shown, shown)
 		})
 	}
+}
+
+// TestStatusOfLocalVolumes: volumes of pods are listed by the nodes that they may be on, if the request asks for them.
+func TestStatusOfLocalVolumes(t *testing.T) {
+	t.Parallel()
+
+	q, f := healthyCluster(t)
+	volume := func(name, path string, nodes ...string) corev1.PersistentVolume {
+		v := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "of-" + name}
+		v.Spec.Local = &corev1.LocalVolumeSource{Path: path}
+
+		if len(nodes) > 0 {
+			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes},
+				}}},
+			}}
+		}
+
+		return v
+	}
+	f.Volumes = []corev1.PersistentVolume{volume("a", "/var/mnt/local/a/", "w-1"), volume("b", "/var/mnt/local/b", "w-1", "renamed")}
+	f.NodeList[4].Labels = map[string]string{corev1.LabelHostname: "renamed"} // w-2
+
+	assert.Empty(t, q.query(t.Context()).LocalVolumes)
+
+	q.req.LocalVolumes = true
+
+	want := []request.LocalVolume{
+		{Node: "w-1", Name: "a", Claim: "default/of-a", Path: "/var/mnt/local/a"},
+		{Node: "w-1", Name: "b", Claim: "default/of-b", Path: "/var/mnt/local/b"},
+		{Node: "w-2", Name: "b", Claim: "default/of-b", Path: "/var/mnt/local/b"},
+	}
+	s := q.query(t.Context())
+	assert.Equal(t, want, s.LocalVolumes)
+	assert.Empty(t, s.VolumesUnknown)
+	assert.True(t, s.KubernetesAnswers())
+
+	for _, n := range q.ControlPlanes {
+		f.APIDown[n.Address.String()] = errors.New("500 Internal Server Error")
+	}
+
+	s = q.query(t.Context())
+	assert.Empty(t, s.LocalVolumes)
+	assert.Equal(t, "no Kubernetes API lists the PersistentVolumes: 500 Internal Server Error", s.VolumesUnknown)
+	assert.False(t, s.KubernetesAnswers())
 }
