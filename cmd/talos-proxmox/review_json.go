@@ -40,7 +40,7 @@ type reviewResult struct {
 	Findings []jsonStep               `json:"findings,omitempty"` // steps that need approval
 	Unused   []string                 `json:"unusedApprovals,omitempty"`
 	Machines []string                 `json:"machines,omitempty"` // what happens to machines
-	Warnings []string                 `json:"warnings,omitempty"` // other ones: upgrades of Kubernetes, changed endpoints, …
+	Warnings []string                 `json:"warnings,omitempty"` // other ones, such as upgrades of Kubernetes
 	Changes  []jsonStep               `json:"changes,omitempty"`
 	Hosts    []string                 `json:"hosts,omitempty"` // files of hosts that differ
 	Nodes    []request.NodeDifference `json:"nodes,omitempty"`
@@ -57,8 +57,8 @@ type jsonStep struct {
 func (r review) reviewResult() reviewResult {
 	j := reviewResult{Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Hosts: r.Hosts, Nodes: r.Drift}
 
-	var others []planguard.Message
-	j.Machines, others = r.machines()
+	machines, others := r.machines()
+	j.Machines = machines
 
 	for _, m := range others {
 		j.Warnings = append(j.Warnings, strings.TrimSpace(m.Resource+" "+m.Text))

@@ -256,7 +256,8 @@ func (r Repairer) plan(ctx context.Context, repair Repair, n spec.Node, c spec.C
 
 	f := r.fencing(n, e)
 
-	if silent := silentWorkers(c, e.status); f.vm != nil && f.vm.Status == "running" && silent > 1 && 2*silent > len(c.Workers) {
+	silent := silentWorkers(c, e.status)
+	if f.vm != nil && f.vm.Status == "running" && silent > 1 && 2*silent > len(c.Workers) {
 		return repair.refuse(r.command(n.Name), "%s; but its VM runs, and %d of the %d workers of cluster %s are silent at once, as "+
 			"after a fault of the network, which no replacement mends", repair.Why, silent, len(c.Workers), c.Name), nil
 	}

@@ -73,6 +73,7 @@ func (c *checker) checkSharedDisks(m machine) {
 				"a datastore that all hosts share, or remove ha", s.Type)
 		default:
 			copied = true
+
 			c.checkTargets(m, d)
 		}
 	}

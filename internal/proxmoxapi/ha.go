@@ -52,8 +52,8 @@ func (r HARule) Has(vmid int) bool {
 func (r HARule) does(other HARule) bool {
 	sorted := func(list string) []string { return slices.Sorted(strings.SplitSeq(list, ",")) }
 
-	return r.Type == other.Type && r.Strict == other.Strict && r.Affinity == other.Affinity && r.Disable == other.Disable &&
-		slices.Equal(sorted(r.Resources), sorted(other.Resources)) && slices.Equal(sorted(r.Nodes), sorted(other.Nodes))
+	return r.Type == other.Type && r.Strict == other.Strict && r.Affinity == other.Affinity &&
+		r.Disable == other.Disable && slices.Equal(sorted(r.Resources), sorted(other.Resources)) && slices.Equal(sorted(r.Nodes), sorted(other.Nodes))
 }
 
 // WantedHA is the high availability that a machine is to have: see request.HA.

@@ -23,7 +23,7 @@ func UserVolumes(patches []string) []string { return userVolumes(patches, false)
 // UserVolumeMounts is the folder of a machine in which its user volumes are, by name.
 const UserVolumeMounts = constants.UserVolumeMountPoint
 
-// VolumeSelectors returns the diskSelector expressions of the user volumes in patches that are not directories, by name.
+// VolumeSelectors returns the diskSelector expressions of the user volumes in patches, except directories, by name.
 func VolumeSelectors(patches []string) map[string]string {
 	selectors := map[string]string{}
 

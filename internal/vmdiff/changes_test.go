@@ -135,7 +135,7 @@ func TestEffectsOfChanges(t *testing.T) {
 		},
 		"an older Talos, allowed": {
 			after:    []string{"version: v1.12.6", "version: v1.12.5", "kubernetesVersion", "talos: {allowDowngrade: true}\n      kubernetesVersion"},
-			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.12.5 (templates.talos.version)"},
+			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.12.5 (templates.talos.version)", apiAway},
 		},
 		"the guest agent": {
 			after:    []string{"version: v1.12.6", "version: v1.12.6, extensions: [qemu-guest-agent]"},
