@@ -57,7 +57,8 @@ func TestDeadWorkers(t *testing.T) {
 		},
 		"a node that Kubernetes does not have": {action: RepairReplace, why: "it has not been Ready for 8h20m0s"},
 		"a machine that has just been created": {
-			machine: &stateMachine{resource: vm(ago(3)), exists: true}, action: RepairWait, why: "it has not been Ready for 3m0s",
+			machine: &stateMachine{resource: vm(ago(3)), exists: true}, action: RepairWait,
+			why: "it has not been Ready for 3m0s",
 		},
 		"a replacement that was interrupted": {
 			machine: &stateMachine{resource: vm(ago(3)), exists: true}, left: true, action: RepairReplace, why: wasInterrupted,
