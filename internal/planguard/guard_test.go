@@ -500,6 +500,22 @@ func moveToOtherComponent(s *planguard.Step) {
 	s.URN = urn.URN(name)
 }
 
+// TestChangedBeside: what a plan does to other machines than one, upgrades of their clusters included.
+func TestChangedBeside(t *testing.T) {
+	t.Parallel()
+
+	cores := readRecording(t, "more-cores")
+	assert.Equal(t, []string{"update one-cp-2-vm", "update one-cp-3-vm"}, cores.ChangedBeside("one-cp-1"))
+
+	upgrades := &planguard.Preview{Warnings: []planguard.Message{
+		{Text: "one-general-1 is upgraded: Talos v1.14.3 → v1.14.4"},
+		{Text: "one-cp-1, one-general-2 are upgraded in turn: Talos v1.14.3 → v1.14.4"},
+		{Text: "cluster one: Kubernetes v1.36.1 → v1.37.2 (clusters[0].kubernetesVersion): the control planes' pods are replaced"},
+		{Text: "cluster one: NVIDIA's GPU Operator fails to validate the driver"},
+	}}
+	assert.Equal(t, []string{upgrades.Warnings[2].Text, upgrades.Warnings[1].Text}, upgrades.ChangedBeside("one-general-1"))
+}
+
 // TestDescribeSaysWhatHappensToMachines by the program's own rules.
 func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 	t.Parallel()

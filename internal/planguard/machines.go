@@ -96,6 +96,12 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 		}
 	}
 
+	for _, w := range p.Warnings {
+		if vmdiff.IsUpgrade(w.Text) && !strings.HasPrefix(w.Text, node+" ") {
+			changes = append(changes, w.Text)
+		}
+	}
+
 	slices.Sort(changes)
 
 	return changes

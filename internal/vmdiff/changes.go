@@ -120,6 +120,20 @@ func Describe(all []MachineChanges, controlPlanes map[string]int) []string {
 	return lines
 }
 
+// Parts of lines about upgrades.
+const (
+	upgraded       = "is upgraded: "
+	upgradedInTurn = "are upgraded in turn: "
+	ofKubernetes   = ": Kubernetes "
+)
+
+// IsUpgrade reports whether a line is about an upgrade of Talos or Kubernetes: one of [Describe] or
+// [KubernetesUpgrades].
+func IsUpgrade(line string) bool {
+	return strings.Contains(line, upgraded) || strings.Contains(line, upgradedInTurn) ||
+		strings.Contains(line, ofKubernetes) && strings.Contains(line, " → ")
+}
+
 // description returns the text for one machine and for several, separated by a vertical bar.
 func (c MachineChanges) description() string {
 	effect := c.Effect()
@@ -145,7 +159,7 @@ func (c MachineChanges) description() string {
 	}
 
 	if effect == Upgrade {
-		return fmt.Sprintf("is upgraded: %[1]s|are upgraded in turn: %[1]s", what)
+		return fmt.Sprintf("%s%s|%s%[2]s", upgraded, what, upgradedInTurn)
 	}
 
 	return fmt.Sprintf("restarts: %[1]s|restart: %[1]s", what)

@@ -61,9 +61,9 @@ func KubernetesUpgrades(plan *spec.Plan, runs map[string][]string) (lines []stri
 			continue
 		}
 
-		line := fmt.Sprintf("cluster %s: Kubernetes %s → %s (%s.kubernetesVersion): the control planes' pods are replaced one node "+
-			"after the other, then the kubelets; other pods keep running", cluster.Name, strings.Join(slices.Compact(older), ", "),
-			cluster.KubernetesVersion, clusterPath(cluster))
+		line := fmt.Sprintf("cluster %s%s%s → %s (%s.kubernetesVersion): the control planes' pods are replaced one node after the "+
+			"other, then the kubelets; other pods keep running", cluster.Name, ofKubernetes,
+			strings.Join(slices.Compact(older), ", "), cluster.KubernetesVersion, clusterPath(cluster))
 		if len(cluster.ControlPlanes) == 1 {
 			line += "; with one control plane, its API is unavailable for some seconds meanwhile"
 		}
