@@ -76,6 +76,10 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 		return err
 	}
 
+	if err := d.restoreCloudInit(v); err != nil {
+		return err
+	}
+
 	if _, err := d.checkStart(w, v); err != nil {
 		return err
 	}
@@ -101,6 +105,35 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	}
 
 	d.withGuest(vmid, func(g Guests) { g.PowerOn(hw) })
+
+	return nil
+}
+
+// restoreCloudInit creates the cloud-init drive if the VM's host does not have it: each start writes it anew
+// (PVE::QemuServer::Cloudinit, commit_cloudinit_disk).
+func (d *Datacentre) restoreCloudInit(v *vm) error {
+	for _, dr := range v.Config.drives() {
+		id := dr.volume()
+		if !dr.cloudInit() || id == "" || d.findVolume(v.Host, id) != nil {
+			continue
+		}
+
+		store, _, err := splitVolume(id)
+		if err != nil {
+			return err
+		}
+
+		s, err := d.lookupStorage(v.Host, store, "images")
+		if err != nil {
+			return err
+		}
+
+		vol := &Volume{
+			ID: id, Format: defaultFormat, Storage: s.Name, Host: s.Host, Content: "images", SizeBytes: 4 * mib, VMID: v.ID,
+			Created: time.Now(),
+		}
+		d.state.Volumes[vol.key()] = vol
+	}
 
 	return nil
 }

@@ -232,11 +232,12 @@ func (d *Datacentre) copyReplicated(v *vm, target string) error {
 	return nil
 }
 
-// removeCopies removes what jobs have copied of a VM to a host; it requires the lock.
+// removeCopies removes what jobs have copied of a VM to a host, but not a cloud-init drive that the VM has left there; it
+// requires the lock.
 func (d *Datacentre) removeCopies(v *vm, target string) {
 	for _, vol := range d.state.Volumes {
 		if s, err := d.lookupStorage(target, vol.Storage, ""); vol.VMID == v.ID && vol.Host == target && target != v.Host &&
-			err == nil && s.Type == "zfspool" {
+			err == nil && s.Type == "zfspool" && !strings.HasSuffix(vol.ID, "-cloudinit") {
 			d.deleteVolumes(vol)
 		}
 	}
