@@ -171,19 +171,24 @@ func (r *repairRun) repair() error {
 
 // decide returns what is to be done about dead workers. A state that a killed run left half-written is recovered.
 func (r *repairRun) decide(done []operations.Repair) (operations.Repairer, []operations.Repair, error) {
+	repairer, left, err := r.decideNow(done)
+	if err != nil {
+		if recovered, _ := r.recover(r.cmd.Context()); recovered {
+			return r.decideNow(done)
+		}
+	}
+
+	return repairer, left, err
+}
+
+func (r *repairRun) decideNow(done []operations.Repair) (operations.Repairer, []operations.Repair, error) {
 	deployed, err := r.readDeployed(r.cmd, r.stack)
 	if err != nil {
 		return operations.Repairer{}, nil, err
 	}
 
 	repairer := operations.Repairer{Replacer: operations.Replacer{Deployed: deployed}, Now: time.Now, Recover: r.recover}
-
 	left, err := repairer.Decide(r.cmd.Context(), done)
-	if err != nil {
-		if recovered, _ := r.recover(r.cmd.Context()); recovered {
-			left, err = repairer.Decide(r.cmd.Context(), done)
-		}
-	}
 
 	return repairer, left, err
 }

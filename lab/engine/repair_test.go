@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +144,10 @@ func TestRepair(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "  the volume pvc-1 of claim default/db is deleted with it: /var/mnt/local/pvc-1\n")
 	assert.Contains(t, out, "repeat with --lose-volumes one-db-1/pvc-1,one-db-1/local\n")
+
+	// A killed run can leave half a state, which is recovered first.
+	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
+	require.NoError(t, os.Truncate(state, 1000))
 
 	// The run is killed once the old machine is deleted, and once the new one exists: the next one goes on.
 	for _, reached := range []func(*world) bool{
