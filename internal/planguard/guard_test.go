@@ -513,7 +513,8 @@ func TestChangedBeside(t *testing.T) {
 		{Text: "cluster one: Kubernetes v1.36.1 → v1.37.2 (clusters[0].kubernetesVersion): the control planes' pods are replaced"},
 		{Text: "cluster one: NVIDIA's GPU Operator fails to validate the driver"},
 	}}
-	assert.Equal(t, []string{upgrades.Warnings[2].Text, upgrades.Warnings[1].Text}, upgrades.ChangedBeside("one-general-1"))
+	assert.Equal(t, []string{upgrades.Warnings[2].Text, upgrades.Warnings[1].Text},
+		upgrades.ChangedBeside("one-general-1"))
 }
 
 // TestDescribeSaysWhatHappensToMachines by the program's own rules.
