@@ -18,7 +18,8 @@ func ProxmoxSettings(ctx *pulumi.Context) map[string]string {
 	})
 }
 
-// apiCommand is a command that makes something on Proxmox with a verb of talosops, and removes it with the same request.
+// apiCommand is a command that makes something on Proxmox with a verb of talosops, and removes it with the same
+// request.
 type apiCommand struct {
 	// provenance replaces what it made when it changes; other changes of the request run the verb again, which finds its
 	// work done.

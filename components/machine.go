@@ -154,6 +154,7 @@ func (m Machine) withDefaults() Machine {
 		ha := *m.HA
 		setDefault(&ha.MaxRestart, 1)
 		setDefault(&ha.MaxRelocate, 1)
+
 		if ha.Replication != nil {
 			replication := *ha.Replication
 			setDefault(&replication.Schedule, spec.ReplicationSchedule)

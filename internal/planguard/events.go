@@ -137,7 +137,7 @@ func rank(o Operation) int {
 	return slices.Index([]Operation{Refresh, Same, Read, Import, Create, Update, Delete, Replace}, o)
 }
 
-// hostChanges is part of the program's messages about hosts, and high availability, that differ from their configuration.
+// hostChanges is part of the program's messages about hosts and high availability that differ from their configuration.
 const hostChanges = " is not as wanted, up changes "
 
 func (p *Preview) addDiagnostic(severity, resource, text string) {

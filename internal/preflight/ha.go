@@ -63,9 +63,13 @@ func (c *checker) checkSharedDisks(m machine) {
 
 		switch {
 		case m.HA.Replication == nil || d.path == image:
+			hint := ""
+			if m.isReplicable(s, d.path == image) {
+				hint = ". Disks of workers on ZFS can be copied: ha.replication"
+			}
+
 			c.problem(m.Host, d.path, d.datastore, "is of %s alone, and %s has ha: another host could not start it; use a datastore "+
-				"that all hosts share (`pvesm status`, Datacenter, Storage), or remove ha%s", m.Host, m.Name,
-				map[bool]string{true: ". Disks of workers on ZFS can be copied: ha.replication"}[m.isReplicable(s, d.path == image)])
+				"that all hosts share (`pvesm status`, Datacenter, Storage), or remove ha%s", m.Host, m.Name, hint)
 		case s.Type != replicableStorage:
 			copied = true // reported here
 
@@ -73,6 +77,7 @@ func (c *checker) checkSharedDisks(m machine) {
 				"a datastore that all hosts share, or remove ha", s.Type)
 		default:
 			copied = true
+
 			c.checkTargets(m, d)
 		}
 	}

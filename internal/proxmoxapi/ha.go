@@ -52,8 +52,9 @@ func (r HARule) Has(vmid int) bool {
 func (r HARule) does(other HARule) bool {
 	sorted := func(list string) []string { return slices.Sorted(strings.SplitSeq(list, ",")) }
 
-	return r.Type == other.Type && r.Strict == other.Strict && r.Affinity == other.Affinity && r.Disable == other.Disable &&
-		slices.Equal(sorted(r.Resources), sorted(other.Resources)) && slices.Equal(sorted(r.Nodes), sorted(other.Nodes))
+	return r.Type == other.Type && r.Strict == other.Strict && r.Affinity == other.Affinity &&
+		r.Disable == other.Disable && slices.Equal(sorted(r.Resources), sorted(other.Resources)) &&
+		slices.Equal(sorted(r.Nodes), sorted(other.Nodes))
 }
 
 // WantedHA is the high availability that a machine is to have: see request.HA.
@@ -69,7 +70,7 @@ type WantedHA struct {
 	RateMBs     int      `json:"rateMBs"`
 }
 
-// HAChange is a difference between what a machine is to have and what Proxmox has. Of a rule, Found is what Proxmox has.
+// HAChange is a difference between the rule that a machine is to have and Found, which Proxmox has; nil = none.
 type HAChange struct {
 	Subject string // rule talos-vm-100 (missing)
 	Rule    *HARule

@@ -19,8 +19,8 @@ type HAMachine struct {
 	// is removed without them. Empty = the machine is no control plane.
 	Apart     []int  `json:"apart,omitempty"`
 	ApartRule string `json:"apartRule,omitempty"`
-	// Schedule is when disks are copied to the other hosts of Hosts, as a calendar event of Proxmox; empty = never. RateMBs
-	// limits each copy, in megabytes per second; 0 = no limit.
+	// Schedule is when disks are copied to the other hosts of Hosts, as a calendar event of Proxmox; empty = never.
+	// RateMBs limits each copy, in megabytes per second; 0 = no limit.
 	Schedule string `json:"schedule,omitempty"`
 	RateMBs  int    `json:"rateMBs,omitempty"`
 }

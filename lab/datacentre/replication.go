@@ -19,9 +19,6 @@ const (
 	replicationFailures = "fail_count"
 )
 
-// defaultReplicationSchedule is every 15 minutes.
-const defaultReplicationSchedule = "*/15"
-
 // PutReplication adds or changes a replication job, which the scheduler works on from then on.
 func (d *Datacentre) PutReplication(id string, record Config) {
 	d.Put(Replications, id, record)

@@ -219,7 +219,8 @@ func TestHighAvailabilityOfOthers(t *testing.T) {
 		names    string
 	}{
 		"a rule is removed": {
-			func() { w.lab.Data.Delete(datacentre.HARules, "talos-vm-3000") }, []string{"one-general-1-ha"},
+			func() { w.lab.Data.Delete(datacentre.HARules, "talos-vm-3000") },
+			[]string{"one-general-1-ha"},
 			"Proxmox' high availability of one-general-1 is not as wanted, up changes rule talos-vm-3000 (missing)",
 		},
 		"a rule is disabled": {func() {
@@ -227,7 +228,8 @@ func TestHighAvailabilityOfOthers(t *testing.T) {
 			w.lab.Data.Put(datacentre.HARules, apart, rule.With("disable", "1"))
 		}, []string{"one-cp-1-ha"}, "one-cp-1 is not as wanted, up changes rule " + apart},
 		"a resource is removed": {
-			func() { w.lab.Data.DeleteHAResource(2001) }, []string{"one-cp-2-ha"},
+			func() { w.lab.Data.DeleteHAResource(2001) },
+			[]string{"one-cp-2-ha"},
 			"one-cp-2 is not as wanted, up changes resource vm:2001 (missing)",
 		},
 		"a resource is changed": {func() {
@@ -235,7 +237,8 @@ func TestHighAvailabilityOfOthers(t *testing.T) {
 			w.lab.Data.PutHAResource(3000, resource.With("max_relocate", "4"))
 		}, []string{"one-general-1-ha"}, "up changes max_relocate of vm:3000 (4, planned: 1)"},
 		"a rule is removed again": {
-			func() { w.lab.Data.Delete(datacentre.HARules, "talos-vm-3000") }, []string{"one-general-1-ha"},
+			func() { w.lab.Data.Delete(datacentre.HARules, "talos-vm-3000") },
+			[]string{"one-general-1-ha"},
 			"one-general-1 is not as wanted, up changes rule talos-vm-3000 (missing)",
 		},
 	} {
@@ -265,8 +268,8 @@ func TestHighAvailabilityOfOthers(t *testing.T) {
 	}
 }
 
-// withoutState returns a resource or rule without what the manager makes of it, the order of machines, and which of them
-// wrote it last.
+// withoutState returns a resource or rule without what the manager makes of it, the order of machines, and which of
+// them wrote it last.
 func withoutState(record datacentre.Config) datacentre.Config {
 	copied := maps.Clone(record)
 	for _, key := range []string{"crm", "resources", "comment"} {
@@ -294,7 +297,7 @@ func (w *world) copies(name string) []string {
 	return hosts
 }
 
-// isCloudInit reports whether a volume is a cloud-init drive, of which Proxmox leaves one where a machine was moved away.
+// isCloudInit reports whether a volume is a cloud-init drive; Proxmox leaves one where a machine was moved away.
 func isCloudInit(v datacentre.Volume) bool { return strings.HasSuffix(v.ID, "-cloudinit") }
 
 // replicas returns the targets of the jobs of a VM, sorted.
@@ -310,6 +313,11 @@ func (w *world) replicas(vmid int) []string {
 	slices.Sort(targets)
 
 	return targets
+}
+
+// otherHosts returns the hosts of three except one.
+func otherHosts(host string) []string {
+	return slices.DeleteFunc([]string{"pve1", "pve2", "pve3"}, func(name string) bool { return name == host })
 }
 
 // TestReplication: workers with disks on ZFS are copied to their other hosts, and Proxmox starts them there when their
@@ -344,7 +352,7 @@ func TestReplication(t *testing.T) {
 	w.up(replicated(2))
 
 	worker := w.vm("one-general-1")
-	others := slices.DeleteFunc([]string{"pve1", "pve2", "pve3"}, func(name string) bool { return name == worker.Host })
+	others := otherHosts(worker.Host)
 	assert.Equal(t, others, w.replicas(worker.ID))
 	require.Eventually(t, func() bool { return slices.Equal(others, w.copies(worker.Name)) }, within, 50*time.Millisecond)
 	w.up(replicated(2), optup.Refresh(), optup.ExpectNoChanges())
@@ -353,6 +361,7 @@ func TestReplication(t *testing.T) {
 	assert.NotContains(t, strings.Join(report.Care.Lines(), "\n"), "replication")
 
 	gone := w.addFault(datacentre.Fault{Offline: true, Host: others[1]})
+
 	require.Eventually(t, func() bool {
 		report, _ := w.clusterStatus()
 
@@ -363,7 +372,8 @@ func TestReplication(t *testing.T) {
 	// The host of a worker dies, which is not the one that the program asks.
 	if worker.Host == "pve1" {
 		worker = w.vm("one-general-2")
-		others = slices.DeleteFunc([]string{"pve1", "pve2", "pve3"}, func(name string) bool { return name == worker.Host })
+		others = otherHosts(worker.Host)
+
 		require.Eventually(t, func() bool { return slices.Equal(others, w.copies(worker.Name)) }, within, 50*time.Millisecond)
 	}
 
@@ -376,7 +386,8 @@ func TestReplication(t *testing.T) {
 	}, within, 50*time.Millisecond)
 	powerBack()
 
-	others = slices.DeleteFunc([]string{"pve1", "pve2", "pve3"}, func(name string) bool { return name == w.vm(worker.Name).Host })
+	others = otherHosts(w.vm(worker.Name).Host)
+
 	require.Eventually(t, func() bool { return slices.Equal(others, w.replicas(worker.ID)) }, within, 50*time.Millisecond)
 
 	done := w.up(replicated(2), optup.Refresh())
@@ -387,10 +398,10 @@ func TestReplication(t *testing.T) {
 	// Somebody removes a job, and changes another.
 	jobs := w.lab.Data.Records(datacentre.Replications)
 	for id, job := range jobs {
-		switch {
-		case id == "3000-0":
+		switch id {
+		case "3000-0":
 			w.lab.Data.Delete(datacentre.Replications, id)
-		case id == "3001-0":
+		case "3001-0":
 			w.lab.Data.Put(datacentre.Replications, id, job.With("schedule", "*/30"))
 		}
 	}

@@ -69,6 +69,7 @@ func createReplication(r *request) (any, error) {
 	}
 
 	record := datacentre.Config{"source": vm.Host}
+
 	for name, value := range r.params {
 		if name != "id" {
 			record[name] = value
@@ -85,7 +86,8 @@ func showReplication(r *request) (any, error) {
 		return nil, datacentre.Refuse("no such replication job '%s'", r.vars["id"])
 	}
 
-	if err := r.dc.Authorise(r.user, fmt.Sprintf("/vms/%d", datacentre.ReplicatedVM(r.vars["id"])), "VM.Audit"); err != nil {
+	path := fmt.Sprintf("/vms/%d", datacentre.ReplicatedVM(r.vars["id"]))
+	if err := r.dc.Authorise(r.user, path, "VM.Audit"); err != nil {
 		return nil, err
 	}
 

@@ -54,6 +54,7 @@ func (f *fakeHA) handle(w http.ResponseWriter, r *http.Request, path string, par
 		f.answer(w, machines)
 	case path == "/nodes":
 		hosts := []any{}
+
 		for _, name := range []string{"pve1", "pve2", "pve3"} {
 			status := map[bool]string{true: "offline", false: "online"}[slices.Contains(f.offline, name)]
 			hosts = append(hosts, map[string]any{"node": name, "status": status})
@@ -111,8 +112,8 @@ func (f *fakeHA) serve(
 	}
 }
 
-// serveJobs serves replication jobs: one that is marked for removal is gone in the second list after that, like those of
-// a host that is online.
+// serveJobs serves replication jobs: one that is marked for removal is gone in the second list after that, if its host
+// is online.
 func (f *fakeHA) serveJobs(w http.ResponseWriter, r *http.Request, id string, parameters map[string]any) {
 	switch job := f.jobs[id]; {
 	case r.Method == http.MethodDelete && r.URL.Query().Has("force"):
@@ -120,6 +121,7 @@ func (f *fakeHA) serveJobs(w http.ResponseWriter, r *http.Request, id string, pa
 		f.answer(w, nil)
 	case r.Method == http.MethodDelete:
 		job["remove_job"] = map[bool]string{true: "local", false: "full"}[r.URL.Query().Has("keep")]
+
 		f.answer(w, nil)
 	case r.Method == http.MethodPost:
 		for _, other := range f.jobs {
@@ -254,8 +256,9 @@ func TestHA(t *testing.T) {
 		},
 		"the second": {
 			resources: map[string]map[string]any{"vm:101": other},
-			req:       request.HAMachine{Apart: []int{100, 101}, ApartRule: "r"}, calls: []string{"POST resources", "POST rules"},
-			rule: "vm:100,vm:101",
+			req:       request.HAMachine{Apart: []int{100, 101}, ApartRule: "r"},
+			calls:     []string{"POST resources", "POST rules"},
+			rule:      "vm:100,vm:101",
 		},
 		"the third, beside the second": {
 			resources: map[string]map[string]any{"vm:101": other, "vm:102": {"sid": "vm:102"}}, rival: "r",
