@@ -160,7 +160,8 @@ func (d *Datacentre) replicateJob(id string) {
 	}
 
 	if err != nil {
-		job = job.With(replicationError, err.Error()).With(replicationFailures, strconv.Itoa(job.Number(replicationFailures, 0)+1))
+		job = job.With(replicationError, err.Error()).
+			With(replicationFailures, strconv.Itoa(job.Number(replicationFailures, 0)+1))
 	} else {
 		job = job.With(replicationLastSync, strconv.FormatInt(time.Now().Unix(), 10)).With(replicationError, "").
 			With(replicationFailures, "")
@@ -229,8 +230,8 @@ func (d *Datacentre) copyReplicated(v *vm, target string) error {
 	return nil
 }
 
-// removeCopies removes what jobs have copied of a VM to a host, but not a cloud-init drive that the VM has left there; it
-// requires the lock.
+// removeCopies removes what jobs have copied of a VM to a host, but not a cloud-init drive that the VM has left there.
+// It requires the lock.
 func (d *Datacentre) removeCopies(v *vm, target string) {
 	for _, vol := range d.state.Volumes {
 		if s, err := d.lookupStorage(target, vol.Storage, ""); vol.VMID == v.ID && vol.Host == target && target != v.Host &&

@@ -195,6 +195,7 @@ func (h *howTo) follow(block string) {
 		out, err := cmd.CombinedOutput()
 		output = string(out)
 		_, _ = h.w.Write(out)
+
 		require.NoError(t, err, "%s", output)
 	}
 }

@@ -94,6 +94,7 @@ func TestRealHostIsLost(t *testing.T) {
 	// A worker dies.
 	died := time.Now()
 	uid := k.nodeUID("one-general-1")
+
 	w.stopVM(w.vm("one-general-1").ID)
 
 	require.Eventually(t, func() bool {

@@ -41,12 +41,23 @@ func (r repaired) of(node string) operations.Repair {
 }
 
 // repair runs `talos-proxmox repair` as a timer does.
-func (w *world) repair(file string, arguments ...string) (r repaired) {
+func (w *world) repair(file string, arguments ...string) repaired {
 	w.t.Helper()
 
-	cmd := w.engineCommand(file, append([]string{"repair", w.options.Stack, "--output", "json"}, arguments...)...)
+	return w.runRepair(w.repairCommand(file, arguments...))
+}
+
+func (w *world) repairCommand(file string, arguments ...string) *exec.Cmd {
+	w.t.Helper()
+
+	return w.engineCommand(file, append([]string{"repair", w.options.Stack, "--output", "json"}, arguments...)...)
+}
+
+func (w *world) runRepair(cmd *exec.Cmd) (r repaired) {
+	w.t.Helper()
 
 	var stdout, stderr bytes.Buffer
+
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	_, _ = w.Write(append(stderr.Bytes(), stdout.Bytes()...))
@@ -145,26 +156,31 @@ func TestRepair(t *testing.T) {
 	assert.Contains(t, out, "  the volume pvc-1 of claim default/db is deleted with it: /var/mnt/local/pvc-1\n")
 	assert.Contains(t, out, "repeat with --lose-volumes one-db-1/pvc-1,one-db-1/local\n")
 
-	// A killed run can leave half a state, which is recovered first.
-	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
-	require.NoError(t, os.Truncate(state, 1000))
+	// The run is killed once the old machine is deleted, and once the new one exists: the next one goes on. A kill can
+	// leave half a state, which these commands recover, and which the test could not read to make another one.
+	first, second, last := w.repairCommand(file), w.repairCommand(file), w.repairCommand(file)
+	attributes := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json.attrs")
+	require.NoError(t, os.WriteFile(attributes, nil, 0o600))
 
-	// The run is killed once the old machine is deleted, and once the new one exists: the next one goes on.
-	for _, reached := range []func(*world) bool{
-		func(w *world) bool { return w.machines()["one-general-1"] == 0 },
-		func(w *world) bool { return w.machines()["one-general-1"] != 0 && w.vm("one-general-1").Running },
+	for _, killed := range []struct {
+		cmd *exec.Cmd
+		at  func(*world) bool
+	}{
+		{first, func(w *world) bool { return w.machines()["one-general-1"] == 0 }},
+		{second, func(w *world) bool { return w.machines()["one-general-1"] != 0 && w.vm("one-general-1").Running }},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		w.when(ctx, reached, func() { w.killEngine(true) })
+		w.when(ctx, killed.at, func() { w.killEngine(true) })
 
-		r = w.repair(file)
+		r = w.runRepair(killed.cmd)
+
 		cancel()
 		assert.Equal(t, 2, r.status, r.output)
 		assert.Equal(t, operations.RepairFailed, r.of("one-general-1").Action)
 		assert.Contains(t, r.Error, "unable to replace the machine of one-general-1: ")
 	}
 
-	r = w.repair(file)
+	r = w.runRepair(last)
 	assert.Zero(t, r.status, r.output) // what was only off was started by the run
 	assert.Equal(t, operations.RepairReplaced, r.of("one-general-1").Action, r.output)
 	assert.Contains(t, r.output, "its replacement was interrupted, and is finished")
