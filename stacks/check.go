@@ -103,7 +103,8 @@ func (c Check) Run(ctx context.Context) (Checked, error) {
 	found = problemsOf(Located(found, d.stack, d.file))
 	done := Checked{
 		Stack: d.stack, Endpoint: d.proxmox("endpoint"), Hosts: about, NotAsked: []string{},
-		Problems: found.Errors(), Warnings: found.Warnings(), Notes: found.Notes(), Passed: found.Passed(),
+		Problems: listed(found.Errors()), Warnings: listed(found.Warnings()), Notes: listed(found.Notes()),
+		Passed: listed(found.Passed()),
 	}
 
 	for _, what := range slices.Sorted(slices.Values(unasked)) {
@@ -116,6 +117,9 @@ func (c Check) Run(ctx context.Context) (Checked, error) {
 
 	return done, nil
 }
+
+// listed returns a list that is [] in JSON without problems.
+func listed(problems problem.List) problem.List { return append(problem.List{}, problems...) }
 
 // String returns a report for a terminal: what each host is, what was found, and what could not be asked.
 func (c Checked) String() string {
