@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 )
@@ -58,7 +59,7 @@ func (d *deployment) checkHighAvailability(ctx context.Context) (found problem.L
 
 // compareHA compares a machine's high availability with what the last run made.
 func (d *deployment) compareHA(m spec.Member, has proxmoxapi.HighAvailability, found *problem.List) {
-	var made proxmoxapi.WantedHA
+	var made request.HAMachine
 
 	name := m.Name + tokens.OfHA
 	if json.Unmarshal([]byte(d.lastRun.calls[name].Request), &made) != nil { // there is none yet

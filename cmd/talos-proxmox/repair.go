@@ -173,9 +173,12 @@ func (r *repairRun) repair() error {
 func (r *repairRun) decide(done []operations.Repair) (operations.Repairer, []operations.Repair, error) {
 	repairer, left, err := r.decideNow(done)
 	if err != nil {
-		if recovered, _ := r.recover(r.cmd.Context()); recovered {
+		recovered, recoveryErr := r.recover(r.cmd.Context())
+		if recovered {
 			return r.decideNow(done)
 		}
+
+		err = errors.Join(err, recoveryErr)
 	}
 
 	return repairer, left, err

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/operations"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
 
@@ -53,8 +55,9 @@ it is done. Run pulumi up afterwards.`,
 			}
 
 			cluster = selectCluster(deployed.Plan, cluster)
+			exists := slices.ContainsFunc(deployed.Plan.Clusters, func(c spec.Cluster) bool { return c.Name == cluster })
 
-			if !yes {
+			if exists && !yes { // the rotation refuses another one
 				question := fmt.Sprintf(
 					"What the authority of %s of cluster %s has issued ends with it. Replace it?", subject, cluster,
 				)

@@ -12,7 +12,6 @@ import (
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 )
 
 // RepairAction is what a repair does about a worker.
@@ -281,18 +280,10 @@ func (r Repairer) plan(ctx context.Context, repair Repair, n spec.Node, c spec.C
 		return repair.wait("its host %s has not reported to Proxmox lately, so that nobody knows whether its VM runs", f.host), nil
 	}
 
-	var err error
-	if repair.Plan, err = r.replacement(ctx, n, c, e); err != nil {
-		return repair, err
-	}
+	plan, err := r.replacement(ctx, n, c, e)
+	repair.Plan = plan
 
-	// The guard finds what is missing here.
-	if losses := slices.Concat(repair.Plan.Losses, lossesOf(n, c, e.state.machines[n.VMID])); repair.Plan.URN != "" &&
-		!repair.LoseVolumes && len(losses) > 0 {
-		return r.RefuseLosses(repair, losses), nil
-	}
-
-	return repair, nil
+	return repair, err
 }
 
 // silentWorkers returns how many of a cluster's workers are not Ready and do not answer.
@@ -306,42 +297,10 @@ func silentWorkers(c spec.Cluster, status request.ClusterStatus) (count int) {
 	return count
 }
 
-// lossesOf returns the names of the data disks and directory volumes that are deleted with a machine, as the guard of
-// plans names them.
-func lossesOf(n spec.Node, c spec.Cluster, m stateMachine) (losses []string) {
-	for _, d := range m.Disks {
-		if d.Interface != spec.SystemDisk && d.Volume == "" {
-			losses = append(losses, n.Name+"/"+d.Interface)
-		}
-	}
-
-	for _, volume := range talos.DirectoryVolumes(slices.Concat(c.Patches, n.Patches)) {
-		losses = append(losses, n.Name+"/"+volume)
-	}
-
-	return losses
-}
-
 // RefuseLosses returns a repair that would lose volumes as one for a person.
 func (r Repairer) RefuseLosses(repair Repair, volumes []string) Repair {
 	return repair.refuse(r.command(repair.Node, "--lose-volumes", strings.Join(volumes, ",")),
 		"%s; but these volumes would be lost with it, and its pool has no repair.loseVolumes: %s", repair.Why, strings.Join(volumes, ", "))
-}
-
-// highAvailability says whether Proxmox' high availability may start a machine itself; no action = it does not.
-func (f fencing) highAvailability(unknown bool) (action RepairAction, why string) {
-	switch {
-	case unknown:
-		return RepairRefuse, "what Proxmox' high availability makes of its VM is unknown without the role TalosProxmoxHA (docs/permissions.md)"
-	case f.ha == "", f.ha == "error": // it has given up
-		return "", ""
-	case f.ha == "stopped", f.ha == "disabled", f.ha == "ignored":
-		return RepairRefuse, "somebody has set its VM to " + f.ha + " in Proxmox' high availability"
-	case f.ha == "started" && f.vm.Status == "running" && f.hostStatus == proxmoxapi.HostOnline:
-		return "", ""
-	default:
-		return RepairWait, fmt.Sprintf("Proxmox' high availability has its VM in the state %s, and may start it (docs/high-availability.md)", f.ha)
-	}
 }
 
 // limit leaves what exceeds the limits of pools to a later run, and everything while another run works on a cluster.

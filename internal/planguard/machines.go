@@ -1,11 +1,11 @@
 package planguard
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -55,7 +55,7 @@ func (p *Preview) comingAndGoing() (lines []string) {
 			}
 		}
 
-		slices.SortFunc(names, compareNames)
+		slices.SortFunc(names, problem.CompareNatural)
 
 		switch len(names) {
 		case 0:
@@ -67,13 +67,6 @@ func (p *Preview) comingAndGoing() (lines []string) {
 	}
 
 	return lines
-}
-
-// compareNames orders names of machines by pool, then by number.
-func compareNames(a, b string) int {
-	poolOf := func(name string) string { return name[:strings.LastIndex(name, "-")+1] }
-
-	return cmp.Or(strings.Compare(poolOf(a), poolOf(b)), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // ChangedBeside returns what the plan does to machines other than one node's, sorted: to their VMs and configurations,

@@ -132,7 +132,7 @@ func (l List) Has(path string) bool {
 // Sorted returns the problems sorted by path, with numbers by value, without duplicates.
 func (l List) Sorted() List {
 	sorted := slices.Clone(l)
-	slices.SortStableFunc(sorted, func(a, b Problem) int { return compareNatural(a.Path, b.Path) })
+	slices.SortStableFunc(sorted, func(a, b Problem) int { return CompareNatural(a.Path, b.Path) })
 
 	return slices.Compact(sorted)
 }
@@ -162,8 +162,8 @@ func EncodeValue(value any) string {
 	return string(runes)
 }
 
-// compareNatural compares strings, runs of digits as numbers: hosts[9] comes before hosts[10].
-func compareNatural(a, b string) int {
+// CompareNatural compares strings, runs of digits as numbers: hosts[9] comes before hosts[10].
+func CompareNatural(a, b string) int {
 	for a != "" && b != "" {
 		digitsA, digitsB := leadingDigits(a), leadingDigits(b)
 		if digitsA != "" && digitsB != "" {

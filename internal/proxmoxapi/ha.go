@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/request"
 )
 
 // HAResource is a resource of Proxmox' high availability.
@@ -57,19 +58,6 @@ func (r HARule) does(other HARule) bool {
 		slices.Equal(sorted(r.Nodes), sorted(other.Nodes))
 }
 
-// WantedHA is the high availability that a machine is to have: see request.HA.
-type WantedHA struct {
-	VMID        int      `json:"vmid"`
-	MaxRestart  int      `json:"maxRestart"`
-	MaxRelocate int      `json:"maxRelocate"`
-	Comment     string   `json:"comment"`
-	Hosts       []string `json:"hosts"`
-	Apart       []int    `json:"apart"`
-	ApartRule   string   `json:"apartRule"`
-	Schedule    string   `json:"schedule"`
-	RateMBs     int      `json:"rateMBs"`
-}
-
 // HAChange is a difference between the rule that a machine is to have and Found, which Proxmox has; nil = none.
 type HAChange struct {
 	Subject string // rule talos-vm-100 (missing)
@@ -105,7 +93,7 @@ func ReadHA(ctx context.Context, get Get) (h HighAvailability, err error) {
 }
 
 // Differences describes how a machine's high availability differs from what the machine is to have.
-func (h HighAvailability) Differences(w WantedHA) (subjects []string) {
+func (h HighAvailability) Differences(w request.HAMachine) (subjects []string) {
 	id := HAResourceID(w.VMID)
 
 	for _, c := range h.Replication(w) {
@@ -144,7 +132,7 @@ func (h HighAvailability) Differences(w WantedHA) (subjects []string) {
 }
 
 // HostsRule returns what changes at the rule that says on which hosts a machine may run.
-func (h HighAvailability) HostsRule(w WantedHA) HAChange {
+func (h HighAvailability) HostsRule(w request.HAMachine) HAChange {
 	return h.ruleChange(HARule{
 		Name: ownership.HostsRule(w.VMID), Type: OnHosts, Resources: HAResourceID(w.VMID), Nodes: strings.Join(w.Hosts, ","),
 		Strict: true,
@@ -152,7 +140,7 @@ func (h HighAvailability) HostsRule(w WantedHA) HAChange {
 }
 
 // ApartRule returns what changes at the rule that keeps a machine apart from others, of those that are resources.
-func (h HighAvailability) ApartRule(w WantedHA) HAChange {
+func (h HighAvailability) ApartRule(w request.HAMachine) HAChange {
 	if w.ApartRule == "" {
 		return HAChange{}
 	}
@@ -168,7 +156,7 @@ func (h HighAvailability) ApartRule(w WantedHA) HAChange {
 }
 
 // apart returns the machines that are kept apart and are resources.
-func (h HighAvailability) apart(w WantedHA) []int {
+func (h HighAvailability) apart(w request.HAMachine) []int {
 	return slices.DeleteFunc(slices.Clone(w.Apart), func(vmid int) bool {
 		_, exists := h.Resources[HAResourceID(vmid)]
 

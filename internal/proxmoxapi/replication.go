@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"talos-proxmox/internal/request"
 )
 
 // PathReplication is the collection of replication jobs in the API. Everyone sees those of machines with VM.Audit.
@@ -80,7 +82,7 @@ func (h *HighAvailability) readReplication(ctx context.Context, get Get) error {
 }
 
 // JobsOf returns the jobs of a machine that the program made, by their comment.
-func (h HighAvailability) JobsOf(w WantedHA) []ReplicationJob {
+func (h HighAvailability) JobsOf(w request.HAMachine) []ReplicationJob {
 	return slices.DeleteFunc(slices.Clone(h.Jobs), func(j ReplicationJob) bool {
 		return j.VMID != w.VMID || j.Comment != w.Comment
 	})
@@ -88,7 +90,7 @@ func (h HighAvailability) JobsOf(w WantedHA) []ReplicationJob {
 
 // Replication returns what changes at the jobs of a machine: one for each other host that it may run on. Jobs of others
 // to these hosts become the program's.
-func (h HighAvailability) Replication(w WantedHA) (changes []ReplicationChange) {
+func (h HighAvailability) Replication(w request.HAMachine) (changes []ReplicationChange) {
 	host, exists := h.Hosts[w.VMID]
 	if !exists {
 		return nil

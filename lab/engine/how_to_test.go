@@ -37,10 +37,6 @@ type howTo struct {
 func TestHowTo(t *testing.T) {
 	t.Parallel()
 
-	if _, err := exec.LookPath("jq"); err != nil {
-		t.Skip("the page needs jq, which is not installed here: its commands are not run")
-	}
-
 	h := &howTo{w: openWorld(t, server.Options{Speed: testSpeed, Hosts: 3})}
 	h.w.options.Stack = "prod"
 
@@ -183,6 +179,12 @@ func (h *howTo) follow(block string) {
 		if !isCommand {
 			pattern := strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*")
 			assert.Regexp(t, pattern, output)
+
+			continue
+		}
+
+		if _, err := exec.LookPath("jq"); err != nil && strings.Contains(command, "| jq ") {
+			t.Log("not run without jq: " + command)
 
 			continue
 		}

@@ -65,8 +65,6 @@ type haMaker struct {
 	req *haRequest
 }
 
-func (m haMaker) wanted() proxmoxapi.WantedHA { return proxmoxapi.WantedHA(m.req.HAMachine) }
-
 func (m haMaker) ensure(ctx context.Context) error {
 	if err := m.ensureReplication(ctx); err != nil { // before Proxmox may start the machine from a copy
 		return fmt.Errorf("replication of %s: %w", m.req.Machine, err)
@@ -78,7 +76,7 @@ func (m haMaker) ensure(ctx context.Context) error {
 
 	has, err := proxmoxapi.ReadHA(ctx, m.get)
 	if err == nil {
-		err = m.changeRule(ctx, has.HostsRule(m.wanted()))
+		err = m.changeRule(ctx, has.HostsRule(m.req.HAMachine))
 	}
 
 	if err != nil {
@@ -172,7 +170,7 @@ func (m haMaker) keepApart(ctx context.Context) error {
 		var has proxmoxapi.HighAvailability
 
 		if has, err = proxmoxapi.ReadHA(ctx, m.get); err == nil {
-			err = m.changeRule(ctx, has.ApartRule(m.wanted()))
+			err = m.changeRule(ctx, has.ApartRule(m.req.HAMachine))
 		}
 
 		if err == nil || ctx.Err() != nil {

@@ -16,7 +16,7 @@ func (m haMaker) ensureReplication(ctx context.Context) error {
 		return err
 	}
 
-	for _, c := range has.Replication(m.wanted()) {
+	for _, c := range has.Replication(m.req.HAMachine) {
 		m.say("Proxmox' high availability of %s (VM %d): %s", m.req.Machine, m.req.VMID, c.Subject)
 
 		switch {
@@ -138,7 +138,7 @@ func (m haMaker) removeReplication(ctx context.Context) error {
 			return err
 		}
 
-		jobs := has.JobsOf(m.wanted())
+		jobs := has.JobsOf(m.req.HAMachine)
 		if len(jobs) == 0 {
 			return nil
 		}
