@@ -1,11 +1,14 @@
 package stacks
 
 import (
+	"maps"
+	"path"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
@@ -112,7 +115,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		ServiceCIDRIPv6:                c.ServiceCIDRIPv6,
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
-		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox), Autoscaled: c.Autoscaled,
+		GitOps: d.gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox), Autoscaled: c.Autoscaled,
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)
@@ -126,26 +129,35 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 }
 
 // gitopsArgs returns what Flux reconciles a cluster from; nil = nothing.
-func gitopsArgs(c spec.Cluster) *components.GitOps {
+func (d *deployment) gitopsArgs(c spec.Cluster) *components.GitOps {
 	if c.GitOps == nil {
 		return nil
 	}
 
 	args := *c.GitOps
-	args.Facts = gitopsFacts(c)
+	args.Facts = d.gitopsFacts(c)
 
 	return &args
 }
 
 // gitopsFacts returns the facts for manifests in Git that only the stack knows.
-func gitopsFacts(c spec.Cluster) map[string]string {
-	if c.Proxmox == nil {
-		return nil
+func (d *deployment) gitopsFacts(c spec.Cluster) map[string]string {
+	facts := map[string]string{}
+
+	if c.Proxmox != nil {
+		facts["CLUSTER_REGION"], facts["DATASTORES"] = c.Proxmox.Region, strings.Join(c.Proxmox.Datastores(), ", ")
 	}
 
-	return map[string]string{
-		"CLUSTER_REGION": c.Proxmox.Region, "DATASTORES": strings.Join(c.Proxmox.Datastores(), ", "),
+	if s3 := d.plan.Backup.S3; s3 != nil {
+		name := d.plan.BackupName(c)
+		maps.Copy(facts, map[string]string{
+			"BACKUP_NAME": name, "BACKUP_RECIPIENT": backup.SingleRecipient(d.plan.Backup.Recipients),
+			"BACKUP_ENDPOINT": s3.Endpoint, "BACKUP_REGION": s3.Region, "BACKUP_BUCKET": s3.Bucket,
+			"BACKUP_FOLDER": path.Join(s3.Prefix, name),
+		})
 	}
+
+	return facts
 }
 
 // backupArgs returns where a cluster's snapshots are stored; nil = there are none.
@@ -156,7 +168,7 @@ func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 	}
 
 	return &components.Backup{
-		Name: d.plan.Stack + "-" + c.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
+		Name: d.plan.BackupName(c), Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
 	}
 }
 

@@ -69,6 +69,18 @@ func Recipients(texts []string) ([]age.Recipient, error) {
 	return keys, nil
 }
 
+// SingleRecipient returns the first public key of the kind X25519, the only kind that talos-backup encrypts to; empty = there
+// is none.
+func SingleRecipient(texts []string) string {
+	for _, text := range texts {
+		if _, err := age.ParseX25519Recipient(text); err == nil {
+			return text
+		}
+	}
+
+	return ""
+}
+
 // Open opens a backup for reading, decrypted if it is encrypted; a snapshot by talosctl is not. Identities is the
 // content of a file by age-keygen: one secret key per line, comments with #.
 func Open(path, identities string) (io.ReadCloser, error) {

@@ -111,7 +111,8 @@ func (b *Bucket) MayDelete(ctx context.Context) Deletion {
 	}
 }
 
-// Newest returns the addresses of a cluster's snapshots of etcd, by the name and the id of its backups.
+// Newest returns the addresses of a cluster's snapshots of etcd, by the name and the id of its backups; those that the cluster
+// itself took count too.
 func (b *Bucket) Newest(ctx context.Context, name, id string, now time.Time) (found backup.Found, err error) {
 	if b.configErr != nil {
 		return found, b.configErr
@@ -120,18 +121,35 @@ func (b *Bucket) Newest(ctx context.Context, name, id string, now time.Time) (fo
 	folder := backup.Folder{Name: name, ID: id}
 
 	for object := range b.client.ListObjectsIter(ctx, b.cfg.Bucket, minio.ListObjectsOptions{
-		Prefix: b.key(name + "-"), Recursive: true,
+		Prefix: b.key(name), Recursive: true,
 	}) {
 		if object.Err != nil {
 			return backup.Found{}, b.wrap("list copies", "s3:ListBucket", object.Err)
 		}
 
-		if at, isOwn := folder.TimeOf(backup.Etcd, strings.TrimPrefix(object.Key, b.key(""))); isOwn {
+		key := strings.TrimPrefix(object.Key, b.key(""))
+
+		at, isOwn := folder.TimeOf(backup.Etcd, key)
+		if !isOwn {
+			at, isOwn = timeInCluster(key, name)
+		}
+
+		if isOwn {
 			found.Add(b.address(object.Key, ""), at, now)
 		}
 	}
 
 	return found, nil
+}
+
+// timeInCluster parses the time in the key of a snapshot that the cluster itself took, with the component talos-backup of
+// gitops/: <name>/<name>-<time>.snap.age. It names no id.
+func timeInCluster(key, name string) (time.Time, bool) {
+	text, isOwn := strings.CutPrefix(key, name+"/"+name+"-")
+	text, hasExtension := strings.CutSuffix(text, ".snap.age")
+	at, err := time.Parse(time.RFC3339, text)
+
+	return at, isOwn && hasExtension && err == nil
 }
 
 // key returns the object key of a file.

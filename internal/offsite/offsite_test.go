@@ -195,7 +195,16 @@ func TestPutAndFetch(t *testing.T) {
 		Future: "s3://prod-backups/talos/prod/prod-home-etcd-20270101T000000Z-0123.age",
 	}, found)
 
-	for _, from := range []string{address, found.Newest} {
+	inCluster := "talos/prod/prod-home/prod-home-2026-11-25T12:03:00Z.snap.age" // as talos-backup names it
+	s.objects[inCluster], s.headers[inCluster] = []byte("the snapshot"), http.Header{}
+	s.objects["talos/prod/prod-home-2/prod-home-2-2026-11-25T12:04:00Z.snap.age"] = nil // of another cluster
+	s.objects["talos/prod/prod-home/prod-home-2026-11-25T12:04:00Z.snap"] = nil         // not encrypted
+	newer, err := b.Newest(t.Context(), "prod-home", "0123", noon.Add(5*time.Minute))
+	require.NoError(t, err)
+	assert.Equal(t, "s3://prod-backups/"+inCluster, newer.Newest)
+	assert.Equal(t, noon.Add(3*time.Minute), newer.Created.UTC())
+
+	for _, from := range []string{address, found.Newest, newer.Newest} {
 		file, err := b.Fetch(t.Context(), from, t.TempDir())
 		require.NoError(t, err)
 

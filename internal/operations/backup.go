@@ -124,7 +124,7 @@ func (b Backups) snapshotRequest(c spec.Cluster, state lastState) (req request.S
 	req = request.Snapshot{
 		Common: controlPlanes(c, 0),
 		Backup: request.Backup{
-			Name: b.fileName(c), Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
+			Name: b.Plan.BackupName(c), Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
 		},
 	}
 
@@ -172,7 +172,7 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 			return lines, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 
-		folder := backup.Folder{Path: b.directory(), Name: b.fileName(c), ID: state.backupID(c)}
+		folder := backup.Folder{Path: b.directory(), Name: b.Plan.BackupName(c), ID: state.backupID(c)}
 
 		file, err := folder.Write(backup.Secrets, now, b.Plan.Backup.SecretsRecipients, 0, func(to io.Writer) error {
 			_, err := to.Write(bundle)
@@ -209,7 +209,7 @@ func (b Backups) newestOffSite(ctx context.Context, c spec.Cluster, id string) *
 
 	var newest request.OffSite
 
-	found, err := b.OffSite.Newest(ctx, b.fileName(c), id, time.Now())
+	found, err := b.OffSite.Newest(ctx, b.Plan.BackupName(c), id, time.Now())
 	if err != nil {
 		newest.Problem = err.Error()
 	} else {
@@ -227,6 +227,3 @@ func (b Backups) directory() string {
 
 	return filepath.Join(b.Project, b.Plan.Backup.Directory)
 }
-
-// fileName returns the prefix of the names of a cluster's backups.
-func (b Backups) fileName(c spec.Cluster) string { return b.Plan.Stack + "-" + c.Name }

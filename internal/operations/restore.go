@@ -96,7 +96,7 @@ func (b Backups) restoreRequest(c spec.Cluster, r RestoreOptions) request.Restor
 	}
 
 	if recipients := b.Plan.Backup.Recipients; len(recipients) > 0 { // where the data of control planes is saved
-		req.Backup = &request.Backup{Name: b.fileName(c), Directory: b.directory(), Recipients: recipients}
+		req.Backup = &request.Backup{Name: b.Plan.BackupName(c), Directory: b.directory(), Recipients: recipients}
 	}
 
 	return req

@@ -119,6 +119,9 @@ type Member struct {
 	Machine *Machine // nil = a node
 }
 
+// BackupName returns the name of a cluster in the names of its backups, which may also be that of other stacks' clusters.
+func (p *Plan) BackupName(c Cluster) string { return p.Stack + "-" + c.Name }
+
 // Members returns the VMs of the plan: the clusters' nodes, then plain machines.
 func (p *Plan) Members() []Member {
 	var all []Member

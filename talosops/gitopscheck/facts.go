@@ -21,4 +21,10 @@ var exampleFacts = map[string]string{ //nolint:gochecknoglobals // a table
 	"KUBERNETES_VERSION": "v1.37.2",
 	"CILIUM_VERSION":     "1.20.2",
 	"DATASTORES":         "local-zfs",
+	"BACKUP_NAME":        "prod-prod",
+	"BACKUP_RECIPIENT":   "age1lvyvwawkr0mcnnnncaghunadrqkmuf9e6507x9y920xxpp866cnql7dp2z",
+	"BACKUP_ENDPOINT":    "https://s3.eu-central-1.amazonaws.com",
+	"BACKUP_REGION":      "eu-central-1",
+	"BACKUP_BUCKET":      "prod-backups",
+	"BACKUP_FOLDER":      "talos/prod/prod-prod",
 }

@@ -12,12 +12,13 @@ import (
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/mod/semver"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
 
-// checkMachines returns the requirements of a cluster's components that its plan does not meet.
-func checkMachines(planned spec.Cluster, needs []requirements) []string {
+// checkMachines returns the requirements of a cluster's components that its plan, or the stack's backup, does not meet.
+func checkMachines(stored spec.Backup, planned spec.Cluster, needs []requirements) []string {
 	var problems []string
 
 	machines := machinesOf(planned)
@@ -32,6 +33,11 @@ func checkMachines(planned spec.Cluster, needs []requirements) []string {
 					problems = append(problems, machine.check(r.Component, m)...)
 				}
 			}
+		}
+
+		if r.Cluster.Backup && (stored.S3 == nil || backup.SingleRecipient(stored.Recipients) == "") {
+			problems = append(problems, r.Component+" needs a bucket and a public key: set backup.s3 and backup.recipients, of which "+
+				"one must be of the kind X25519 (age1…)")
 		}
 
 		for _, problem := range checkCluster(planned, r.Cluster) {
@@ -198,7 +204,14 @@ func (m machine) check(component string, needs machineNeeds) []string {
 	}
 
 	for name, value := range needs.Config {
-		if found := m.field(name); found == nil || fmt.Sprint(found) != value {
+		found := m.field(name)
+
+		list, isList := found.([]any)
+		if !isList {
+			list = []any{found}
+		}
+
+		if !slices.ContainsFunc(list, func(one any) bool { return one != nil && fmt.Sprint(one) == value }) {
 			add := "add it to " + where + ".patches"
 			if document, path := talos.InDocument(name); document != "" {
 				add += fmt.Sprintf(", for a cluster created with Talos 1.14 or later as %s of the document %s", path, document)

@@ -169,7 +169,7 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		c.checkAddresses(planned)
 		c.checkKeys(planned)
 		c.checkTenants(planned)
-		problems = slices.Concat(problems, t.checkLinks(folders...), c.problems, checkMachines(planned, needs))
+		problems = slices.Concat(problems, t.checkLinks(folders...), c.problems, checkMachines(plan.Backup, planned, needs))
 	}
 
 	return problems, nil

@@ -84,12 +84,50 @@ func TestAccounts(t *testing.T) {
 		"the Proxmox CSI plugin needs an account on Proxmox: set proxmox.csi of cluster prod",
 		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses " +
 			"of cluster prod",
-	}, checkMachines(planned, needs))
+	}, checkMachines(spec.Backup{}, planned, needs))
 
 	planned.Proxmox = &spec.Proxmox{
 		CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}},
 	}
-	assert.Empty(t, checkMachines(planned, needs))
+	assert.Empty(t, checkMachines(spec.Backup{}, planned, needs))
+}
+
+// TestBackup: what talos-backup requires of a stack, in both forms of the machine configuration.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+
+	needs, err := readRequirements(repository, "gitops/apps/optional/talos-backup/manifests")
+	require.NoError(t, err)
+
+	plan := func(patches ...string) spec.Cluster {
+		node := spec.Node{Role: spec.RoleControlPlane, Patches: patches}
+		node.Path, node.Cluster = "clusters[0].controlPlanes", "prod"
+
+		return spec.Cluster{Name: "prod", ControlPlanes: []spec.Node{node}}
+	}
+
+	assert.Equal(t, []string{
+		"talos-backup needs a bucket and a public key: set backup.s3 and backup.recipients, of which one must be of the kind " +
+			"X25519 (age1…)",
+		"talos-backup needs machine.features.kubernetesTalosAPIAccess.allowedKubernetesNamespaces: talos-backup in the machine " +
+			"configuration, which clusters[0].controlPlanes of cluster prod lacks: add it to clusters[0].controlPlanes.patches, " +
+			"for a cluster created with Talos 1.14 or later as allowedKubernetesNamespaces of the document KubeTalosAPIAccessConfig",
+		"talos-backup needs machine.features.kubernetesTalosAPIAccess.allowedRoles: os:etcd:backup in the machine " +
+			"configuration, which clusters[0].controlPlanes of cluster prod lacks: add it to clusters[0].controlPlanes.patches, " +
+			"for a cluster created with Talos 1.14 or later as allowedRoles of the document KubeTalosAPIAccessConfig",
+	}, checkMachines(spec.Backup{}, plan(
+		"machine: {features: {kubernetesTalosAPIAccess: {enabled: true, allowedRoles: [os:reader], allowedKubernetesNamespaces: [other]}}}",
+	), []requirements{needs}))
+
+	stored := spec.Backup{S3: &spec.S3{}, Recipients: []string{exampleFacts["BACKUP_RECIPIENT"]}}
+	for _, patch := range []string{
+		"machine: {features: {kubernetesTalosAPIAccess: {enabled: true, allowedRoles: [os:reader, os:etcd:backup], " +
+			"allowedKubernetesNamespaces: [talos-backup]}}}",
+		"{apiVersion: v1alpha1, kind: KubeTalosAPIAccessConfig, allowedRoles: [os:etcd:backup], " +
+			"allowedKubernetesNamespaces: [other, talos-backup]}",
+	} {
+		assert.Empty(t, checkMachines(stored, plan(patch), []requirements{needs}))
+	}
 }
 
 // TestVersions: the oldest versions of Talos and Kubernetes that components require.
@@ -107,10 +145,10 @@ func TestVersions(t *testing.T) {
 			"cluster's kustomization.yaml",
 		"NVIDIA's GPU Operator needs Talos v1.13.0, and cluster prod has v1.12.9: upgrade it, or remove the component from " +
 			"the cluster's kustomization.yaml",
-	}, checkMachines(old, []requirements{longhorn, operator}))
+	}, checkMachines(spec.Backup{}, old, []requirements{longhorn, operator}))
 
 	young := spec.Cluster{Name: "prod", TalosVersion: "v1.13.0", KubernetesVersion: "v1.34.0", GPUOperator: true}
-	assert.Empty(t, checkMachines(young, []requirements{longhorn, operator}))
+	assert.Empty(t, checkMachines(spec.Backup{}, young, []requirements{longhorn, operator}))
 }
 
 // TestVariablesAreDocumented compares the facts and the variables of manifests with the tables of docs/gitops.md.

@@ -43,7 +43,8 @@ type machineNeeds struct {
 	KernelModules []string `yaml:"kernelModules"`
 	// Sysctls with their values.
 	Sysctls map[string]string `yaml:"sysctls"`
-	// Config are fields of the machine configuration with their values: machine.kubelet.extraArgs.…
+	// Config are fields of the machine configuration with their values, of a list with a value that it contains:
+	// machine.kubelet.extraArgs.…
 	Config map[string]string `yaml:"config"`
 }
 
@@ -56,6 +57,8 @@ type clusterNeeds struct {
 	// DefaultStorageClass must be one of the classes that the program creates for the Proxmox CSI plugin.
 	DefaultStorageClass bool   `yaml:"defaultStorageClass"`
 	GPUs                string `yaml:"gpus"` // device-plugin or gpu-operator
+	// Backup is where snapshots of etcd are stored, and what they are encrypted to.
+	Backup bool `yaml:"backup"`
 	// Talos and Kubernetes are the oldest supported versions, with their v.
 	Talos      string `yaml:"talos"`
 	Kubernetes string `yaml:"kubernetes"`

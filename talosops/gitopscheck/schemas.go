@@ -64,6 +64,14 @@ var schemaModules = []schemaModule{ //nolint:gochecknoglobals // a table
 		"github.com/controlplaneio-fluxcd/flux-operator", "v0.59.0", "h1:jByuiWYtjSJxucGHuz68tV0DeVFz5CYrKQYfxAwE7lE=",
 		[]string{"config/crd/bases/*.yaml", "config/data/flux/<newest>/*-controller.yaml"},
 	},
+	{
+		"github.com/prometheus-operator/prometheus-operator", "v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+		[]string{"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
+	},
+	{
+		"github.com/siderolabs/talos", "v1.14.1", "h1:hBTn0gwcy0WK6gHsijCtHZCED1BtzA3Wh3w41NL6s3s=",
+		[]string{"internal/app/machined/pkg/controllers/k8s/internal/k8stemplates/testdata/talos-service-account-crd.yaml"},
+	},
 }
 
 // loadSchemas downloads modules with the Go command, and reads their definitions.
