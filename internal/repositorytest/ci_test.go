@@ -15,7 +15,7 @@ func TestRealTestsAreInCI(t *testing.T) {
 
 	var groups []*regexp.Regexp
 
-	commands := regexp.MustCompile(`make test-kubernetes RUN='([^']+)'`)
+	commands := regexp.MustCompile(`(?m)^  \d+='([^']+)'`)
 	for _, match := range commands.FindAllStringSubmatch(read(t, ".ci/run"), -1) {
 		groups = append(groups, regexp.MustCompile("^("+match[1]+")"))
 	}

@@ -87,7 +87,8 @@ func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResu
 	}
 }
 
-// checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones.
+// checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones: in the folder
+// only if there is none off-site that is new enough, because the folder may be another computer's.
 func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 	cfg := q.req.Backup
 	if cfg == nil {
@@ -98,6 +99,9 @@ func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 
 	limit, err := time.ParseDuration(cfg.MaxAge)
 	limited := err == nil
+	isRecent := func(newest *request.NewestBackup) bool {
+		return newest != nil && (!limited || q.now().Sub(newest.Taken) <= limit)
+	}
 	judge := func(newest request.NewestBackup, where string) *request.NewestBackup {
 		if newest.Future != "" {
 			warn("the snapshot %s is dated later than now (%s), so that it does not count: the clock of the computer that took it was wrong, or "+
@@ -105,23 +109,18 @@ func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 		}
 
 		switch {
+		case isRecent(s.OffSite):
 		case newest.Snapshot == "":
 			warn("there is no snapshot of etcd %s: talos-proxmox backup etcd takes one", where)
-
-			return nil
-		case limited && q.now().Sub(newest.Taken) > limit:
+		case !isRecent(&newest):
 			warn("the newest snapshot of etcd is older than %s: %s", cfg.MaxAge, newest.Snapshot)
 		}
 
-		return &newest
-	}
+		if newest.Snapshot == "" {
+			return nil
+		}
 
-	found, err := backup.Folder{Path: cfg.Directory, Name: cfg.Name, ID: cfg.ID}.Newest(backup.Etcd, q.now())
-	if err != nil {
-		warn("%v", err)
-	} else {
-		newest := request.NewestBackup{Snapshot: found.Newest, Taken: found.Created, Future: found.Future}
-		s.Backup = judge(newest, "in "+cfg.Directory)
+		return &newest
 	}
 
 	switch elsewhere := cfg.OffSite; {
@@ -130,5 +129,13 @@ func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 		warn("%s", elsewhere.Problem)
 	default:
 		s.OffSite = judge(elsewhere.NewestBackup, "off-site")
+	}
+
+	found, err := backup.Folder{Path: cfg.Directory, Name: cfg.Name, ID: cfg.ID}.Newest(backup.Etcd, q.now())
+	if err != nil {
+		warn("%v", err)
+	} else {
+		newest := request.NewestBackup{Snapshot: found.Newest, Taken: found.Created, Future: found.Future}
+		s.Backup = judge(newest, "in "+cfg.Directory)
 	}
 }

@@ -208,12 +208,20 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 
 	q.req.Backup = &request.BackupStatus{Directory: folder, Name: "home-prod", MaxAge: "48h"}
 
-	q.req.Backup.OffSite = &request.OffSite{NewestBackup: request.NewestBackup{
-		Snapshot: "s3://bucket/home-prod-etcd-20261122T030000Z.age", Taken: statusTime.Add(-9 * time.Hour),
-	}}
+	inFolder := "backup: the newest snapshot of etcd is older than 48h: " + path
+	assert.Equal(t, []string{inFolder}, q.query(t.Context()).Care.Lines())
 
+	offSite := &q.req.Backup.OffSite
+	*offSite = &request.OffSite{NewestBackup: request.NewestBackup{
+		Snapshot: "s3://bucket/home-prod-etcd-20261122T030000Z.age", Taken: statusTime.Add(-50 * time.Hour),
+	}}
+	assert.Equal(t, []string{
+		"backup: the newest snapshot of etcd is older than 48h: s3://bucket/home-prod-etcd-20261122T030000Z.age", inFolder,
+	}, q.query(t.Context()).Care.Lines())
+
+	(*offSite).Taken = statusTime.Add(-9 * time.Hour)
 	s := q.query(t.Context())
-	assert.Equal(t, []string{"backup: the newest snapshot of etcd is older than 48h: " + path}, s.Care.Lines())
+	assert.Empty(t, s.Care.Lines(), "the folder may be another computer's")
 	assert.Contains(t, statusTable(s), "Newest snapshot off-site: s3://bucket/home-prod-etcd-20261122T030000Z.age, 9 hours ago\n")
 }
 
