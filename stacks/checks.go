@@ -71,6 +71,7 @@ func (d *deployment) checks() []check {
 		{fromFile, fmt.Sprintf("the configuration of stack %q has problems, nothing was changed", d.stack), false, d.checkConfiguration},
 		{fromState, "the plan does not fit the running machines, nothing was changed", false, d.checkRunningMachines},
 		{fromProxmox, "Proxmox' high availability does not fit the plan, nothing was changed", false, d.checkHighAvailability},
+		{fromProxmox, "backup jobs of Proxmox do not fit the plan, nothing was changed", false, d.checkBackupJobs},
 		{fromHosts, "the plan does not fit the hosts, nothing was changed", false, d.checkHosts},
 		{fromProxmox, "Proxmox or the Image Factory does not have what is planned, nothing was changed", false, d.checkSite},
 	}

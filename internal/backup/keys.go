@@ -69,8 +69,8 @@ func Recipients(texts []string) ([]age.Recipient, error) {
 	return keys, nil
 }
 
-// SingleRecipient returns the first public key of the kind X25519, the only kind that talos-backup encrypts to; empty = there
-// is none.
+// SingleRecipient returns the first public key of the kind X25519, the only kind that talos-backup encrypts to; empty =
+// there is none.
 func SingleRecipient(texts []string) string {
 	for _, text := range texts {
 		if _, err := age.ParseX25519Recipient(text); err == nil {

@@ -111,8 +111,8 @@ func (b *Bucket) MayDelete(ctx context.Context) Deletion {
 	}
 }
 
-// Newest returns the addresses of a cluster's snapshots of etcd, by the name and the id of its backups; those that the cluster
-// itself took count too.
+// Newest returns the addresses of a cluster's snapshots of etcd, by the name and the id of its backups; those that the
+// cluster itself took count too.
 func (b *Bucket) Newest(ctx context.Context, name, id string, now time.Time) (found backup.Found, err error) {
 	if b.configErr != nil {
 		return found, b.configErr
@@ -142,8 +142,8 @@ func (b *Bucket) Newest(ctx context.Context, name, id string, now time.Time) (fo
 	return found, nil
 }
 
-// timeInCluster parses the time in the key of a snapshot that the cluster itself took, with the component talos-backup of
-// gitops/: <name>/<name>-<time>.snap.age. It names no id.
+// timeInCluster parses the time in the key of a snapshot that the cluster itself took, with the component talos-backup
+// of gitops/: <name>/<name>-<time>.snap.age. It names no id.
 func timeInCluster(key, name string) (time.Time, bool) {
 	text, isOwn := strings.CutPrefix(key, name+"/"+name+"-")
 	text, hasExtension := strings.CutSuffix(text, ".snap.age")

@@ -210,7 +210,8 @@ func (s Status) requests(ctx context.Context, names []string) ([]request.Status,
 		if len(s.Plan.Backup.Recipients) > 0 {
 			b, id := Backups{s.Deployed}, state.backupID(c)
 			req.Backup = &request.BackupStatus{
-				Directory: b.directory(), Name: b.Plan.BackupName(c), ID: id, MaxAge: s.MaxAge, OffSite: b.newestOffSite(ctx, c, id),
+				Directory: b.directory(), Name: b.Plan.BackupName(c), ID: id, MaxAge: s.MaxAge,
+				OffSite: b.newestOffSite(ctx, c, id),
 			}
 		}
 

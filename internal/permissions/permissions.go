@@ -43,6 +43,9 @@ type Need struct {
 // SeeFirewall is the call that shows whether the firewall of the data centre is on.
 const SeeFirewall = "GET /cluster/firewall/options"
 
+// SeeBackupJobs is the call that shows which machines backup jobs include.
+const SeeBackupJobs = "GET /cluster/backup"
+
 // Role is a role with the reasons for its privileges.
 type Role struct {
 	ID string
@@ -203,6 +206,9 @@ func Roles() []Role {
 		}},
 		{ID: "TalosProxmoxFirewall", For: "`firewall.proxmox` of a cluster", Needs: []Need{
 			needOn("/", "Sys.Audit", SeeFirewall, "see whether the firewall of the data centre is on", " (/, Sys.Audit)"),
+		}},
+		{ID: "TalosProxmoxBackup", For: "`backup` of plain machines", Needs: []Need{
+			needOn("/", "Sys.Audit", SeeBackupJobs, "see which machines backup jobs include", " (/, Sys.Audit)"),
 		}},
 		{ID: "TalosProxmoxPool", For: "changing the `resourcePool` of a pool", Needs: []Need{
 			needOn(

@@ -588,6 +588,16 @@ func TestJudge(t *testing.T) {
 			n.Datastore, n.Template.Datastore = "x", "x"
 			n.OverridePaths = map[string]string{"datastore": "templates.talos.datastore"}
 		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
+		"backup jobs without the right to see them": {
+			change: func(s *fixture) {
+				s.plan.Machines = []spec.Machine{{VM: s.worker().VM, Network: spec.Network{Bridge: "vmbr0"}, Backup: true}}
+				s.site.Rights["/"] = map[string]bool{}
+			},
+			problems: []string{
+				"may not Sys.Audit on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles " +
+					"TalosProxmoxBackup --propagate 0`",
+			},
+		},
 		"high availability on a datastore of one host": {
 			change: func(s *fixture) {
 				s.worker().HA = &spec.HA{MaxRestart: 1, MaxRelocate: 1}

@@ -148,11 +148,18 @@ func (c *checker) needsOnBridges(privilege string) []need {
 	return needs
 }
 
-// needsOnDatacentre returns needs for Proxmox' firewall in front of machines, and for machines with high availability.
+// needsOnDatacentre returns needs for Proxmox' firewall in front of machines, for backup jobs, and for machines with
+// high availability.
 func (c *checker) needsOnDatacentre(n permissions.Need) []need {
-	used := slices.ContainsFunc(c.planned.machines, func(m machine) bool { return m.HA != nil })
-	if n.Call == permissions.SeeFirewall {
+	var used bool
+
+	switch n.Call {
+	case permissions.SeeFirewall:
 		used = len(c.plan.ProxmoxFirewalls()) > 0
+	case permissions.SeeBackupJobs:
+		used = slices.ContainsFunc(c.plan.Machines, func(m spec.Machine) bool { return m.Backup })
+	default:
+		used = slices.ContainsFunc(c.planned.machines, func(m machine) bool { return m.HA != nil })
 	}
 
 	if !used {

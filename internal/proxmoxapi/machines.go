@@ -285,6 +285,7 @@ type Listed struct {
 	Template int    `json:"template"` // 1 = it is a template
 	Tags     string `json:"tags"`     // separated by ;
 	Memory   int64  `json:"maxmem"`   // in bytes
+	Pool     string `json:"pool"`     // resource pool; empty = none
 	HAState  string `json:"hastate"`  // in Proxmox' high availability; empty = it has none
 }
 

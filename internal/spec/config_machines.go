@@ -25,6 +25,9 @@ type MachinesConfig struct {
 	Password string `json:"password,omitempty"`
 	// Protect the machines against deletion, in Proxmox as well. To delete them, first run `up` with `false`.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
+	// Whether a backup job of Proxmox must include the machines: previews and `talos-proxmox check` name those that none
+	// includes ([recovery.md](recovery.md#plain-machines)).
+	Backup bool `json:"backup,omitempty" jsonschema:"default=false"`
 	// The network of the machines' first network devices.
 	Network MachineNetworkConfig `json:"network,omitempty"`
 	VMPoolConfig

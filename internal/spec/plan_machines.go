@@ -76,6 +76,7 @@ func (p *planner) planMachinePool(g *pool, c MachinesConfig) []Machine {
 func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
 	m := Machine{
 		Network: p.planMachineNetwork(g.path+".network", c), SearchDomain: c.Network.SearchDomain, Protect: c.Protect,
+		Backup: c.Backup,
 	}
 
 	system := p.classes[g.Template].System

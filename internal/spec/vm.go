@@ -109,6 +109,8 @@ type Machine struct {
 	Password string `json:"-"`
 	// Protect reports whether the VM is protected against deletion.
 	Protect bool
+	// Backup reports whether a backup job of Proxmox must include the VM.
+	Backup bool `json:",omitempty"`
 }
 
 // Member is a VM of the plan with its cluster or plain machine.
@@ -119,7 +121,8 @@ type Member struct {
 	Machine *Machine // nil = a node
 }
 
-// BackupName returns the name of a cluster in the names of its backups, which may also be that of other stacks' clusters.
+// BackupName returns the name of a cluster in the names of its backups, which may also be that of other stacks'
+// clusters.
 func (p *Plan) BackupName(c Cluster) string { return p.Stack + "-" + c.Name }
 
 // Members returns the VMs of the plan: the clusters' nodes, then plain machines.

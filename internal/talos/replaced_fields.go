@@ -25,12 +25,7 @@ var replacedFields = []struct{ path, document, field string }{
 	{"machine.features.hostDNS", "ResolverConfig", "hostDNS"},
 	{"machine.features.kubePrism.port", "KubePrismConfig", "port"},
 	{"machine.features.kubePrism", "KubePrismConfig", otherForm},
-	{"machine.features.kubernetesTalosAPIAccess.allowedRoles", "KubeTalosAPIAccessConfig", "allowedRoles"},
-	{
-		"machine.features.kubernetesTalosAPIAccess.allowedKubernetesNamespaces", "KubeTalosAPIAccessConfig",
-		"allowedKubernetesNamespaces",
-	},
-	{"machine.features.kubernetesTalosAPIAccess", "KubeTalosAPIAccessConfig", otherForm},
+	{"machine.features.kubernetesTalosAPIAccess", "KubeTalosAPIAccessConfig", sameBelow}, // it is enabled by being there
 	{"machine.nodeLabels", "KubeNodeConfig", "labels"},
 	{"machine.nodeAnnotations", "KubeNodeConfig", "annotations"},
 	{"machine.nodeTaints", "KubeNodeConfig", "taints"},

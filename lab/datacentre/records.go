@@ -34,6 +34,8 @@ const (
 	HARules     Kind = "harule"
 	// Replications are jobs with ids such as 100-0: see [Datacentre.PutReplication].
 	Replications Kind = "replication"
+	// BackupJobs are descriptions only: the lab makes no backups.
+	BackupJobs Kind = "backupjob"
 )
 
 // Records returns the records of a kind by id, with the API's parameters as fields, passwords and secrets included.

@@ -115,6 +115,43 @@ func (w *world) seedImages() []string {
 	return names
 }
 
+// TestBackupJobs: previews name plain machines that no backup job of Proxmox includes, although the stack file demands
+// it.
+func TestBackupJobs(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	stack := debianStack().yaml(w) + "      backup: true\n"
+	warning := "machines[0].backup: no backup job of Proxmox that is switched on includes "
+
+	w.up(stack)
+	assert.NotContains(t, w.output(), warning, "new machines are in none yet")
+
+	preview := func(job datacentre.Config) string {
+		t.Helper()
+
+		if job != nil {
+			w.lab.Data.Put(datacentre.BackupJobs, "nightly", job)
+		}
+
+		before := len(w.output())
+		_, err := w.preview(stack)
+		require.NoError(t, err, w.output())
+
+		return w.output()[before:]
+	}
+
+	vmids := []int{w.vm("web-1").ID, w.vm("web-2").ID}
+	assert.Contains(t, preview(nil), fmt.Sprintf("%sweb-1 (VM %d), web-2 (VM %d): add them to one "+
+		"(docs/recovery.md#plain-machines)", warning, vmids[0], vmids[1]))
+
+	job := datacentre.Config{"schedule": "02:30", "storage": "pbs", "vmid": fmt.Sprint(vmids[0])}
+	assert.Contains(t, preview(job), fmt.Sprintf("%sweb-2 (VM %d): add", warning, vmids[1]))
+	assert.NotContains(t, preview(job.With("vmid", fmt.Sprintf("%d,%d", vmids[0], vmids[1]))), warning)
+	assert.Contains(t, preview(job.With("vmid", fmt.Sprintf("%d,%d", vmids[0], vmids[1])).With("enabled", "0")), warning)
+	assert.NotContains(t, preview(datacentre.Config{"schedule": "02:30", "all": "1"}), warning)
+}
+
 // TestSystems takes machines of another system through their life, including the build of their template: the host
 // creates the seed, the guest follows it.
 func TestSystems(t *testing.T) {

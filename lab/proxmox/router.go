@@ -33,7 +33,7 @@ func newRouter() router {
 
 	for _, group := range []map[string]handler{
 		accessCalls, accountCalls, clusterCalls, nodeCalls, qemuCalls, storageCalls, taskCalls, poolCalls, mappingCalls,
-		haCalls, replicationCalls, firewallCalls,
+		haCalls, replicationCalls, firewallCalls, backupCalls,
 	} {
 		for name, handle := range group {
 			method, path, _ := strings.Cut(name, " ")

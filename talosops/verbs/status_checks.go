@@ -87,8 +87,8 @@ func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResu
 	}
 }
 
-// checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones: in the folder
-// only if there is none off-site that is new enough, because the folder may be another computer's.
+// checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones: in the
+// folder only if there is none off-site that is new enough, because the folder may be another computer's.
 func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 	cfg := q.req.Backup
 	if cfg == nil {

@@ -215,6 +215,7 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 	*offSite = &request.OffSite{NewestBackup: request.NewestBackup{
 		Snapshot: "s3://bucket/home-prod-etcd-20261122T030000Z.age", Taken: statusTime.Add(-50 * time.Hour),
 	}}
+
 	assert.Equal(t, []string{
 		"backup: the newest snapshot of etcd is older than 48h: s3://bucket/home-prod-etcd-20261122T030000Z.age", inFolder,
 	}, q.query(t.Context()).Care.Lines())

@@ -192,6 +192,11 @@ func seeFirewall(ctx context.Context, a *api) error {
 	return a.call(ctx, http.MethodGet, "/cluster/firewall/options", nil, nil)
 }
 
+// seeBackupJobs has the program see which machines backup jobs include.
+func seeBackupJobs(ctx context.Context, a *api) error {
+	return a.call(ctx, http.MethodGet, "/cluster/backup", nil, nil)
+}
+
 func extras() map[string]extra {
 	gpuName := permissions.Example().Mappings[0]
 	gpu := []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}
@@ -219,6 +224,7 @@ func extras() map[string]extra {
 		"TalosProxmoxGPU":   mapped, "TalosProxmoxMappings": mapped,
 		"TalosProxmoxAccounts":    {before: accounts()},
 		"TalosProxmoxRoles":       {before: accounts()},
+		"TalosProxmoxBackup":      {after: seeBackupJobs},
 		"TalosProxmoxFirewall":    {after: seeFirewall},
 		"TalosProxmoxHA":          {after: manageHA},
 		"TalosProxmoxReplication": {after: replicate},
@@ -253,13 +259,13 @@ func withoutNeed(t *testing.T, dc *datacentre.Datacentre, role permissions.Role,
 
 	const datastore = "/storage/local-lvm"
 
-	remove := map[string]string{}
+	remove := map[string][]string{} // roles by path
 	if need.Path == permissions.OnVolumes {
-		remove[datastore] = "TalosProxmoxDisks"
+		remove[datastore] = []string{"TalosProxmoxDisks"}
 	}
 
 	if len(role.Privileges()) < len(role.Needs) {
-		remove[permissions.Example().Paths(need.Path)[0]] = role.ID
+		remove[permissions.Example().Paths(need.Path)[0]] = []string{role.ID}
 	} else {
 		require.NoError(t, dc.PutRole(role.ID, rest...))
 	}
@@ -267,12 +273,12 @@ func withoutNeed(t *testing.T, dc *datacentre.Datacentre, role permissions.Role,
 	for _, other := range permissions.Roles() {
 		isSame := func(n permissions.Need) bool { return n.Path == need.Path && n.Privilege == need.Privilege }
 		if other.ID != role.ID && slices.ContainsFunc(other.Needs, isSame) {
-			remove[need.Path] = other.ID
+			remove[need.Path] = append(remove[need.Path], other.ID)
 		}
 	}
 
 	for _, rule := range dc.ACLs() {
-		if remove[rule.Path] == rule.Role {
+		if slices.Contains(remove[rule.Path], rule.Role) {
 			require.NoError(t, dc.DeleteACL(rule))
 		}
 	}

@@ -77,12 +77,13 @@ func TestEveryCallIsRecorded(t *testing.T) {
 
 	for _, method := range proxmox.Methods() {
 		// Newer than the recording; USB mappings follow pve-manager 9.2.11 (API2/Cluster/Mapping/USB.pm), high availability
-		// pve-ha-manager 5.2.0 (API2/HA), replication pve-manager 9.2.11 (API2/ReplicationConfig.pm), firewalls
+		// pve-ha-manager 5.2.0 (API2/HA), replication and backup jobs pve-manager 9.2.11 (API2/ReplicationConfig.pm,
+		// Backup.pm), firewalls
 		// pve-firewall 6.0.4 (API2/Firewall), uploads pve-storage 9.1.7 (API2/Storage/Status.pm), PCI devices and name
 		// servers libpve-common-perl 9.2.1 (SysFSTools.pm, INotify.pm).
 		if slices.ContainsFunc([]string{
 			"/certificates/info", "/cluster/mapping/usb", "/cluster/ha/", "/replication", "/firewall/", "/upload",
-			"/hardware/pci", "{node}/dns",
+			"/hardware/pci", "{node}/dns", "/cluster/backup",
 		}, func(path string) bool { return strings.Contains(method, path) }) {
 			continue
 		}
