@@ -45,6 +45,14 @@ SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' 
 PLAN_TOOLS := $(addprefix $(BIN)/,talos-proxmox talosops pulumi) $(POLICY)
 RELEASED := $(filter-out $(BIN)/pulumi,$(PLAN_TOOLS)) $(BIN)/gitopscheck
 
+# The programs of a goal that are not there yet.
+MISSING := $(filter-out $(wildcard $(BIN)/*),$(if $(filter stack-tools,$(MAKECMDGOALS)),$(RELEASED) $(BIN)/pulumi $(BIN)/program,$(PLAN_TOOLS) $(BIN)/lab))
+# $(call build,REMARK,COMMAND) builds a program: it says which, of how many that are missing, for the first time with the remark,
+# and hides the list of downloads.
+build = mkdir -p $(BIN); number=; for program in $(MISSING); do number=$$((number + 1)); [ $$program != $@ ] || break; done; \
+  echo "$(if $(filter $@,$(MISSING)),$$number of $(words $(MISSING)): )building $(@F)$(if $1,$$([ -e $@ ] || echo ' ($1)'))"; \
+  $2 2> >(sed '/^go: downloading /d' >&2)
+
 .PHONY: help
 help: ## start: Show this list
 	@awk -F ':.*## ' -v groups='start,develop' ' \
@@ -191,13 +199,10 @@ clean: ## develop: Remove what was built (.bin/); stops a running lab, keeps its
 	rm -rf $(BIN)
 
 $(BIN)/lab: $(GO_FILES)
-	@mkdir -p $(BIN)
-	cd lab && go build -o $@ ./cmd/lab
+	@$(call build,,go build -C lab -o $@ ./cmd/lab)
 
 $(BIN)/labkube: $(LABKUBE_FILES)
-	@mkdir -p $(BIN)
-	@echo 'building labkube: etcd and Kubernetes (some five minutes, once)'
-	cd lab/kubernetes && go build -ldflags '-s -w' -o $@ .
+	@$(call build,etcd and Kubernetes: some five minutes,go build -C lab/kubernetes -ldflags '-s -w' -o $@ .)
 	@ln -sf labkube $(BIN)/kubectl
 
 # source-controller has its own module because it needs an older version of a library than the others.
@@ -206,9 +211,7 @@ $(BIN)/source-controller: $(wildcard lab/platform/source/go.*)
 $(BIN)/kustomize-controller $(BIN)/helm-controller: MODULE := lab/platform
 $(BIN)/kustomize-controller $(BIN)/helm-controller: $(wildcard lab/platform/go.*)
 $(FLUX_CONTROLLERS):
-	@mkdir -p $(BIN)
-	@echo 'building $(@F) of Flux (some minutes, once)'
-	cd $(MODULE) && go build -ldflags '-s -w' -o $@ github.com/fluxcd/$(@F)
+	@$(call build,of Flux: some minutes,go build -C $(MODULE) -ldflags '-s -w' -o $@ github.com/fluxcd/$(@F))
 	@touch $@
 
 # The operator reads the manifests of Flux' versions from a folder next to it. Its module does not include the web pages that
@@ -228,9 +231,7 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 
 # Named as in its container image.
 $(CILIUM_OPERATOR): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
-	@mkdir -p $(BIN)
-	@echo 'building the operator of Cilium (some minutes, once)'
-	cd lab/platform/cilium && go build -tags ipam_provider_operator -ldflags '-s -w' -o $@ github.com/cilium/cilium/operator
+	@$(call build,Cilium: some minutes,go build -C lab/platform/cilium -tags ipam_provider_operator -ldflags '-s -w' -o $@ github.com/cilium/cilium/operator)
 	@touch $@
 
 # Reproducible archives, without times and owners. The CRDs of the Prometheus operator become a chart of their own, as in the
@@ -256,46 +257,34 @@ $(CHARTS): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 
 # cmd/talosops builds it the same way.
 $(BIN)/talosops: $(GO_FILES) $(wildcard talosops/*.go talosops/*/*.go talosops/go.*)
-	@mkdir -p $(BIN)
-	@echo 'building talosops with the libraries of Helm and of the upgrade of Kubernetes (a few minutes, once)'
-	go build -C talosops -ldflags '-s -w' -o $@ .
+	@$(call build,with the libraries of Helm and of the upgrade of Kubernetes: a few minutes,go build -C talosops -ldflags '-s -w' -o $@ .)
 
 $(BIN)/gitopscheck: $(GO_FILES) $(wildcard talosops/gitopscheck/*.go talosops/charts/*.go talosops/go.*)
-	@mkdir -p $(BIN)
-	@echo 'building gitopscheck with the libraries of Flux, Helm and the API server (a minute or two, once)'
-	go build -C talosops -ldflags '-s -w' -o $@ ./gitopscheck
+	@$(call build,with the libraries of Flux and of the API server: a minute or two,go build -C talosops -ldflags '-s -w' -o $@ ./gitopscheck)
 
 $(BIN)/talos-proxmox: $(GO_FILES)
-	@mkdir -p $(BIN)
-	go build -o $@ ./cmd/talos-proxmox
+	@$(call build,a few minutes,go build -o $@ ./cmd/talos-proxmox)
 
 # What Pulumi's language host builds before each run, with its flags: it links only what has changed.
 $(BIN)/program: $(GO_FILES)
-	@mkdir -p $(BIN)
-	go build -buildvcs=false -ldflags '-w -s' -o $@ .
+	@$(call build,,go build -buildvcs=false -ldflags '-w -s' -o $@ .)
 
 $(BIN)/secretsimport: tools/go.mod tools/secretsimport/main.go
-	@mkdir -p $(BIN)
-	@echo 'building secretsimport with the SOPS library (a few minutes, once)'
-	go build -C tools -ldflags '-s -w' -o $@ ./secretsimport
+	@$(call build,with the SOPS library: a few minutes,go build -C tools -ldflags '-s -w' -o $@ ./secretsimport)
 
 $(POLICY): $(GO_FILES)
-	@mkdir -p $(BIN)
-	go build -o $@ ./policy
+	@$(call build,,go build -o $@ ./policy)
 
 $(SERVED): $(GO_FILES) $(wildcard cmd/pulumi-resource-talos-proxmox/*.json)
-	@mkdir -p $(BIN)
-	go build -o $@ ./cmd/pulumi-resource-talos-proxmox
+	@$(call build,,go build -o $@ ./cmd/pulumi-resource-talos-proxmox)
 
 # Uses the Pulumi CLI on PATH if it is new enough, instead of building one.
 $(BIN)/pulumi: tools/go.mod
-	@mkdir -p $(BIN)
 	@have=$$(PULUMI_SKIP_UPDATE_CHECK=true pulumi version 2>/dev/null || true); \
 	if [ -n "$$have" ] && [ "$$(printf '%s\n' "$(PULUMI_VERSION)" "$$have" | sort -V | head -n 1)" = "$(PULUMI_VERSION)" ]; then \
-	  echo "using the Pulumi CLI on PATH ($$have)"; printf '#!/bin/sh\nexec "%s" "$$@"\n' "$$(command -v pulumi)" > $@; chmod +x $@; \
+	  mkdir -p $(BIN); echo "using the Pulumi CLI on PATH ($$have)"; printf '#!/bin/sh\nexec "%s" "$$@"\n' "$$(command -v pulumi)" > $@; chmod +x $@; \
 	else \
-	  echo 'building the Pulumi CLI (a few minutes, once)'; \
-	  cd tools && go build -ldflags '-s -w -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=$(PULUMI_VERSION)' -o $@ github.com/pulumi/pulumi/pkg/v3/cmd/pulumi; \
+	  $(call build,a few minutes,go build -C tools -ldflags '-s -w -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=$(PULUMI_VERSION)' -o $@ github.com/pulumi/pulumi/pkg/v3/cmd/pulumi); \
 	fi
 
 $(BIN)/cyclonedx-gomod: TOOL := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
@@ -307,9 +296,7 @@ $(BIN)/sops: TOOL := github.com/getsops/sops/v3/cmd/sops
 $(BIN)/talosctl: TOOL := github.com/siderolabs/talos/cmd/talosctl
 TOOLS := $(addprefix $(BIN)/,cyclonedx-gomod gitleaks go-licenses golangci-lint govulncheck sops talosctl)
 $(TOOLS): tools/go.mod
-	@mkdir -p $(BIN)
-	@echo 'building $(@F) (at most a few minutes, once)'
-	go build -C tools -ldflags '-s -w' -o $@ $(TOOL)
+	@$(call build,at most a few minutes,go build -C tools -ldflags '-s -w' -o $@ $(TOOL))
 	@touch $@
 
 # Not in the module tools: it does not compile with the version of go.yaml.in/yaml/v4 that talosctl requires.

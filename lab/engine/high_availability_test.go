@@ -221,7 +221,7 @@ func TestHighAvailabilityOfOthers(t *testing.T) {
 		"a rule is removed": {
 			func() { w.lab.Data.Delete(datacentre.HARules, "talos-vm-3000") },
 			[]string{"one-general-1-ha"},
-			"Proxmox' high availability of one-general-1 is not as wanted, up changes rule talos-vm-3000 (missing)",
+			"clusters[0].workers[0].ha: Proxmox' high availability of one-general-1 is not as wanted, up changes rule talos-vm-3000 (missing)",
 		},
 		"a rule is disabled": {func() {
 			rule, _ := w.lab.Data.Record(datacentre.HARules, apart)
