@@ -30,6 +30,26 @@ func (c *checker) checkHA() {
 			c.problem("", at, nil, "needs a Proxmox cluster, and %s is a host of its own: remove ha, or join it to a cluster", m.Host)
 		default:
 			c.checkSharedDisks(m)
+			c.checkSharedVolumes(m, reported)
+		}
+	}
+}
+
+// checkSharedVolumes warns of storage classes for the Proxmox CSI plugin whose volumes only one host has: Proxmox cannot
+// start a node on another host while such a volume is attached to it.
+func (c *checker) checkSharedVolumes(m machine, reported map[string]bool) {
+	if m.Of == nil || m.Of.Proxmox == nil {
+		return
+	}
+
+	h := c.site.host(m.Host)
+
+	for _, class := range m.Of.Proxmox.StorageClasses {
+		if s, found := h.storage(class.Datastore); found && s.Shared == 0 && !reported[class.Path] {
+			reported[class.Path] = true
+			c.warn("", class.Path+".datastore", class.Datastore, "is not shared by the hosts, and %s has ha: with a volume of the class "+
+				"%s attached, Proxmox cannot start it on another host; use a shared datastore, or keep pods with such volumes off nodes with ha",
+				m.Name, class.Name)
 		}
 	}
 }

@@ -610,6 +610,21 @@ func TestJudge(t *testing.T) {
 					"datastore that all hosts share",
 			},
 		},
+		"volumes of pods that another host does not have": {
+			change: func(s *fixture) {
+				s.worker().HA = &spec.HA{MaxRestart: 1, MaxRelocate: 1}
+				s.storage("pve2", "fast").Shared = 1
+				s.site.Rights["/"] = map[string]bool{"Sys.Audit": false, "Sys.Console": false}
+				s.plan.Clusters[0].Proxmox = &spec.Proxmox{StorageClasses: []spec.StorageClass{
+					{Name: "shared", Datastore: "fast", Path: "clusters[0].proxmox.csi.storageClasses[0]"},
+					{Name: "quick", Datastore: "local", Path: "clusters[0].proxmox.csi.storageClasses[1]"},
+				}}
+			},
+			warnings: []string{
+				`clusters[0].proxmox.csi.storageClasses[1].datastore: "local" is not shared by the hosts, and one-gpu-1 has ha: with a volume ` +
+					"of the class quick attached, Proxmox cannot start it on another host",
+			},
+		},
 		"replication of disks that are not on ZFS": {change: replicated(func(s *fixture) { s.storage("pve2", "fast").Type = "lvmthin" }), problems: []string{
 			`clusters[0].gpuWorkers[0].datastore: "fast" is of type lvmthin, and Proxmox replicates disks of ZFS pools (zfspool) alone: ` +
 				"use one, or a datastore that all hosts share, or remove ha",
