@@ -35,8 +35,8 @@ func (c *checker) checkHA() {
 	}
 }
 
-// checkSharedVolumes warns of storage classes for the Proxmox CSI plugin whose volumes only one host has: Proxmox cannot
-// start a node on another host while such a volume is attached to it.
+// checkSharedVolumes warns of storage classes for the Proxmox CSI plugin whose volumes only one host has: Proxmox
+// cannot start a node on another host while such a volume is attached to it.
 func (c *checker) checkSharedVolumes(m machine, reported map[string]bool) {
 	if m.Of == nil || m.Of.Proxmox == nil {
 		return
