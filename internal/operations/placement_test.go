@@ -93,7 +93,7 @@ func TestPlacement(t *testing.T) {
 
 			want := test.want
 			want.Stack = "prod"
-			assert.Equal(t, &want, readDatacentre(t.Context(), proxmox, test.ha).placement("prod", cluster, last))
+			assert.Equal(t, &want, readDatacentre(t.Context(), proxmox, test.ha).placement("prod", machinesOf(cluster.Nodes()), last))
 		})
 	}
 }

@@ -92,17 +92,17 @@ func withState(t *testing.T, d Deployed) Deployed {
 func TestStatusRequest(t *testing.T) {
 	t.Parallel()
 
-	s, lastRequest := newStatus(t, "a table", "0")
+	s, lastRequest := newStatus(t, `{"cluster": "lab", "status": "ok"}`, "0")
 
 	var out bytes.Buffer
 
 	status, err := s.Print(t.Context(), &out, false)
 	require.NoError(t, err)
 	assert.Zero(t, status)
-	assert.Equal(t, "a table", out.String())
+	assert.Equal(t, "Cluster lab is healthy.\n\nNODE  ROLE  TALOS  SCHEMATIC  KUBELET  API SERVER  ETCD  READY  GPUS\n", out.String())
 
 	call := lastRequest()
-	assert.Equal(t, "status", call[0])
+	assert.Equal(t, "status --json", call[0])
 
 	var sent request.Status
 	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
@@ -144,8 +144,8 @@ func TestStatusExitStatus(t *testing.T) {
 		want          int
 		wantErr       string
 	}{
-		"something needs care":  {"a table", "1", StatusAttention, ""},
-		"no one answers":        {"a table", "2", StatusUnknown, ""},
+		"something needs care":  {`{"status": "care"}`, "1", StatusAttention, ""},
+		"no one answers":        {`{"status": "unknown"}`, "2", StatusUnknown, ""},
 		"a talosops that fails": {"", "1", StatusUnknown, "cluster lab: talosops status did not succeed, see above"},
 	} {
 		t.Run(name, func(t *testing.T) {
