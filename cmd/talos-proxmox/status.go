@@ -37,6 +37,10 @@ and the steps of a run of talos-proxmox deploy. Both show the log of the last ru
 		ValidArgsFunction: a.completion(clusterNames),
 		Annotations:       cli.OtherErrors(operations.StatusUnknown),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := repeat.check(cmd); err != nil {
+				return err
+			}
+
 			if repeat.watch || repeat.serve {
 				return repeat.run(a, cmd, args[0], args[1:], maxAge)
 			}

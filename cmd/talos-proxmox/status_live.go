@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,12 +35,22 @@ func (r *repeated) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("watch", "serve", "output")
 }
 
-// run shows the status until the command is interrupted.
-func (r *repeated) run(a *app, cmd *cobra.Command, stack string, clusters []string, maxAge string) error {
-	if r.interval < time.Second {
+// check refuses flags that would have no effect.
+func (r *repeated) check(cmd *cobra.Command) error {
+	switch set := cmd.Flags().Changed; {
+	case set("interval") && !r.watch && !r.serve:
+		return errors.New("--interval does nothing without --watch or --serve")
+	case set("listen") && !r.serve:
+		return errors.New("--listen does nothing without --serve")
+	case r.interval < time.Second:
 		return fmt.Errorf("--interval: %s is less than 1s", r.interval)
 	}
 
+	return nil
+}
+
+// run shows the status until the command is interrupted.
+func (r *repeated) run(a *app, cmd *cobra.Command, stack string, clusters []string, maxAge string) error {
 	ctx := cmd.Context()
 
 	var listener net.Listener

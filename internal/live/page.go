@@ -105,7 +105,7 @@ func rows(r timeline.Run, now time.Time) (shown []row, hidden int) {
 		took := step.Duration(end)
 		one := row{
 			Step: step, State: "done", Began: clock(step.Started), Took: took.Truncate(time.Second).String(),
-			X: int(step.Started.Sub(r.Started) * 1000 / whole), Width: max(int(took*1000/whole), 4),
+			X: int(step.Started.Sub(r.Started) * 1000 / whole), Width: max(int(took*1000/whole), 10),
 		}
 		one.X = min(one.X, 1000-one.Width)
 
