@@ -1,7 +1,6 @@
 package live
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,18 +122,24 @@ func machineState(m request.PlacedMachine) report.State {
 
 // nodeState adds what the cluster knows of a node.
 func nodeState(c request.ClusterStatus, n request.NodeStatus, state report.State) report.State {
+	word := n.Ready // no CNI
+
 	switch {
 	case !n.Answers && n.Ready == "":
-		state.Text, state.Level = cmp.Or(state.Text, "unknown")+", Talos does not answer", levelUnknown
+		word, state.Level = "Talos does not answer", levelUnknown
 	case n.Ready == "yes":
-		state.Text = "Ready"
+		word = "Ready"
 	case n.Ready == "":
-		state.Text += ", not known in Kubernetes"
+		word = "not known in Kubernetes"
 	case n.Ready == "no":
-		state.Text = "not Ready"
-	default: // no CNI
-		state.Text = cmp.Or(state.Text, "unknown") + ", " + n.Ready
+		word = "not Ready"
 	}
+
+	if state.Text != "" && (state.Text != "running" || word != "Ready") {
+		word = state.Text + ", " + word
+	}
+
+	state.Text = word
 
 	if n.Cordoned {
 		state.Text += ", cordoned"
