@@ -38,7 +38,8 @@ addEventListener('load', () => {
   const found = {};
   for (const frame of document.querySelectorAll('iframe')) {
     const page = frame.contentWindow;
-    found[page.innerWidth + (page.matchMedia('(prefers-color-scheme: dark)').matches ? ' dark' : ' light')] = inspect(page, page.document);
+    const dark = page.matchMedia('(prefers-color-scheme: dark)').matches;
+    found[page.innerWidth + (dark ? ' dark' : ' light')] = inspect(page, page.document);
   }
   document.body.textContent = 'FOUND' + JSON.stringify(found) + 'DNUOF';
 });
@@ -72,9 +73,11 @@ func Open(t *testing.T, url string, flags ...string) string {
 
 	require.NoError(t, err)
 
-	out, err := exec.CommandContext(t.Context(), browser, append(flags, "--headless", "--no-sandbox", "--disable-gpu",
-		"--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--user-data-dir="+t.TempDir(), "--dump-dom", url)...).Output()
+	flags = append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
+		"--dump-dom", url)
+
+	out, err := exec.CommandContext(t.Context(), browser, flags...).Output() //nolint:gosec // the browser
 	require.NoError(t, err)
 
 	return string(out)

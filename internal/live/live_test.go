@@ -25,7 +25,9 @@ func newPlan() *spec.Plan {
 			Datastore: "local-zfs", Template: spec.Template{Talos: spec.Talos{Version: "v1.14.4"}},
 		}
 	}
-	node := func(vm spec.VM, cluster string, role spec.Role) spec.Node { return spec.Node{VM: vm, Cluster: cluster, Role: role} }
+	node := func(vm spec.VM, cluster string, role spec.Role) spec.Node {
+		return spec.Node{VM: vm, Cluster: cluster, Role: role}
+	}
 	cluster := func(name string, controlPlane spec.VM, workers ...spec.Node) spec.Cluster {
 		return spec.Cluster{
 			Name: name, Endpoint: "https://10.0.0.10:6443", TalosVersion: "v1.14.4", KubernetesVersion: "v1.37.2",
@@ -111,4 +113,4 @@ func newCollector(t *testing.T, collect func(context.Context) (operations.Overvi
 	})
 }
 
-var errProxmox = errors.New("Proxmox does not answer on 10.0.0.2:8006")
+var errProxmox = errors.New("unable to ask Proxmox: no route to host")

@@ -122,11 +122,7 @@ func rows(r timeline.Run, now time.Time) (shown []row, hidden int) {
 	return shown, hidden
 }
 
-func writePage(to io.Writer, v pageView) error { return write(to, "page", v) }
-
-func writeParts(to io.Writer, v pageView) error { return write(to, "parts", v) }
-
-// write writes all or nothing.
+// write writes a template of the page: all or nothing.
 func write(to io.Writer, name string, v pageView) error {
 	var b bytes.Buffer
 	if err := page.ExecuteTemplate(&b, name, v); err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -104,7 +103,7 @@ func (c *Collector) collect(ctx context.Context, viewed <-chan struct{}) {
 func (c *Collector) handler(viewed chan<- struct{}) http.Handler {
 	mux := http.NewServeMux()
 
-	for pattern, show := range map[string]func(io.Writer, pageView) error{"GET /{$}": writePage, "GET /parts": writeParts} {
+	for pattern, part := range map[string]string{"GET /{$}": "page", "GET /parts": "parts"} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			select {
 			case viewed <- struct{}{}:
@@ -116,7 +115,7 @@ func (c *Collector) handler(viewed chan<- struct{}) http.Handler {
 				v.Nonce = rand.Text()
 				setHeaders(w.Header(), v.Nonce)
 
-				err = show(w, v)
+				err = write(w, part, v)
 			}
 
 			if err != nil {

@@ -72,9 +72,16 @@ func TestRequests(t *testing.T) {
 		method, host, path string
 		want               int
 	}{
-		{"GET", "127.0.0.1:4567", "/", 200}, {"GET", "localhost:1", "/parts", 200}, {"GET", "[::1]:80", "/", 200}, {"HEAD", "127.0.0.1", "/", 200},
-		{"GET", "attacker.example:8080", "/", 421}, {"GET", "127.0.0.1.attacker.example", "/parts", 421}, {"GET", "10.0.0.5", "/", 421},
-		{"GET", "", "/", 421}, {"GET", "127.0.0.1", "/other", 404}, {"POST", "127.0.0.1", "/", 405},
+		{"GET", "127.0.0.1:4567", "/", 200},
+		{"GET", "localhost:1", "/parts", 200},
+		{"GET", "[::1]:80", "/", 200},
+		{"HEAD", "127.0.0.1", "/", 200},
+		{"GET", "attacker.example:8080", "/", 421},
+		{"GET", "127.0.0.1.attacker.example", "/parts", 421},
+		{"GET", "10.0.0.5", "/", 421},
+		{"GET", "", "/", 421},
+		{"GET", "127.0.0.1", "/other", 404},
+		{"POST", "127.0.0.1", "/", 405},
 	} {
 		assert.Equal(t, test.want, get(handler, test.method, test.host, test.path).Code, "%v", test)
 	}
@@ -132,12 +139,14 @@ func TestProblem(t *testing.T) {
 	c.now = func() time.Time { return asked }
 
 	fails = errProxmox
+
 	c.Once(t.Context())
 	assert.Contains(t, parts(c), "Nothing was answered yet.")
 	assert.Contains(t, parts(c), "The last collection failed: "+errProxmox.Error())
 	assert.Contains(t, parts(c), "<h3>prod-cp-1</h3>", "the picture of the plan")
 
 	fails = nil
+
 	c.Once(t.Context())
 	assert.NotContains(t, parts(c), "failed")
 
@@ -320,7 +329,9 @@ func TestPageInABrowser(t *testing.T) {
 	runLog(t, c, asked, "")
 	c.Once(t.Context())
 
-	for window, found := range browsertest.Inspect(t, get(c.handler(make(chan struct{}, 1)), "GET", "localhost", "/").Body.Bytes(), measure) {
+	shown := get(c.handler(make(chan struct{}, 1)), "GET", "localhost", "/").Body.Bytes()
+
+	for window, found := range browsertest.Inspect(t, shown, measure) {
 		display := "table-cell"
 		if strings.HasPrefix(window, "360 ") {
 			display = "grid"

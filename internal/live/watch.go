@@ -191,7 +191,7 @@ func (p *screen) show(s Snapshot) error {
 	drawing.WriteString(cursorHome)
 
 	for _, line := range lines {
-		drawing.WriteString(p.colour(line) + clearLineEnd + "\n")
+		drawing.WriteString(p.colour(s, line) + clearLineEnd + "\n")
 	}
 
 	drawing.WriteString(clearBelow)
@@ -201,26 +201,27 @@ func (p *screen) show(s Snapshot) error {
 	return err
 }
 
-// colour colours the headings of clusters and of runs.
-func (p *screen) colour(line string) string {
-	if !p.Colour {
+// Colours of levels (ECMA-48): green, yellow, red.
+var colours = map[string]string{levelOK: "32", levelCare: "33", levelUnknown: "31"}
+
+// colour colours the headings of clusters, and steps that failed.
+func (p *screen) colour(s Snapshot, line string) string {
+	level := ""
+	if strings.HasPrefix(line, failedMark) {
+		level = levelUnknown
+	}
+
+	for _, c := range s.Clusters {
+		if line == c.Heading() {
+			level = levelOf(c.Status)
+		}
+	}
+
+	if !p.Colour || level == "" {
 		return line
 	}
 
-	colour := ""
-
-	switch {
-	case strings.HasPrefix(line, "Cluster ") && strings.HasSuffix(line, " is healthy."):
-		colour = "32"
-	case strings.HasPrefix(line, "Cluster ") && strings.HasSuffix(line, " needs care:"):
-		colour = "33"
-	case strings.HasPrefix(line, "Cluster ") && strings.HasSuffix(line, " does not answer:"), strings.HasPrefix(line, failedMark):
-		colour = "31"
-	default:
-		return line
-	}
-
-	return "\x1b[1;" + colour + "m" + line + "\x1b[0m"
+	return "\x1b[1;" + colours[level] + "m" + line + "\x1b[0m"
 }
 
 func writeOverview(b *strings.Builder, s Snapshot, width int) {
@@ -250,12 +251,12 @@ func writeHosts(b *strings.Builder, s Snapshot, width int) {
 	rows := [][]string{{"PROXMOX HOST", "STATUS", "CORES", "MEMORY"}}
 
 	for _, h := range s.hosts() {
-		row := []string{h.Name, h.Status, "", ""}
-		for i, load := range loads(h) {
-			row[2+i] = load.Text
+		row := []string{h.Name, h.Status}
+		for _, load := range loads(h) {
+			row = append(row, load.Text)
 		}
 
-		rows = append(rows, row)
+		rows = append(rows, append(row, "", "")[:len(rows[0])])
 	}
 
 	if len(rows) > 1 {

@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +84,7 @@ func TestWatchInAPipe(t *testing.T) {
 		assert.Empty(t, after(), "when it was asked, and the load of hosts, is no change")
 
 		change = func(o *operations.Overview) { o.Clusters[1].Status, o.Clusters[1].Care = request.StatusOK, nil }
+
 		assert.Equal(t, 1, strings.Count(after(), "Cluster test is healthy."))
 
 		fails = errProxmox
@@ -163,16 +165,14 @@ func TestWatchWithoutColours(t *testing.T) {
 
 	c := newCollector(t, nil)
 	c.Once(t.Context())
-	require.NoError(t, (&screen{to: &b, Terminal: Terminal{Size: func() (int, int) { return 120, 100 }}}).show(c.Snapshot()))
+
+	terminal := Terminal{Size: func() (int, int) { return 120, 100 }}
+	require.NoError(t, (&screen{to: &b, Terminal: terminal}).show(c.Snapshot()))
 	assert.Contains(t, b.String(), "\nCluster prod needs care:\x1b[K")
 	assert.NotContains(t, b.String(), "\x1b[1;")
 }
 
 // plainText removes the control sequences of the terminal.
 func plainText(text string) string {
-	for _, sequence := range []string{clearScreen, cursorHome, clearLineEnd, clearBelow, "\x1b[0m", "\x1b[1;31m", "\x1b[1;32m", "\x1b[1;33m"} {
-		text = strings.ReplaceAll(text, sequence, "")
-	}
-
-	return text
+	return regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(text, "")
 }

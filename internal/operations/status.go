@@ -116,6 +116,7 @@ func (s Status) Overview(ctx context.Context, names ...string) (o Overview, err 
 	e, stateErr := s.ask(ctx)
 
 	o.Pending = e.state.pending
+
 	if s.Proxmox != nil {
 		var machines []spec.VM
 		for _, m := range s.Plan.Members() {
@@ -235,7 +236,8 @@ func (s Status) query(ctx context.Context, req request.Status) (found request.Cl
 
 	printed, err := Deployed{TalosOps: s.TalosOps, Progress: &progress}.talosops(ctx, "status", req, "--json")
 
-	if ended := new(exec.ExitError); err != nil && (!errors.As(err, &ended) || len(printed) == 0) { // a result says what is wrong
+	// A result says what is wrong, with an exit status.
+	if ended := new(exec.ExitError); err != nil && (!errors.As(err, &ended) || len(printed) == 0) {
 		if s.Progress == nil {
 			return found, fmt.Errorf("cluster %s: %w: %s", req.Cluster, err, strings.TrimSpace(progress.String()))
 		}

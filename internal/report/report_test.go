@@ -197,7 +197,9 @@ func TestPageInABrowser(t *testing.T) {
 	second := p.Clusters[0]
 	second.Name, second.VIP, second.Workers = "second", netip.Addr{}, nil
 	second.ControlPlanes = slices.Clone(second.ControlPlanes)
-	second.ControlPlanes[0].Name, second.ControlPlanes[0].Cluster, second.ControlPlanes[0].VMID = "second-cp-1", "second", 2100
+	controlPlane := &second.ControlPlanes[0]
+	controlPlane.Name, controlPlane.Cluster, controlPlane.VMID = "second-cp-1", "second", 2100
+
 	p.Clusters = append(p.Clusters, second)
 
 	content, err := report.HTML(p)
@@ -227,7 +229,8 @@ func TestNetworksAndDisks(t *testing.T) {
 	n := &c.Workers[0]
 	n.VLANs = []spec.VLAN{{ID: 30, Address: netip.MustParsePrefix("10.30.0.20/24")}}
 	n.ExtraNICs = []spec.NIC{
-		{Bridge: "vmbr1", Bond: "bond0"}, {Bridge: "vmbr2", VLAN: 40, VLANs: []spec.VLAN{{ID: 50, NoAddress: true}}},
+		{Bridge: "vmbr1", Bond: "bond0"},
+		{Bridge: "vmbr2", VLAN: 40, VLANs: []spec.VLAN{{ID: 50, NoAddress: true}}},
 		{Bridge: "vmbr3", NoAddress: true},
 	}
 	n.Bonds = []spec.Bond{{Name: "bond0", Mode: "active-backup", Address: netip.MustParsePrefix("10.40.0.20/24")}}

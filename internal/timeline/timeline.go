@@ -182,7 +182,8 @@ func (r *Run) last(resource string) *Step {
 
 func (r *Run) end(s step, now time.Time, failed bool) {
 	for i := range r.Steps {
-		if known := &r.Steps[i]; known.urn == s.Metadata.URN && known.Operation == changes[s.Metadata.Op] && known.Ended.IsZero() {
+		known := &r.Steps[i]
+		if known.urn == s.Metadata.URN && known.Operation == changes[s.Metadata.Op] && known.Ended.IsZero() {
 			known.Ended, known.Failed = now, failed
 		}
 	}

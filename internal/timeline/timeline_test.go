@@ -70,10 +70,12 @@ func newRun(t *testing.T) []byte {
 	t.Helper()
 
 	component := begins(101, "create", "urn:pulumi:prod::talos-proxmox::talos-proxmox:cluster:TalosCluster::prod")
-	component.ResourcePreEvent.Metadata.Old, component.ResourcePreEvent.Metadata.New = nil, &apitype.StepEventStateMetadata{}
+	metadata := &component.ResourcePreEvent.Metadata
+	metadata.Old, metadata.New = nil, &apitype.StepEventStateMetadata{}
+	prelude := &apitype.PreludeEvent{Config: map[string]string{"a": "not to be seen"}}
 
 	return log(
-		t, apitype.EngineEvent{Timestamp: 100, PreludeEvent: &apitype.PreludeEvent{Config: map[string]string{"a": "not to be seen"}}},
+		t, apitype.EngineEvent{Timestamp: 100, PreludeEvent: prelude},
 		component, begins(101, "create", "urn:pulumi:prod::p::pulumi:providers:command::default"),
 		begins(101, "same", prefix+"talos:machine/secrets:Secrets::prod-secrets"),
 		begins(102, "refresh", vm), begins(103, "delete-replaced", vm), ends(110, "delete-replaced", vm),
@@ -149,6 +151,7 @@ func TestFile(t *testing.T) {
 	assert.Nil(t, r)
 
 	require.NoError(t, os.WriteFile(path, newRun(t), 0o600))
+
 	first, err := file.Run()
 	require.NoError(t, err)
 	assert.Len(t, first.Steps, 3)
@@ -158,11 +161,13 @@ func TestFile(t *testing.T) {
 	assert.Same(t, first, again)
 
 	require.NoError(t, os.WriteFile(path, append(newRun(t), log(t, ends(130, "create-replacement", vm))...), 0o600))
+
 	r, err = file.Run()
 	require.NoError(t, err)
 	assert.Len(t, r.Running(), 1)
 
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
+
 	r, err = file.Run()
 	require.NoError(t, err)
 	assert.Nil(t, r)

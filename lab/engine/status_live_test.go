@@ -46,6 +46,15 @@ func (p *program) printed() string {
 	return p.output.String()
 }
 
+// prints waits until it has printed all texts.
+func (p *program) prints(texts ...string) {
+	p.t.Helper()
+
+	for _, text := range texts {
+		require.Eventually(p.t, func() bool { return strings.Contains(p.printed(), text) }, within, 100*time.Millisecond, text)
+	}
+}
+
 // start starts talos-proxmox.
 func (w *world) start(arguments ...string) *program {
 	w.t.Helper()
@@ -134,6 +143,7 @@ func TestDeployOnThePage(t *testing.T) {
 	w.options.CLI.Path = pulumi
 
 	s := w.stack(1, 2)
+
 	w.lastEngine = w.engine(s.yaml(t)) // which writes the stack's file
 	defer w.lastEngine.Close()
 
@@ -148,15 +158,14 @@ func TestDeployOnThePage(t *testing.T) {
 
 	watch := w.start("status", w.options.Stack, "--watch", "--interval", "1s")
 
-	require.Eventually(t, func() bool { return strings.Contains(watch.printed(), " running") }, within, 100*time.Millisecond)
+	watch.prints(" running")
 
 	boot()
 	require.NoError(t, deploy.cmd.Wait(), deploy.printed())
 
 	page.shows("The last up ended at ", "<h2 class=\"ok state\">Cluster one is healthy.</h2>", "running, no CNI", "Talos v1.14.4 · kubelet v1.37.2",
 		"etcd: leader", `<p class="ok">online</p>`)
-	require.Eventually(t, func() bool { return strings.Contains(watch.printed(), "Z up: ended: ") }, within, 100*time.Millisecond)
-	require.Eventually(t, func() bool { return strings.Contains(watch.printed(), "Cluster one is healthy.\n") }, within, 100*time.Millisecond)
+	watch.prints("Z up: ended: ", "Cluster one is healthy.\n")
 	watch.interrupt()
 
 	log, err := os.ReadFile(w.dir + "/work/.run/" + w.options.Stack + ".json")
