@@ -51,7 +51,8 @@ func (p *program) prints(texts ...string) {
 	p.t.Helper()
 
 	for _, text := range texts {
-		require.Eventually(p.t, func() bool { return strings.Contains(p.printed(), text) }, within, 100*time.Millisecond, text)
+		printed := func() bool { return strings.Contains(p.printed(), text) }
+		require.Eventually(p.t, printed, within, 100*time.Millisecond, text)
 	}
 }
 
