@@ -113,7 +113,7 @@ func TestPage(t *testing.T) {
 		`<h2 class="unknown state">Cluster test does not answer:</h2>`, "prod-cp-1: runs Talos v1.14.3 (planned: v1.14.4)",
 		"cores: 25 % of 16", "memory: 48 of 64 GiB", `<svg class="bar" role="img" aria-label="75 %"`, `<p class="care">Ready</p>`,
 		"Talos v1.14.3 · kubelet v1.37.2", "etcd: leader", "planned on pve2", `<p class="care">running, not Ready, cordoned</p>`,
-		"GPUs: 0/1 nvidia.com/gpu", `<p class="unknown">unknown, Talos does not answer</p>`, `<p class="care">stopped</p>`,
+		"GPUs: 0/1 nvidia.com/gpu", `<p class="unknown">unknown, its host is offline, Talos does not answer</p>`, `<p class="care">stopped</p>`,
 		`<p class="unknown">offline</p>`, `<td data-label="ends" class="whole">2026-12-19</td><td data-label="in" class="whole">19 days</td>`,
 		"Newest snapshot of etcd: /backups/prod.age, 7 hours ago", "No run of this stack was logged in this folder.",
 	} {
@@ -338,7 +338,7 @@ func TestPageInABrowser(t *testing.T) {
 		}
 
 		assert.Equal(t, []string{
-			"3 colours of steps", "Ready; running, not Ready, cordoned; stopped; unknown, Talos does not answer", "2 colours of states", display, "none",
+			"3 colours of steps", "Ready; running, not Ready, cordoned; stopped; unknown, its host is offline, Talos does not answer", "2 colours of states", display, "none",
 		}, found, window)
 	}
 }

@@ -104,7 +104,7 @@ func machineState(m request.PlacedMachine) report.State {
 	case m.Host == "":
 		state.Text, state.Level = "Proxmox has no such VM", levelUnknown
 	case m.HostStatus != request.HostOnline:
-		state.Level = levelUnknown
+		state.Text, state.Level = state.Text+", its host is "+m.HostStatus, levelUnknown
 	case m.Status != "running":
 		state.Level = levelCare
 	}
