@@ -73,9 +73,16 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 	return cmd
 }
 
-// up runs pulumi up. Resume is the command that resumes it.
+// up runs pulumi up, and logs its events for talos-proxmox status. Resume is the command that resumes it.
 func (e engine) up(cmd *cobra.Command, o planOptions, yes bool, resume string) error {
-	flags := o.appendTo([]string{"up"})
+	logged, err := cli.LogRun(e.RunLog())
+	if err != nil {
+		return err
+	}
+
+	e.Environment = append(e.Environment, cli.LoggedVariable)
+
+	flags := append(o.appendTo([]string{"up"}), logged...)
 	if yes {
 		flags = append(flags, "--yes", "--non-interactive")
 	}

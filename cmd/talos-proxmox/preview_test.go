@@ -59,16 +59,20 @@ func calls(t *testing.T, folder string) string {
 	return strings.ReplaceAll(string(text), folder, "")
 }
 
-// writesEvents is what a fake CLI does in a preview: it writes recorded events to the file of --event-log.
+// writesEvents is what a fake CLI does: it writes recorded events to the file of --event-log. Only a preview may go
+// without checkpoints.
 func writesEvents(t *testing.T, recording string) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "events")
 	require.NoError(t, os.WriteFile(path, []byte(recordedPreview(t, recording)), 0o600))
 
-	return `while [ $# -gt 0 ]; do
+	return `operation=$1
+skips=
+[ "$operation" != preview ] || skips=true
+while [ $# -gt 0 ]; do
   if [ "$1" = --event-log ]; then
-    [ "$PULUMI_DEBUG_COMMANDS$PULUMI_SKIP_CHECKPOINTS" = truetrue ] && [ -n "$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" ] || exit 9
+    [ "$PULUMI_DEBUG_COMMANDS:$PULUMI_SKIP_CHECKPOINTS" = "true:$skips" ] && [ -n "$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" ] || exit 9
     cp "` + path + `" "$2"
     echo "what changes"
   fi
@@ -198,15 +202,15 @@ func TestDeploySteps(t *testing.T) {
 		steps  []string // of the engine
 		failed string
 	}{
-		"interactive": {"drift", nil, []string{"preview --suppress-outputs", "stack export", "up --refresh --stack"}, ""},
+		"interactive": {"drift", nil, []string{"preview --suppress-outputs", "stack export", "up --refresh --event-log /.run/prod.json --stack"}, ""},
 		"the pipeline": {
-			"drift", []string{"--yes"}, []string{"preview --suppress-outputs", "stack export", "up --refresh --yes --non-interactive"}, "",
+			"drift", []string{"--yes"}, []string{"preview --suppress-outputs", "stack export", "up --refresh --event-log /.run/prod.json --yes --non-interactive"}, "",
 		},
 		"a plan that loses": {"fewer-control-planes", []string{"--yes"}, []string{"preview --suppress-outputs"}, "talos-proxmox deploy lab --approve one-cp-2-vm,one-cp-3-vm"},
 		"what is approved": {
 			"fewer-control-planes",
 			[]string{"--approve", "one-cp-2-vm,one-cp-3-vm"},
-			[]string{"preview --suppress-outputs", "stack export", "up --refresh --stack"},
+			[]string{"preview --suppress-outputs", "stack export", "up --refresh --event-log /.run/prod.json --stack"},
 			"",
 		},
 	} {
@@ -240,6 +244,19 @@ func TestDeploySteps(t *testing.T) {
 			require.NoError(t, err)
 			assert.Len(t, files, min(len(test.steps)-1, 1), "the state is saved before up")
 			assert.Equal(t, 1, strings.Count(calls(t, folder), "gitopscheck stack"), "checked once for plan and up")
+
+			if test.failed != "" {
+				return
+			}
+
+			log, err := os.Stat(filepath.Join(folder, ".run", "prod.json"))
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o600), log.Mode(), "the user's only")
+			assert.Positive(t, log.Size())
+
+			logs, err := os.Stat(filepath.Join(folder, ".run"))
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o700), logs.Mode().Perm())
 		})
 	}
 }
@@ -247,7 +264,7 @@ func TestDeploySteps(t *testing.T) {
 func TestDeployThatFailed(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `operation=$1; `+writesEvents(t, "drift")+`; [ "$operation" != up ]`)
+	folder := fakeProject(t, writesEvents(t, "drift")+`; [ "$operation" != up ]`)
 	_, err := output("deploy", "prod", "--yes", "--project", folder, "--directory", t.TempDir())
 	require.ErrorContains(t, err, "talos-proxmox recover prod removes what it left")
 }

@@ -25,6 +25,32 @@ type Stack struct {
 	Pulumi      string   // path of the CLI
 }
 
+// RunLog returns the file with the events of the stack's last run, in a folder that is the user's only.
+func (s Stack) RunLog() string { return RunLog(s.Folder, s.Name) }
+
+// RunLog returns that file for a stack whose Pulumi CLI runs in a folder.
+func RunLog(folder, stack string) string {
+	return filepath.Join(folder, ".run", ShortName(stack)+".json")
+}
+
+// LoggedVariable makes the Pulumi CLI accept --event-log, which it hides; so does Pulumi's Automation API, which reads
+// the events in this way.
+const LoggedVariable = "PULUMI_DEBUG_COMMANDS=true"
+
+// LogRun returns the flags with which the Pulumi CLI writes its events to a run log, which is then empty.
+func LogRun(path string) ([]string, error) {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to write the log of the run: %w", err)
+	}
+
+	return []string{"--event-log", path}, nil
+}
+
 // labStack is the stack whose Proxmox is the embedded lab.
 const labStack = "lab"
 

@@ -98,6 +98,13 @@ func (d Deployed) clusters(names []string) ([]spec.Cluster, error) {
 	return chosen, nil
 }
 
+// CheckClusters reports names that are no clusters of the plan.
+func (d Deployed) CheckClusters(names []string) error {
+	_, err := d.clusters(names)
+
+	return err
+}
+
 // controlPlanes returns the common part of requests for a cluster; timeout 0 = the verb's default.
 func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
 	var common request.Common

@@ -27,6 +27,7 @@ type lastState struct {
 	rebootPending             []string                   // hosts with a pending reboot
 	id                        string                     // of the stack: see [ownership.Owner]
 	hosts                     map[int]string             // of VMs, by VMID
+	pending                   []string                   // operations that were begun: creating prod-cp-1-vm
 }
 
 // secretsOf returns the secrets of a cluster, to be filled in if it is new.
@@ -45,6 +46,10 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 	}
 
 	found := lastState{configurations: map[string]string{}, secrets: map[string]*clusterSecrets{}, hosts: map[int]string{}}
+
+	for _, o := range deployment.PendingOperations {
+		found.pending = append(found.pending, string(o.Type)+" "+o.Resource.URN.Name())
+	}
 
 	for _, r := range deployment.Resources {
 		if r.Delete {

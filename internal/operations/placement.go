@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -13,7 +14,8 @@ import (
 
 // datacentre is what Proxmox says about the hosts and machines of a stack. What it did not say is in notAsked.
 type datacentre struct {
-	hosts    map[string]string   // statuses by name; nil = unknown
+	hosts    map[string]string // statuses by name; nil = unknown
+	loads    []request.PlacementHost
 	machines []proxmoxapi.Listed // those that the credentials see
 	services map[string]string   // states in high availability, by id; nil = unknown
 	copies   map[int][]string    // failures of replication, by VMID
@@ -38,7 +40,12 @@ func readDatacentre(ctx context.Context, proxmox *proxmoxapi.Machines, ha bool) 
 	d.hosts = map[string]string{}
 	for _, h := range hosts {
 		d.hosts[h.Name] = h.Status
+		d.loads = append(d.loads, request.PlacementHost{
+			Name: h.Name, Status: h.Status, Cores: h.Cores, CPU: h.CPU, MemoryBytes: h.Memory, MemoryUsedBytes: h.MemoryUsed,
+		})
 	}
+
+	slices.SortFunc(d.loads, func(a, b request.PlacementHost) int { return problem.CompareNatural(a.Name, b.Name) })
 
 	quorate, err := proxmoxapi.Quorate(ctx, proxmox.Get)
 	d.noQuorum = err == nil && !quorate
@@ -107,14 +114,15 @@ func (d datacentre) machine(vmid int) (proxmoxapi.Listed, bool) {
 	return d.machines[i], true
 }
 
-// placement returns where the machines of a cluster are. LastHosts are those of the last run, by VMID.
-func (d datacentre) placement(stack string, c spec.Cluster, lastHosts map[int]string) *request.Placement {
-	p := &request.Placement{Stack: stack, NoQuorum: d.noQuorum, NotAsked: d.notAsked}
+// placement returns where machines are: those of a cluster, or of the stack. LastHosts are those of the last run, by
+// VMID.
+func (d datacentre) placement(stack string, machines []spec.VM, lastHosts map[int]string) *request.Placement {
+	p := &request.Placement{Stack: stack, NoQuorum: d.noQuorum, Hosts: d.loads, NotAsked: d.notAsked}
 	if d.hosts == nil {
 		return p
 	}
 
-	for _, n := range c.Nodes() {
+	for _, n := range machines {
 		placed := request.PlacedMachine{Node: n.Name, VMID: n.VMID}
 
 		if vm, found := d.machine(n.VMID); found {
@@ -136,6 +144,16 @@ func (d datacentre) placement(stack string, c spec.Cluster, lastHosts map[int]st
 	}
 
 	return p
+}
+
+// machinesOf returns the machines of nodes.
+func machinesOf(nodes []spec.Node) []spec.VM {
+	machines := make([]spec.VM, 0, len(nodes))
+	for _, n := range nodes {
+		machines = append(machines, n.VM)
+	}
+
+	return machines
 }
 
 // hasReplication reports whether the disks of a machine of the plan are copied to other hosts.

@@ -17,7 +17,7 @@ func TestPlacement(t *testing.T) {
 	t.Parallel()
 
 	const (
-		hosts    = `[{"node": "pve1", "status": "online"}, {"node": "pve2", "status": "offline"}]`
+		hosts    = `[{"node": "pve2", "status": "offline"}, {"node": "pve1", "status": "online", "maxcpu": 16, "cpu": 0.25, "maxmem": 64, "mem": 48}]`
 		machines = `[{"vmid": 2000, "node": "pve1", "status": "running", "type": "qemu"},
 			{"vmid": 2001, "node": "pve1", "status": "running", "type": "qemu"}, {"vmid": 3000, "node": "pve2", "status": "unknown", "type": "qemu"}]`
 		services = `[{"type": "quorum", "node": "pve1"}, {"type": "service", "sid": "vm:3000", "node": "pve2", "state": "fence"}]`
@@ -92,8 +92,14 @@ func TestPlacement(t *testing.T) {
 			}, nil)
 
 			want := test.want
-			want.Stack = "prod"
-			assert.Equal(t, &want, readDatacentre(t.Context(), proxmox, test.ha).placement("prod", cluster, last))
+			if want.Stack = "prod"; want.Machines != nil {
+				want.Hosts = []request.PlacementHost{
+					{Name: "pve1", Status: "online", Cores: 16, CPU: 0.25, MemoryBytes: 64, MemoryUsedBytes: 48}, {Name: "pve2", Status: "offline"},
+				}
+			}
+
+			asked := readDatacentre(t.Context(), proxmox, test.ha)
+			assert.Equal(t, &want, asked.placement("prod", machinesOf(cluster.Nodes()), last))
 		})
 	}
 }

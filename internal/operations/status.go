@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strings"
+	"sync"
+	"time"
 
 	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/problem"
@@ -29,7 +32,8 @@ type Status struct {
 	// Proxmox is queried about the credentials, and where machines are; nil = not queried.
 	Proxmox *proxmoxapi.Machines
 
-	localVolumes bool // ask for the volumes of pods on nodes
+	localVolumes   bool // ask for the volumes of pods on nodes
+	withoutBackups bool
 }
 
 // Exit statuses of talosops status, and of [Status.Print].
@@ -41,24 +45,38 @@ const (
 // Print prints the status of each named cluster, or of all: a table, or a line of JSON. It returns the worst exit
 // status.
 func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...string) (status int, err error) {
-	requests, err := s.requests(ctx, names)
+	clusters, err := s.clusters(names)
 	if err != nil {
 		return StatusUnknown, err
 	}
 
-	for i, req := range requests {
-		printed, of, err := s.query(ctx, req, asJSON)
+	e, err := s.ask(ctx)
+	if err != nil {
+		return StatusUnknown, err
+	}
+
+	for i, c := range clusters {
+		found, err := s.queryCluster(ctx, e, c)
 		if err != nil {
 			return StatusUnknown, err
 		}
 
-		status = max(status, of)
+		status = max(status, exitStatus(found))
+		text := found.Table(0)
 
-		if i > 0 && !asJSON {
-			printed = append([]byte("\n"), printed...)
+		switch {
+		case asJSON:
+			line, err := json.Marshal(found)
+			if err != nil {
+				return StatusUnknown, fmt.Errorf("unable to print the status: %w", err)
+			}
+
+			text = string(line) + "\n"
+		case i > 0:
+			text = "\n" + text
 		}
 
-		if _, err := to.Write(printed); err != nil {
+		if _, err := io.WriteString(to, text); err != nil {
 			return StatusUnknown, fmt.Errorf("unable to print the status: %w", err)
 		}
 	}
@@ -66,32 +84,98 @@ func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...s
 	return status, nil
 }
 
+// exitStatus returns the exit status for a cluster.
+func exitStatus(s request.ClusterStatus) int {
+	switch s.Status {
+	case request.StatusOK:
+		return 0
+	case request.StatusUnknown:
+		return StatusUnknown
+	default:
+		return StatusAttention
+	}
+}
+
+// Overview is what runs of a stack. What was not answered says so, and hides nothing of the rest.
+type Overview struct {
+	Clusters []request.ClusterStatus
+	// Placement is where Proxmox has all machines of the stack; nil = not asked.
+	Placement *request.Placement
+	// Pending are operations that the state has as begun: of a run in progress, or of one that was killed.
+	Pending []string
+}
+
+// Overview queries the named clusters, or all, at the same time. A cluster that cannot be queried, such as before the
+// first up, is one that does not answer.
+func (s Status) Overview(ctx context.Context, names ...string) (o Overview, err error) {
+	clusters, err := s.clusters(names)
+	if err != nil {
+		return o, err
+	}
+
+	e, stateErr := s.ask(ctx)
+
+	o.Pending = e.state.pending
+
+	if s.Proxmox != nil {
+		var machines []spec.VM
+		for _, m := range s.Plan.Members() {
+			machines = append(machines, m.VM)
+		}
+
+		o.Placement = e.proxmox.placement(s.Stack, machines, e.state.hosts)
+	}
+
+	o.Clusters = make([]request.ClusterStatus, len(clusters))
+
+	var wg sync.WaitGroup
+
+	for i, c := range clusters {
+		req, err := request.Status{}, stateErr
+		if err == nil {
+			req, err = s.request(ctx, e, c)
+		}
+
+		wg.Go(func() {
+			var found request.ClusterStatus
+			if err == nil {
+				found, err = s.query(ctx, req)
+			}
+
+			if err != nil {
+				found = request.ClusterStatus{Cluster: c.Name, Status: request.StatusUnknown, Asked: time.Now().UTC()}
+				found.Care.Add(c.Name, nil, "%v", err)
+			}
+
+			o.Clusters[i] = found
+		})
+	}
+
+	wg.Wait()
+
+	return o, ctx.Err()
+}
+
 // Drift queries the nodes of all clusters, and returns those that differ from the plan, or cannot be compared with it.
 func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
-	s.OffSite, s.Proxmox = nil, nil // backups and credentials are not part of it
+	s.OffSite, s.Proxmox, s.withoutBackups = nil, nil, true // backups and credentials are not part of it
 
-	requests, err := s.requests(ctx, nil)
+	e, err := s.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
 
+	e.state.rebootPending = nil
 	all := []request.NodeDifference{}
 
-	for _, req := range requests {
-		req.Backup, req.RebootPending = nil, nil
-
-		printed, _, err := s.query(ctx, req, true)
+	for _, c := range s.Plan.Clusters {
+		found, err := s.queryCluster(ctx, e, c)
 		if err != nil {
 			return nil, err
 		}
 
-		var state request.ClusterStatus
-		if err := json.Unmarshal(printed, &state); err != nil {
-			return nil, fmt.Errorf("talosops status printed an invalid result: %w", err)
-		}
-
-		for _, d := range state.Drift {
-			d.Cluster = req.Cluster
+		for _, d := range found.Drift {
+			d.Cluster = c.Name
 			all = append(all, d)
 		}
 	}
@@ -103,122 +187,114 @@ func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
 func (s Status) cluster(ctx context.Context, name string) (state request.ClusterStatus, err error) {
 	s.OffSite = nil // backups are not part of it
 
-	requests, err := s.requests(ctx, []string{name})
+	clusters, err := s.clusters([]string{name})
 	if err != nil {
 		return state, err
 	}
 
-	printed, _, err := s.query(ctx, requests[0], true)
+	e, err := s.ask(ctx)
 	if err != nil {
 		return state, err
 	}
 
-	if err := json.Unmarshal(printed, &state); err != nil {
-		return state, fmt.Errorf("talosops status printed an invalid result: %w", err)
-	}
-
-	return state, nil
+	return s.queryCluster(ctx, e, clusters[0])
 }
 
-// query has talosops query a cluster, and returns its output and exit status.
-func (s Status) query(ctx context.Context, req request.Status, asJSON bool) (printed []byte, status int, err error) {
-	var options []string
-	if asJSON {
-		options = []string{"--json"}
+// stackEvidence is what all clusters of a stack have in common.
+type stackEvidence struct {
+	state       lastState
+	credentials problem.List
+	proxmox     datacentre
+}
+
+// ask reads the state, and asks Proxmox; if the state cannot be read, it has the rest.
+func (s Status) ask(ctx context.Context) (e stackEvidence, err error) {
+	if s.Proxmox != nil {
+		e.credentials = preflight.Credentials(ctx, s.Proxmox)
+		if e.proxmox = readDatacentre(ctx, s.Proxmox, hasHA(s.Plan)); hasReplication(s.Plan) {
+			e.proxmox.readReplication(ctx, s.Proxmox)
+		}
 	}
 
+	e.state, err = s.readState(ctx)
+
+	return e, err
+}
+
+// queryCluster has talosops query a cluster.
+func (s Status) queryCluster(ctx context.Context, e stackEvidence, c spec.Cluster) (request.ClusterStatus, error) {
+	req, err := s.request(ctx, e, c)
+	if err != nil {
+		return request.ClusterStatus{}, err
+	}
+
+	return s.query(ctx, req)
+}
+
+func (s Status) query(ctx context.Context, req request.Status) (found request.ClusterStatus, err error) {
 	var progress bytes.Buffer // shown only if there is no result
 
-	printed, err = Deployed{TalosOps: s.TalosOps, Progress: &progress}.talosops(ctx, "status", req, options...)
+	printed, err := Deployed{TalosOps: s.TalosOps, Progress: &progress}.talosops(ctx, "status", req, "--json")
 
-	var ended *exec.ExitError
-
-	switch {
-	case err == nil:
-		return printed, 0, nil
-	case errors.As(err, &ended) && len(printed) > 0: // the result says what is wrong
-		if ended.ExitCode() == StatusAttention {
-			return printed, StatusAttention, nil
+	// A result says what is wrong, with an exit status.
+	if ended := new(exec.ExitError); err != nil && (!errors.As(err, &ended) || len(printed) == 0) {
+		if s.Progress == nil {
+			return found, fmt.Errorf("cluster %s: %w: %s", req.Cluster, err, strings.TrimSpace(progress.String()))
 		}
 
-		return printed, StatusUnknown, nil
-	default:
-		if s.Progress != nil {
-			_, _ = progress.WriteTo(s.Progress)
-		}
+		_, _ = progress.WriteTo(s.Progress)
 
-		return nil, StatusUnknown, fmt.Errorf("cluster %s: %w", req.Cluster, err)
+		return found, fmt.Errorf("cluster %s: %w", req.Cluster, err)
 	}
+
+	if err := json.Unmarshal(printed, &found); err != nil {
+		return found, fmt.Errorf("talosops status printed an invalid result: %w", err)
+	}
+
+	return found, nil
 }
 
-// requests returns the request for talosops status of each cluster.
-func (s Status) requests(ctx context.Context, names []string) ([]request.Status, error) {
-	clusters, err := s.clusters(names)
-	if err != nil {
-		return nil, err
+// request returns the request for talosops status of a cluster.
+func (s Status) request(ctx context.Context, e stackEvidence, c spec.Cluster) (req request.Status, err error) {
+	state := e.state
+
+	req = request.Status{
+		Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: e.credentials,
+		LocalVolumes: s.localVolumes,
+		Users:        &request.Clients{Talosconfig: state.talosconfigs[c.Name], Kubeconfig: state.kubeconfigs[c.Name]},
 	}
-
-	state, err := s.readState(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	var (
-		credentials problem.List
-		proxmox     datacentre
-	)
-
 	if s.Proxmox != nil {
-		credentials = preflight.Credentials(ctx, s.Proxmox)
-		if proxmox = readDatacentre(ctx, s.Proxmox, hasHA(s.Plan)); hasReplication(s.Plan) {
-			proxmox.readReplication(ctx, s.Proxmox)
+		req.Placement = e.proxmox.placement(s.Stack, machinesOf(c.Nodes()), state.hosts)
+	}
+
+	if req.Talosconfig, err = state.talosconfig(c, talos.Authority.TemporaryAdministrator); err == nil {
+		req.Kubeconfig, err = state.kubeconfig(c)
+	}
+
+	if err == nil {
+		req.Reader, err = state.talosconfig(c, talos.Authority.Reader)
+	}
+
+	if err != nil {
+		return req, s.missingError(c, "machine secrets")
+	}
+
+	req.Configurations = map[string]string{}
+
+	for _, n := range c.Nodes() {
+		if text := state.configurations[n.Address.Addr().String()]; text != "" {
+			req.Configurations[n.Name] = text
 		}
 	}
 
-	var requests []request.Status
-
-	for _, c := range clusters {
-		req := request.Status{
-			Cluster: c.Name, Wait: waitRequest(c), RebootPending: state.rebootPending, Credentials: credentials,
-			LocalVolumes: s.localVolumes,
-			Users:        &request.Clients{Talosconfig: state.talosconfigs[c.Name], Kubeconfig: state.kubeconfigs[c.Name]},
+	if len(s.Plan.Backup.Recipients) > 0 && !s.withoutBackups {
+		b, id := Backups{s.Deployed}, state.backupID(c)
+		req.Backup = &request.BackupStatus{
+			Directory: b.directory(), Name: b.Plan.BackupName(c), ID: id, MaxAge: s.MaxAge, OffSite: b.newestOffSite(ctx, c, id),
 		}
-		if s.Proxmox != nil {
-			req.Placement = proxmox.placement(s.Stack, c, state.hosts)
-		}
-
-		if req.Talosconfig, err = state.talosconfig(c, talos.Authority.TemporaryAdministrator); err == nil {
-			req.Kubeconfig, err = state.kubeconfig(c)
-		}
-
-		if err == nil {
-			req.Reader, err = state.talosconfig(c, talos.Authority.Reader)
-		}
-
-		if err != nil {
-			return nil, s.missingError(c, "machine secrets")
-		}
-
-		req.Configurations = map[string]string{}
-
-		for _, n := range c.Nodes() {
-			if text := state.configurations[n.Address.Addr().String()]; text != "" {
-				req.Configurations[n.Name] = text
-			}
-		}
-
-		if len(s.Plan.Backup.Recipients) > 0 {
-			b, id := Backups{s.Deployed}, state.backupID(c)
-			req.Backup = &request.BackupStatus{
-				Directory: b.directory(), Name: b.Plan.BackupName(c), ID: id, MaxAge: s.MaxAge,
-				OffSite: b.newestOffSite(ctx, c, id),
-			}
-		}
-
-		requests = append(requests, req)
 	}
 
-	return requests, nil
+	return req, nil
 }
 
 // waitRequest returns what the nodes of a cluster are expected to run and offer.

@@ -55,8 +55,9 @@ const labState = `{"version": 3, "deployment": {"resources": [
 			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"OS-CERTIFICATE\", \"key\": \"OS-KEY\"}, \"k8s\": {\"cert\": \"K8S-CERTIFICATE\", \"key\": \"K8S-KEY\"}}}"}}},
 	{"type": "talos-proxmox:stack:Record", "urn": "urn:pulumi:lab::p::talos-proxmox:stack:Record::record", "outputs": {"id": "9f86"}},
 	{"type": "talos-proxmox:cluster:TalosCluster", "urn": "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster::lab",
-		"outputs": {"addresses": {"lab-cp-1": "127.20.1.10"}}}
-]}}`
+		"outputs": {"addresses": {"lab-cp-1": "127.20.1.10"}}}],
+	"pending_operations": [{"type": "creating", "resource": {"type": "proxmoxve:index/virtualMachine:VirtualMachine",
+		"urn": "urn:pulumi:lab::p::proxmoxve:index/virtualMachine:VirtualMachine::lab-gpu-1-vm"}}]}}`
 
 // newStatus returns the stack of newBackups with a state, and a talosops with this output and exit status.
 func newStatus(t *testing.T, printed string, status string) (s Status, lastRequest func() []string) {
@@ -92,17 +93,17 @@ func withState(t *testing.T, d Deployed) Deployed {
 func TestStatusRequest(t *testing.T) {
 	t.Parallel()
 
-	s, lastRequest := newStatus(t, "a table", "0")
+	s, lastRequest := newStatus(t, `{"cluster": "lab", "status": "ok"}`, "0")
 
 	var out bytes.Buffer
 
 	status, err := s.Print(t.Context(), &out, false)
 	require.NoError(t, err)
 	assert.Zero(t, status)
-	assert.Equal(t, "a table", out.String())
+	assert.Equal(t, "Cluster lab is healthy.\n\nNODE  ROLE  TALOS  SCHEMATIC  KUBELET  API SERVER  ETCD  READY  GPUS\n", out.String())
 
 	call := lastRequest()
-	assert.Equal(t, "status", call[0])
+	assert.Equal(t, "status --json", call[0])
 
 	var sent request.Status
 	require.NoError(t, json.Unmarshal([]byte(call[1]), &sent))
@@ -144,8 +145,8 @@ func TestStatusExitStatus(t *testing.T) {
 		want          int
 		wantErr       string
 	}{
-		"something needs care":  {"a table", "1", StatusAttention, ""},
-		"no one answers":        {"a table", "2", StatusUnknown, ""},
+		"something needs care":  {`{"status": "care"}`, "1", StatusAttention, ""},
+		"no one answers":        {`{"status": "unknown"}`, "2", StatusUnknown, ""},
 		"a talosops that fails": {"", "1", StatusUnknown, "cluster lab: talosops status did not succeed, see above"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,8 +188,45 @@ func TestStatusOfAnUndeployedStack(t *testing.T) {
 	s.Pulumi = recovery.Pulumi(func(context.Context, io.Reader, ...string) ([]byte, error) {
 		return []byte(`{"version": 3, "deployment": null}`), nil
 	})
+
+	const missing = "stack lab has no machine secrets of cluster lab: bring it up once, then repeat"
+
 	_, err := s.Print(t.Context(), io.Discard, false)
-	require.EqualError(
-		t, err, "stack lab has no machine secrets of cluster lab: bring it up once, then repeat",
-	)
+	require.EqualError(t, err, missing)
+
+	o, err := s.Overview(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, request.StatusUnknown, o.Clusters[0].Status)
+	assert.Equal(t, []string{"lab: " + missing}, o.Clusters[0].Care.Lines())
+}
+
+// TestOverview: what cannot be asked hides nothing of the rest.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+
+	s, _ := newStatus(t, `{"cluster": "lab", "status": "care", "care": [{"about": "lab-cp-1", "problem": "is away"}]}`, "1")
+	o, err := s.Overview(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"lab-cp-1: is away"}, o.Clusters[0].Care.Lines())
+	assert.Nil(t, o.Placement, "Proxmox was not asked")
+	assert.Equal(t, []string{"creating lab-gpu-1-vm"}, o.Pending)
+
+	_, err = s.Overview(t.Context(), "other")
+	require.ErrorContains(t, err, `"other" is not a cluster of stack lab`)
+	require.ErrorContains(t, s.CheckClusters([]string{"other"}), `"other" is not a cluster of stack lab`)
+
+	unreadable := s
+	unreadable.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) {
+		return nil, errors.New("no stack named lab")
+	}
+	o, err = unreadable.Overview(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, request.StatusUnknown, o.Clusters[0].Status)
+	assert.Contains(t, o.Clusters[0].Care.Lines()[0], "no stack named lab")
+
+	scripttest.Program(t, s.TalosOps, "#!/bin/sh\ncat > /dev/null\necho it crashed >&2\nexit 1\n")
+	s.Progress = nil
+	o, err = s.Overview(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, o.Clusters[0].Care.Lines()[0], "it crashed", "there is no terminal to see it on")
 }

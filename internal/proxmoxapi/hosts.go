@@ -4,21 +4,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"talos-proxmox/internal/request"
 )
 
-// States of a host in [Host.Status]: a member of the cluster that answers, one that does not, and one whose pvestatd
-// has not reported lately.
+// States of a host in [Host.Status].
 const (
-	HostOnline  = "online"
-	HostOffline = "offline"
-	HostUnknown = "unknown"
+	HostOnline  = request.HostOnline
+	HostOffline = request.HostOffline
+	HostUnknown = request.HostUnknown
 )
 
-// Host is a host as Proxmox' cluster reports it. Every user may list hosts (PVE::API2::Nodes).
+// Host is a host as Proxmox' cluster reports it. Every user may list hosts (PVE::API2::Nodes); what they have needs
+// Sys.Audit on them.
 type Host struct {
-	Name   string `json:"node"`
-	Status string `json:"status"`
-	Cores  int    `json:"maxcpu"` // 0 = unknown
+	Name       string  `json:"node"`
+	Status     string  `json:"status"`
+	Cores      int     `json:"maxcpu"` // 0 = unknown
+	CPU        float64 `json:"cpu"`    // part of the cores that is busy, 0 to 1
+	Memory     int64   `json:"maxmem"` // in bytes; 0 = unknown
+	MemoryUsed int64   `json:"mem"`    // in bytes
 }
 
 // Hosts lists the hosts of Proxmox' cluster. Without its quorum, all but the host that answers are offline.

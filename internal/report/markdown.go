@@ -199,19 +199,5 @@ func (w *writer) gpus(v view) {
 }
 
 func (w *writer) nextSteps(v view) {
-	w.line("\n## Next steps\n\n```shell\numask 077")
-
-	for _, c := range v.Clusters {
-		w.line(
-			"pulumi stack output --stack %s --show-secrets --json kubeconfigs | jq -r '.[\"%s\"]' > kubeconfig-%[2]s", v.Stack,
-			c.Name,
-		)
-		w.line(
-			"pulumi stack output --stack %s --show-secrets --json talosconfigs | jq -r '.[\"%s\"]' > talosconfig-%[2]s", v.Stack,
-			c.Name,
-		)
-		w.line("kubectl --kubeconfig kubeconfig-%s get nodes   # NotReady until a CNI is installed", c.Name)
-	}
-
-	w.line("```")
+	w.line("\n## Next steps\n\n```shell\n%s\n```", strings.Join(v.NextSteps(), "\n"))
 }

@@ -2,7 +2,7 @@ package report
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"strings"
@@ -10,12 +10,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed *.html
+var templates embed.FS
 
-var page = template.Must(
-	template.New("page").Funcs(template.FuncMap{"join": strings.Join, "picture": picture, "short": shorten}).Parse(pageText),
-)
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"join": strings.Join, "short": shorten, "capped": func(percent int) int { return min(percent, 100) },
+}).ParseFS(templates, "*.html"))
 
 // HTML returns the report as a self-contained page with style and picture.
 func HTML(p *spec.Plan) ([]byte, error) {
@@ -25,96 +25,4 @@ func HTML(p *spec.Plan) ([]byte, error) {
 	}
 
 	return b.Bytes(), nil
-}
-
-// SVG returns the page's picture as a separate file.
-func SVG(p *spec.Plan) ([]byte, error) {
-	var b bytes.Buffer
-	if err := page.ExecuteTemplate(&b, "file", picture(newView(p))); err != nil {
-		return nil, fmt.Errorf("unable to draw stack %q: %w", p.Stack, err)
-	}
-
-	return b.Bytes(), nil
-}
-
-// Sizes in the picture, in SVG units.
-const (
-	hostWidth     = 240
-	gap           = 20
-	headHeight    = 74
-	machineHeight = 74
-	apiHeight     = 40
-	barWidth      = hostWidth - 2*gap
-)
-
-// drawing is the layout of the picture: the clusters' API endpoints, and below them the hosts, at most four in a row,
-// with the height of the fullest host in the row.
-type drawing struct {
-	Width, Height int
-	Clusters      []strip
-	Hosts         []box
-}
-
-// Strip returns the width of a cluster.
-func (d drawing) Strip() int { return d.Width - 2*gap }
-
-type strip struct {
-	cluster
-	Y int
-}
-
-type box struct {
-	host
-	X, Y, Height int
-	Slots        []slot
-}
-
-type slot struct {
-	machine
-	Y int
-}
-
-func picture(v view) drawing {
-	const hostsPerRow = 4
-
-	d := drawing{Width: gap + max(min(len(v.Hosts), hostsPerRow), 1)*(hostWidth+gap), Height: gap}
-	for _, c := range v.Clusters {
-		d.Clusters = append(d.Clusters, strip{cluster: c, Y: d.Height})
-		d.Height += apiHeight + gap
-	}
-
-	for first := 0; first < len(v.Hosts); first += hostsPerRow {
-		row := v.Hosts[first:min(first+hostsPerRow, len(v.Hosts))]
-
-		height := 0
-		for _, h := range row {
-			height = max(height, headHeight+max(len(h.Machines), 1)*machineHeight)
-		}
-
-		for i, h := range row {
-			b := box{host: h, X: gap + i*(hostWidth+gap), Y: d.Height, Height: height}
-			for j, m := range h.Machines {
-				b.Slots = append(b.Slots, slot{machine: m, Y: headHeight + j*machineHeight})
-			}
-
-			d.Hosts = append(d.Hosts, b)
-		}
-
-		d.Height += height + gap
-	}
-
-	return d
-}
-
-// Bar returns the length of the bar of used memory.
-func (b box) Bar() int { return min(b.Memory.Percent(), 100) * barWidth / 100 }
-
-// shorten truncates a text to fit in a box; the box's title and the tables have the whole text.
-func shorten(text string, most int) string {
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-
-	return string(runes[:most-1]) + "…"
 }

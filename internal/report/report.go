@@ -30,6 +30,28 @@ func (v view) Sized() bool {
 	return slices.ContainsFunc(v.Hosts, func(h host) bool { return h.Memory.Of > 0 })
 }
 
+// NextSteps are the commands after an up: the clusters' credentials, and a look at their nodes.
+func (v view) NextSteps() []string {
+	lines := []string{"umask 077"}
+
+	for _, c := range v.Clusters {
+		for _, kind := range []string{"kubeconfig", "talosconfig"} {
+			lines = append(lines, fmt.Sprintf(
+				"pulumi stack output --stack %s --show-secrets --json %ss | jq -r '.[\"%s\"]' > %[2]s-%[3]s", v.Stack, kind, c.Name,
+			))
+		}
+
+		look := "kubectl --kubeconfig kubeconfig-" + c.Name + " get nodes"
+		if !c.HasCNI {
+			look += "   # NotReady until a CNI is installed"
+		}
+
+		lines = append(lines, look)
+	}
+
+	return lines
+}
+
 type host struct {
 	Name, Address string
 	Prepared      bool
@@ -37,6 +59,7 @@ type host struct {
 	Cores, Memory usage // GiB
 	Disks         []disk
 	GPUs          []gpu
+	State         HostState // zero in the report of a plan
 }
 
 // usage is how much of a host's resource is planned; Of is 0 if the stack file does not set it.
@@ -80,10 +103,12 @@ type gpu struct {
 
 type cluster struct {
 	Name, Endpoint, Talos, Kubernetes, VIP, CIDR string
+	// Colour is the number of its colour on the page, which has colours for six.
+	Colour int
 	// Fixes is the first end of life, with the version; a dash if unknown.
 	Fixes                  string
 	ControlPlanes, Workers int
-	GPUOperator            bool
+	HasCNI                 bool // the program installs one
 	// Settings are those of its API servers, of access to machines, logs and registries; empty = Talos' own.
 	Settings string
 }
@@ -105,6 +130,10 @@ type machine struct {
 	VIP                                             string // of control planes
 	VMID, Cores, MemoryMiB, DiskGiB                 int
 	GPUs                                            []string
+	// Cards describes its network devices, bonds and VLANs, Disks its disks, the system's first.
+	Cards, Disks []string
+	Colour       int   // of its cluster
+	State        State // zero in the report of a plan
 }
 
 // Kinds of machines; they are also the classes of the page's style.
@@ -135,16 +164,19 @@ func (m machine) MemoryGiB() string {
 
 func newView(p *spec.Plan) view {
 	v := view{Stack: p.Stack, Protect: p.Protect, Warnings: p.Warnings, Egress: p.Egress}
-	for _, c := range p.Clusters {
+	for i, c := range p.Clusters {
 		v.Clusters = append(v.Clusters, newCluster(c))
+		v.Clusters[i].Colour = i % colours
 	}
 
 	for _, m := range p.Members() {
-		v.Machines = append(v.Machines, newMachine(m))
+		placed := newMachine(m)
+		placed.Colour = max(slices.IndexFunc(v.Clusters, func(c cluster) bool { return c.Name == m.Cluster }), 0) % colours
+		v.Machines = append(v.Machines, placed)
 	}
 
 	for _, h := range p.Hosts {
-		v.Hosts = append(v.Hosts, newHost(p, h))
+		v.Hosts = append(v.Hosts, newHost(p, h, v.Machines))
 	}
 
 	return v
@@ -182,7 +214,7 @@ func newCluster(c spec.Cluster) cluster {
 		Kubernetes:    c.KubernetesVersion,
 		Fixes:         "–",
 		CIDR:          strings.Join(networksOf(c), ", "),
-		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), GPUOperator: c.GPUOperator,
+		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), HasCNI: c.CNI != nil,
 	}
 	result.Settings = strings.Join(settingsOf(c), ", ")
 
@@ -309,8 +341,11 @@ func newMachine(n spec.Member) machine {
 		m.System = n.Template.System.Title()
 	}
 
+	m.Cards = cardsOf(n)
+
 	for _, d := range n.Disks() {
 		m.DiskGiB += d.SizeGiB
+		m.Disks = append(m.Disks, describeDisk(d, n.Datastore))
 	}
 
 	for _, g := range n.AllDevices() {
@@ -320,6 +355,9 @@ func newMachine(n spec.Member) machine {
 	switch {
 	case n.Role == spec.RoleControlPlane:
 		m.Kind = kindControlPlane
+		if n.Of.VIP.IsValid() {
+			m.VIP = n.Of.VIP.String()
+		}
 	case len(n.GPUs) > 0:
 		m.Kind = kindGPUWorker
 	case n.Cluster != "":
@@ -329,24 +367,20 @@ func newMachine(n spec.Member) machine {
 	return m
 }
 
-func newHost(p *spec.Plan, h spec.Host) host {
+// newHost returns a host with its machines, of all machines of the plan.
+func newHost(p *spec.Plan, h spec.Host, machines []machine) host {
 	result := host{
 		Name: h.Name, Address: h.Address.String(), Prepared: h.Prep != nil,
 		Cores: usage{Of: h.Cores}, Memory: usage{Of: h.MemoryMiB / 1024},
 	}
 	memory, disks, users := 0, map[string]int{}, map[string]string{}
 
-	for _, m := range p.Members() {
+	for i, m := range p.Members() {
 		if m.Host != h.Name {
 			continue
 		}
 
-		placed := newMachine(m)
-		if m.Role == spec.RoleControlPlane && m.Of.VIP.IsValid() {
-			placed.VIP = m.Of.VIP.String()
-		}
-
-		result.Machines = append(result.Machines, placed)
+		result.Machines = append(result.Machines, machines[i])
 		result.Cores.Planned += m.Cores
 		memory += m.MemoryMiB
 
@@ -371,7 +405,7 @@ func newHost(p *spec.Plan, h spec.Host) host {
 		})
 	}
 
-	slices.SortStableFunc(result.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })
+	sortByVMID(result.Machines)
 
 	return result
 }

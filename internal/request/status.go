@@ -42,8 +42,30 @@ type Placement struct {
 	Machines []PlacedMachine `json:"machines,omitempty"`
 	// NoQuorum: Proxmox' cluster has no quorum, so that hosts may only seem offline.
 	NoQuorum bool `json:"noQuorum,omitempty"`
+	// Hosts are those of Proxmox' cluster.
+	Hosts []PlacementHost `json:"hosts,omitempty"`
 	// NotAsked says what is unknown, and why.
 	NotAsked []string `json:"notAsked,omitempty"`
+}
+
+// States of a host in Proxmox' cluster: one that answers, one that does not, and one whose pvestatd has not reported
+// lately.
+const (
+	HostOnline  = "online"
+	HostOffline = "offline"
+	HostUnknown = "unknown"
+)
+
+// PlacementHost is a host of Proxmox' cluster. Only with Sys.Audit on it does Proxmox tell its load; otherwise the
+// numbers are 0.
+type PlacementHost struct {
+	Name   string  `json:"name"`
+	Status string  `json:"status"`
+	Cores  int     `json:"cores,omitempty"`
+	CPU    float64 `json:"cpu,omitempty"` // part of the cores that is busy, 0 to 1
+	// MemoryBytes is the memory, and MemoryUsedBytes what of it is used.
+	MemoryBytes     int64 `json:"memoryBytes,omitempty"`
+	MemoryUsedBytes int64 `json:"memoryUsedBytes,omitempty"`
 }
 
 // PlacedMachine is the machine of a node. Host is empty if Proxmox has none, or shows none to the credentials.

@@ -47,6 +47,9 @@ type cli struct {
 	previewsFirst bool
 	// updating is set while the Automation API changes the stack.
 	updating bool
+	// runLog is the file that updates write their events to, as those of talos-proxmox deploy do; not those that the
+	// Automation API reads the events of.
+	runLog string
 }
 
 var _ auto.PulumiCommand = (*cli)(nil)
@@ -118,6 +121,15 @@ func (c *cli) Run(
 
 	if isOperation(args) { // without a terminal, each dot of its progress is a line
 		cmd.Args = append(cmd.Args, "--client="+c.program, "--suppress-progress")
+	}
+
+	if args[0] == "up" && !slices.Contains(args, "--event-log") {
+		logged, err := command.LogRun(c.runLog)
+		if err != nil {
+			return "", "", -1, err
+		}
+
+		cmd.Args, cmd.Env = append(cmd.Args, logged...), append(cmd.Env, command.LoggedVariable)
 	}
 
 	if args[0] == "up" && c.previewsFirst {

@@ -19,6 +19,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	command "talos-proxmox/internal/cli"
 	"talos-proxmox/stacks"
 )
 
@@ -122,7 +123,10 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	e.cli = &cli{CLI: o.CLI, terminal: o.Terminal, previewsFirst: o.Policy.Pack != ""}
+	e.cli = &cli{
+		CLI: o.CLI, terminal: o.Terminal, previewsFirst: o.Policy.Pack != "",
+		runLog: command.RunLog(filepath.Join(o.Dir, workFolder), o.Stack),
+	}
 
 	env, err := e.environment()
 	if err != nil {

@@ -91,7 +91,7 @@ func newStatus() *cobra.Command {
 				return nil, err
 			}
 
-			var result any = statusTable(found)
+			var result any = found.Table(0)
 			if asJSON {
 				result = found
 			}

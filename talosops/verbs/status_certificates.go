@@ -230,7 +230,8 @@ func (q *statusQuery) checkCertificates(s *request.ClusterStatus, answers []node
 		}
 
 		problem := fmt.Sprintf(
-			"its certificate ends in %s (%s): %s", formatDuration(remaining), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
+			"its certificate ends in %s (%s): %s", request.FormatDuration(remaining), c.NotAfter.UTC().Format(time.DateOnly),
+			c.remedy,
 		)
 		if remaining <= 0 {
 			problem = fmt.Sprintf("its certificate has ended (%s): %s", c.NotAfter.UTC().Format(time.DateTime), c.remedy)

@@ -103,30 +103,3 @@ func describeQuorum(s request.ClusterStatus) string {
 	return fmt.Sprintf("etcd of cluster %s has its majority (%d of %d members: %s)",
 		s.Cluster, len(healthy), len(s.Members), strings.Join(healthy, ", "))
 }
-
-// hostColumn returns where a node's machine is: its host, and what is unusual about it.
-func hostColumn(m request.PlacedMachine) string {
-	if m.VMID != 0 && m.Host == "" {
-		return "none"
-	}
-
-	var notes []string
-
-	if m.HostStatus != "" && m.HostStatus != proxmoxapi.HostOnline {
-		notes = append(notes, m.HostStatus)
-	}
-
-	if m.PlannedHost != "" {
-		notes = append(notes, "planned "+m.PlannedHost)
-	}
-
-	if m.HA != "" {
-		notes = append(notes, "HA "+m.HA)
-	}
-
-	if len(notes) == 0 {
-		return m.Host
-	}
-
-	return m.Host + " (" + strings.Join(notes, ", ") + ")"
-}

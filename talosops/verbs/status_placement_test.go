@@ -112,7 +112,7 @@ func TestHostColumn(t *testing.T) {
 
 	q, _ := healthyCluster(t)
 	s := q.query(t.Context())
-	assert.NotContains(t, statusTable(s), "HOST", "it was not asked")
+	assert.NotContains(t, s.Table(0), "HOST", "it was not asked")
 
 	q.req.Placement = &request.Placement{
 		NotAsked: []string{"what becomes of machines with high availability: Proxmox answers 403 Permission check failed"},
@@ -124,7 +124,7 @@ func TestHostColumn(t *testing.T) {
 	}
 
 	s = q.query(t.Context())
-	table := statusTable(s)
+	table := s.Table(0)
 
 	for _, want := range []string{
 		"  GPUS  HOST\n", "no CNI  -     pve1\n", "no CNI  -     pve2 (unknown, planned pve1, HA started)\n", "no CNI  -     none\n",

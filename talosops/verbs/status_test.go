@@ -100,7 +100,7 @@ func TestStatusOfAHealthyCluster(t *testing.T) {
 	}, s.Members)
 	require.NoError(t, statusError(s))
 
-	text := statusTable(s)
+	text := s.Table(0)
 	goldentest.Equal(t, "testdata/"+t.Name()+".txt", strings.ReplaceAll(text, folder, "/backups"))
 	assert.Len(t, s.Certificates, 2+5+5+3, "the JSON has all of them")
 }
@@ -192,7 +192,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			s := q.query(t.Context())
 			assert.Equal(t, request.StatusCare, s.Status)
 			golden.Equal(t, name, s.Care.Lines())
-			assert.NotContains(t, statusTable(s), "0123456789abcdef", "values are not told")
+			assert.NotContains(t, s.Table(0), "0123456789abcdef", "values are not told")
 			assert.Equal(t, 1, cli.Status(&cobra.Command{}, statusError(s)))
 		})
 	}
@@ -223,7 +223,7 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 	(*offSite).Taken = statusTime.Add(-9 * time.Hour)
 	s := q.query(t.Context())
 	assert.Empty(t, s.Care.Lines(), "the folder may be another computer's")
-	assert.Contains(t, statusTable(s), "Newest snapshot off-site: s3://bucket/home-prod-etcd-20261122T030000Z.age, 9 hours ago\n")
+	assert.Contains(t, s.Table(0), "Newest snapshot off-site: s3://bucket/home-prod-etcd-20261122T030000Z.age, 9 hours ago\n")
 }
 
 // TestStatusOfASnapshotOfTheFuture: it does not hide that the newest is too old.
@@ -267,7 +267,7 @@ func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 		"cp-3: Talos does not answer on 127.0.9.3: no route to host",
 	}, s.Care.Lines())
 	assert.Empty(t, s.Members)
-	assert.Contains(t, statusTable(s), "w-1   worker         v1.13.9  376567     -        -           -     -      -\n")
+	assert.Contains(t, s.Table(0), "w-1   worker         v1.13.9  376567     -        -           -     -      -\n")
 }
 
 func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
@@ -281,7 +281,7 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 
 	s := q.query(t.Context())
 	assert.Equal(t, request.StatusUnknown, s.Status)
-	assert.Contains(t, statusTable(s), "Cluster prod does not answer:\n")
+	assert.Contains(t, s.Table(0), "Cluster prod does not answer:\n")
 	assert.Equal(t, 2, cli.Status(&cobra.Command{}, statusError(s)))
 }
 

@@ -136,7 +136,8 @@ func TestCommand(t *testing.T) {
 		"a second lab on the same addresses",
 	)
 
-	for _, file := range []string{"kubeconfig", "talosconfig", "passphrase", "identity.json", "datacentre.json"} {
+	private := []string{"kubeconfig", "talosconfig", "passphrase", "identity.json", "datacentre.json", "work/.run/lab.json"}
+	for _, file := range private {
 		info, err := os.Stat(filepath.Join(c.dir, file))
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), file)

@@ -1,0 +1,178 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/operations"
+	"talos-proxmox/internal/request"
+)
+
+// output is what a watch prints.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.b.Write(p)
+}
+
+// take returns what was printed since the last call.
+func (o *output) take() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	defer o.b.Reset()
+
+	return o.b.String()
+}
+
+// TestWatchInAPipe: only what has changed is printed, and Ctrl-C is no error.
+func TestWatchInAPipe(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			out    output
+			change func(*operations.Overview)
+			fails  error
+		)
+
+		c := newCollector(t, func(context.Context) (operations.Overview, error) {
+			o := newOverview()
+			o.Clusters[0].Asked, o.Placement.Hosts[0].CPU = time.Now(), float64(time.Now().Second())/60
+
+			if change != nil {
+				change(&o)
+			}
+
+			return o, fails
+		})
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+
+		go func() { ended <- c.Watch(ctx, &out, Terminal{}) }()
+
+		// after lets the watch collect several times.
+		after := func() string {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+
+			return out.take()
+		}
+
+		first := after()
+		assert.Equal(t, 1, strings.Count(first, "Cluster prod needs care:"), first)
+		assert.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n`, first)
+		assert.NotContains(t, first, "\x1b")
+		assert.Contains(t, first, "376567988ad3", "a pipe has no width")
+		assert.Empty(t, after(), "when it was asked, and the load of hosts, is no change")
+
+		change = func(o *operations.Overview) { o.Clusters[1].Status, o.Clusters[1].Care = request.StatusOK, nil }
+
+		assert.Equal(t, 1, strings.Count(after(), "Cluster test is healthy."))
+
+		fails = errProxmox
+		assert.Equal(t, 1, strings.Count(after(), "The last collection failed: "+errProxmox.Error()))
+
+		runLog(t, c, time.Now(), "")
+		assert.Regexp(t, `^\S+Z up: 41 done, 1 running, 1 failed; create prod-healthy\n$`, after())
+
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// TestWatchInATerminal: one picture, which fits the terminal, is renewed each second.
+func TestWatchInATerminal(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+
+		c := newCollector(t, nil)
+		c.Interval = time.Hour
+		size := [2]int{80, 60}
+		terminal := Terminal{Size: func() (int, int) { return size[0], size[1] }, Colour: true}
+
+		runLog(t, c, time.Now(), "")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+
+		go func() { ended <- c.Watch(ctx, &out, terminal) }()
+
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+
+		first := out.take()
+		assert.Equal(t, 1, strings.Count(first, "\x1b[2J"), "the terminal is cleared once")
+
+		drawings := strings.Split(first, "\x1b[H")
+		last := drawings[len(drawings)-1]
+		assert.Contains(t, last, "\x1b[1;33mCluster prod needs care:\x1b[0m")
+		assert.Contains(t, last, "\x1b[1;31mCluster test does not answer:\x1b[0m")
+		assert.Contains(t, last, "pve1          online   25 % of 16  48 of 64 GiB")
+		assert.Contains(t, last, "An up is in progress")
+		assert.Contains(t, last, "  create prod-healthy, ")
+		assert.Contains(t, last, ": waiting for <b>prod-cp-1</b>")
+
+		for line := range strings.SplitSeq(plainText(last), "\n") {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
+		}
+
+		time.Sleep(time.Second)
+		synctest.Wait()
+
+		second := out.take()
+		assert.Contains(t, second, "1s ago")
+		assert.NotContains(t, second, "\x1b[2J")
+
+		size[1] = 10
+
+		time.Sleep(time.Second)
+		synctest.Wait()
+
+		low := plainText(out.take())
+		assert.Equal(t, 9, strings.Count(low, "\n"))
+		assert.Regexp(t, `… \d+ more lines: a higher terminal shows them\n$`, low)
+
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// TestWatchWithoutColours is what NO_COLOR asks for.
+func TestWatchWithoutColours(t *testing.T) {
+	t.Parallel()
+
+	var b bytes.Buffer
+
+	c := newCollector(t, nil)
+	c.Once(t.Context())
+
+	terminal := Terminal{Size: func() (int, int) { return 120, 100 }}
+	require.NoError(t, (&screen{to: &b, Terminal: terminal}).show(c.Snapshot()))
+	assert.Contains(t, b.String(), "\nCluster prod needs care:\x1b[K")
+	assert.NotContains(t, b.String(), "\x1b[1;")
+}
+
+// plainText removes the control sequences of the terminal.
+func plainText(text string) string {
+	return regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(text, "")
+}
