@@ -6,14 +6,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/clustertest"
 	"talos-proxmox/talosops/verbtest"
 )
 
 // window returns a maintenance window on every day. A bubble's clock begins at midnight, UTC.
-func window(start, end string) *spec.Maintenance {
-	return &spec.Maintenance{Windows: []spec.MaintenanceWindow{{StartTime: start, EndTime: end}}}
+func window(start, end string) *request.Maintenance {
+	return &request.Maintenance{
+		Maintenance: spec.Maintenance{Windows: []spec.MaintenanceWindow{{StartTime: start, EndTime: end}}},
+	}
 }
 
 const outside = "it is outside of the maintenance windows of the cluster; the next one begins Sat 2000-01-01 22:00 UTC"
