@@ -122,10 +122,13 @@ func (a *app) previewer(cmd *cobra.Command, stack string, o planOptions) (previe
 	return e.previewer(cmd, o), nil
 }
 
-// previewer previews the stack on its own Proxmox. The CLI hides --event-log behind PULUMI_DEBUG_COMMANDS, as does
-// Pulumi's Automation API, which reads the events in this way.
+// eventLogVariable lets the CLI write its events to the file of --event-log, which it hides otherwise; Pulumi's
+// Automation API reads the events in this way.
+const eventLogVariable = "PULUMI_DEBUG_COMMANDS=true"
+
+// previewer previews the stack on its own Proxmox.
 func (e engine) previewer(cmd *cobra.Command, o planOptions) previewer {
-	e.Environment = append(e.Environment, "PULUMI_DEBUG_COMMANDS=true", cli.PreviewVariable)
+	e.Environment = append(e.Environment, eventLogVariable, cli.PreviewVariable)
 
 	return func(display io.Writer, events string) error {
 		// Without outputs, the changes stand at the end.

@@ -79,7 +79,7 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 		}
 
 		switch {
-		case slices.Contains([]Operation{Same, Read, Refresh}, s.Operation), name == node:
+		case !s.changes(), name == node:
 		case s.URN.Type() == tokens.VirtualMachine:
 			if s.Operation != Update || !slices.Equal(s.Properties, []string{"started"}) {
 				changes = append(changes, fmt.Sprintf("%s %s", s.Operation, s.Name()))
