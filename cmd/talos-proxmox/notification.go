@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -216,13 +217,8 @@ func (n *notifier) finish(failure error, secrets []string) {
 	}
 
 	var lines []string
-
 	if failure != nil {
-		for _, m := range n.errors {
-			lines = append(lines, strings.TrimSpace(m.Resource+" "+m.Text))
-		}
-
-		lines = append(lines, failure.Error())
+		lines = append(engineErrors(n.errors), strings.Split(failure.Error(), "\n")...)
 	}
 
 	replaced := make([]string, 0, 2*len(secrets)+2)
@@ -231,15 +227,45 @@ func (n *notifier) finish(failure error, secrets []string) {
 	}
 
 	hide := strings.NewReplacer(replaced...)
-	for _, line := range lines {
-		for part := range strings.Lines(hide.Replace(line)) {
-			if part = strings.TrimSpace(part); part != "" && len(d.Error) < errorLines {
-				d.Error = append(d.Error, shortened(part))
-			}
+	for line := range strings.Lines(hide.Replace(strings.Join(lines, "\n"))) {
+		if line = strings.TrimSpace(line); line != "" && len(d.Error) < errorLines {
+			d.Error = append(d.Error, shortened(line))
 		}
 	}
 
 	d.Text = d.summary()
+}
+
+// errorFrame matches what providers and the engine put around an error.
+var errorFrame = regexp.MustCompile(`(^|: )\d+ errors? occurred:$|^update failed$|^\s*$`)
+
+// consequence is part of the errors of machines that wait for one that has failed.
+const consequence = " is not changed, because the change of "
+
+// engineErrors returns the lines of the engine's errors, causes first.
+func engineErrors(messages []planguard.Message) (lines []string) {
+	var consequences []string
+
+	for _, m := range messages {
+		of := m.Resource + ": "
+		if m.Resource == "" {
+			of = ""
+		}
+
+		for text := range strings.Lines(m.Text) {
+			text = strings.TrimPrefix(strings.TrimSpace(text), "* ")
+
+			switch {
+			case errorFrame.MatchString(text):
+			case strings.Contains(text, consequence):
+				consequences = append(consequences, of+text)
+			default:
+				lines = append(lines, of+text)
+			}
+		}
+	}
+
+	return append(lines, consequences...)
 }
 
 // shortened returns the beginning of a long text.

@@ -131,11 +131,12 @@ func TestCommandsOfAMaintenance(t *testing.T) {
 
 	// Everything of a run is killed; the next one ends its maintenance, and begins its own.
 	w.killedUp(s.yaml(t), func(w *world) bool {
-		if j.isBegun() {
+		begun := j.isBegun()
+		if begun {
 			w.killProcesses(w.processes("talosops"))
 		}
 
-		return j.isBegun()
+		return begun
 	}, true, optup.Refresh())
 	assert.Len(t, j.take(), 1)
 	w.recover()
@@ -304,11 +305,12 @@ func TestNotifications(t *testing.T) {
 
 	d = hook.take(t)
 	assert.Equal(t, "deploy failed", d.Operation+" "+d.Outcome)
-	assert.Contains(t, strings.Join(d.Planned, "\n"), "one-general-1 and one-general-2")
+	assert.Contains(t, strings.Join(d.Planned, "\n"), "one-general-1, one-general-2 restart: memory 4096 → 5120 MiB")
 	require.NotEmpty(t, d.Machines)
 	assert.Equal(t, "one-general-1 restarted", d.Machines[0].Name+" "+d.Machines[0].Change)
 	assert.True(t, d.Machines[0].Failed)
-	assert.Contains(t, strings.Join(d.Error, "\n"), "VM is locked (backup)")
+	assert.Equal(t, "one-general-1-vm: error updating VM: received an HTTP 500 response - Reason: VM is locked (backup)",
+		strings.ReplaceAll(d.Error[0], "one-general-2", "one-general-1"))
 	j.require("restart", eitherWorker, "failed")
 	unlock()
 
