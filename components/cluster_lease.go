@@ -30,7 +30,8 @@ func (c *TalosCluster) acquireLease(ctx *pulumi.Context, _ string, args TalosClu
 
 	req := request.Hold{
 		Common: request.Common{
-			Interval: changeInterval, ControlPlanes: requestNodes(args.controlPlanes()), Maintenance: args.maintenanceRequest(ctx),
+			Interval: changeInterval, ControlPlanes: requestNodes(args.controlPlanes()),
+			Maintenance: args.maintenanceRequest(ctx),
 		},
 		Stack: fullStackName(ctx),
 	}

@@ -17,7 +17,7 @@ func TestCommandsThatCannotRun(t *testing.T) {
 	const notThere = "begins with no-such-program, which is not on PATH of this computer; install it, or write its path"
 
 	for command, wants := range map[string]string{
-		"true":                             "",
+		"true":                              "",
 		"  X=1 Y= true -x; no-such-program": "",
 		"if true; then no-such-program; fi": "",
 		`"$HOME"/no-such-program`:           "",

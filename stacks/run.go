@@ -19,11 +19,9 @@ func Run(program pulumi.RunFunc) {
 	var ending talosopsexec.Ending
 
 	err := pulumi.RunErr(func(ctx *pulumi.Context) error { return program(talosopsexec.WithEnding(ctx, &ending)) })
-	endErr := End(&ending, err, func(do func(*pulumi.Context) error) error {
-		return withEngine(os.Getenv(pulumi.EnvEngine), do)
-	})
 
-	if endErr != nil { // the program runs without the Pulumi CLI
+	engine := func(do func(*pulumi.Context) error) error { return withEngine(os.Getenv(pulumi.EnvEngine), do) }
+	if endErr := End(&ending, err, engine); endErr != nil { // the program runs without the Pulumi CLI
 		fmt.Fprintln(os.Stderr, errors.Join(err, endErr)) //nolint:errcheck // there is no other output
 	}
 
@@ -32,8 +30,8 @@ func Run(program pulumi.RunFunc) {
 	}
 }
 
-// End logs the [Failure] of a program that has one, and then ends what its run holds. That may fail, which is a warning:
-// the run is over.
+// End logs the [Failure] of a program that has one, and then ends what its run holds. If that fails, it is a warning,
+// because the run is over.
 func End(
 	ending *talosopsexec.Ending, failure error, withEngine func(func(*pulumi.Context) error) error,
 ) error {

@@ -23,7 +23,6 @@ import (
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/stacks"
 )
 
@@ -102,7 +101,7 @@ func (n *notifier) planned(r review) {
 
 	machines, others := r.machines()
 	for _, m := range others {
-		if vmdiff.IsUpgrade(m.Text) {
+		if m.IsUpgrade() {
 			machines = append(machines, m.Text)
 		}
 	}
@@ -127,8 +126,8 @@ func (n *notifier) watch(e *engine, flags []string) (with []string, read func())
 		return flags, func() {}
 	}
 
-	path := filepath.Join(folder, "events.json")
 	e.Environment = append(slices.Clone(e.Environment), eventLogVariable)
+	path := filepath.Join(folder, "events.json")
 
 	return append(flags, "--event-log", path), func() {
 		if err := n.readEvents(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

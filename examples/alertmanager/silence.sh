@@ -18,15 +18,17 @@ call() {
 
 case ${1-} in
   begin)
-    now=$(date +%s)
-    jq --null-input --arg author "$author" --arg label "${LABEL:-cluster}" --argjson now "$now" --argjson hours "${HOURS:-4}" '{
-      matchers: [{name: $label, value: env.TALOS_PROXMOX_CLUSTER, isRegex: false, isEqual: true}],
-      startsAt: ($now | todate), endsAt: ($now + $hours * 3600 | todate), createdBy: $author,
+    silence=$(jq --null-input --arg author "$author" --arg name "${LABEL:-cluster}" --argjson hours "${HOURS:-4}" '{
+      matchers: [{name: $name, value: env.TALOS_PROXMOX_CLUSTER, isRegex: false, isEqual: true}],
+      startsAt: (now | todate), endsAt: (now + $hours * 3600 | todate), createdBy: $author,
       comment: "\(env.TALOS_PROXMOX_OPERATION) of \(env.TALOS_PROXMOX_NODES)"
-    }' | call --header 'Content-Type: application/json' --data @- "$api/silences" | jq --raw-output '"silence \(.silenceID)"'
+    }')
+    made=$(call --header 'Content-Type: application/json' --data "$silence" "$api/silences")
+    printf '%s' "$made" | jq --raw-output '"silence \(.silenceID)"'
     ;;
   end) # also those of a run that was killed, and none if there is none
-    ids=$(call "$api/silences" | jq --raw-output --arg author "$author" \
+    silences=$(call "$api/silences")
+    ids=$(printf '%s' "$silences" | jq --raw-output --arg author "$author" \
       '.[] | select(.createdBy == $author and .status.state != "expired") | .id')
     for id in $ids; do
       call --request DELETE "$api/silence/$id"

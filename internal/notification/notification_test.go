@@ -24,11 +24,11 @@ func TestSend(t *testing.T) {
 		calls   int32
 		fails   string
 	}{
-		"taken":                   {answers: []int{200}, calls: 1},
-		"taken the second time":   {answers: []int{503, 204}, calls: 2},
-		"taken after a pause":     {answers: []int{429, 200}, calls: 2},
-		"refused":                 {answers: []int{404}, calls: 1, fails: "the receiver answers 404 Not Found"},
-		"redirected to anywhere":  {answers: []int{302}, calls: 1, fails: "the receiver answers 302 Found"},
+		"taken":                    {answers: []int{200}, calls: 1},
+		"taken the second time":    {answers: []int{503, 204}, calls: 2},
+		"taken after a pause":      {answers: []int{429, 200}, calls: 2},
+		"refused":                  {answers: []int{404}, calls: 1, fails: "the receiver answers 404 Not Found"},
+		"redirected to anywhere":   {answers: []int{302}, calls: 1, fails: "the receiver answers 302 Found"},
 		"too large, which repeats": {answers: []int{413}, calls: 1, fails: "the receiver answers 413 Request Entity Too Large"},
 	} {
 		t.Run(name, func(t *testing.T) {

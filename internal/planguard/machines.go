@@ -90,7 +90,7 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 	}
 
 	for _, w := range p.Warnings {
-		if vmdiff.IsUpgrade(w.Text) && !strings.HasPrefix(w.Text, node+" ") {
+		if w.IsUpgrade() && !strings.HasPrefix(w.Text, node+" ") {
 			changes = append(changes, w.Text)
 		}
 	}
@@ -99,6 +99,9 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 
 	return changes
 }
+
+// IsUpgrade reports whether a warning is about an upgrade of Talos or Kubernetes.
+func (m Message) IsUpgrade() bool { return vmdiff.IsUpgrade(m.Text) }
 
 // controlPlanes returns the steps of existing control planes' VMs.
 func (p *Preview) controlPlanes() (steps []Step) {

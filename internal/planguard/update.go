@@ -87,8 +87,8 @@ func (u *updateReader) add(e apitype.EngineEvent) {
 
 // addUpgraded adds what the upgrade of a cluster's nodes says that it did.
 func (u *updateReader) addUpgraded(m apitype.StepEventMetadata) {
-	operation := operations[m.Op]
-	if !strings.HasSuffix(urn.URN(m.URN).Name(), tokens.OfUpgrade) || operation != Update && operation != Replace || m.New == nil {
+	repeated := operations[m.Op] == Update || operations[m.Op] == Replace
+	if !repeated || m.New == nil || !strings.HasSuffix(urn.URN(m.URN).Name(), tokens.OfUpgrade) {
 		return
 	}
 

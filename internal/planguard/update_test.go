@@ -52,8 +52,12 @@ func TestParseUpdate(t *testing.T) {
 				event(began, "same", vm+"one-w-5-vm", false), event(ended, "same", vm+"one-w-5-vm", false),
 			},
 			wants: []MachineChange{
-				{Name: "one-cp-1", Change: "upgraded"}, {Name: "one-w-2", Change: "replaced"}, {Name: "one-w-3", Change: "removed"},
-				{Name: "one-w-4", Change: "configured"}, {Name: "one-w-9", Change: "restarted"}, {Name: "one-w-10", Change: "created"},
+				{Name: "one-cp-1", Change: "upgraded"},
+				{Name: "one-w-2", Change: "replaced"},
+				{Name: "one-w-3", Change: "removed"},
+				{Name: "one-w-4", Change: "configured"},
+				{Name: "one-w-9", Change: "restarted"},
+				{Name: "one-w-10", Change: "created"},
 			},
 		},
 		"a preview, which no update followed": {
@@ -65,7 +69,8 @@ func TestParseUpdate(t *testing.T) {
 				realEvent, event(began, "create", vm+"one-w-2-vm", false), `{"sequence": 9, "resOutp`,
 			},
 			wants: []MachineChange{
-				{Name: "one-w-1", Change: "restarted", Failed: true}, {Name: "one-w-2", Change: "created", Failed: true},
+				{Name: "one-w-1", Change: "restarted", Failed: true},
+				{Name: "one-w-2", Change: "created", Failed: true},
 			},
 			errors: 1,
 		},

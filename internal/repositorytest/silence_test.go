@@ -97,9 +97,11 @@ func TestSilences(t *testing.T) {
 
 	run := func(url, verb, cluster, outcome string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "../../examples/alertmanager/silence.sh", verb)
+
 		cmd.Env = append(os.Environ(), "ALERTMANAGER="+url, "TALOS_PROXMOX_STACK=acme/talos-proxmox/prod",
 			"TALOS_PROXMOX_CLUSTER="+cluster, "TALOS_PROXMOX_OPERATION=restart", `TALOS_PROXMOX_NODES=one-general-1 one-"2"`,
 			"TALOS_PROXMOX_OUTCOME="+outcome, "CURL_OPTIONS_FILE="+options)
+
 		out, err := cmd.CombinedOutput()
 
 		return string(out), err

@@ -191,11 +191,11 @@ type receiver struct {
 
 // notified is the document that a webhook gets.
 type notified struct {
-	Version                             int
+	Version                              int
 	Text, Stack, Operation, Outcome, See string
-	Started, Ended                      string
-	Planned, Error                      []string
-	Machines                            []struct {
+	Started, Ended                       string
+	Planned, Error                       []string
+	Machines                             []struct {
 		Name, Change string
 		Failed       bool
 	}

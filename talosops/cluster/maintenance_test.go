@@ -202,7 +202,9 @@ func TestMaintenanceThatCannotEnd(t *testing.T) {
 		"maintenance.before did, and kubectl -n kube-system delete lease talos-proxmox-maintenance")
 
 	m.Maintenance.After = works
-	m.leases.Set(func() { m.leases.Maintenance.HolderIdentity = strings.Replace(m.leases.Maintenance.HolderIdentity, "@", "@other-", 1) })
+	m.leases.Set(func() {
+		m.leases.Maintenance.HolderIdentity = strings.Replace(m.leases.Maintenance.HolderIdentity, "@", "@other-", 1)
+	})
 
 	require.NoError(t, m.run(t, request.Succeeded, func() {}))
 	assert.Equal(t, []string{"before restart of w-1 in one", "w-1", "after: interrupted"}, m.happened(t))
