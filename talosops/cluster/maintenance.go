@@ -161,7 +161,8 @@ func (c *Cluster) endMaintenance(ctx context.Context, run string, outcome reques
 		output, err := c.runMaintenanceCommand(ctx, c.Maintenance.After, request.OutcomeVariable+"="+string(outcome))
 		if err != nil {
 			return fmt.Errorf("maintenance.after of cluster %s %w%s. The next run repeats it; or undo by hand what maintenance.before did, "+
-				"and kubectl -n %s delete lease %s", c.Maintenance.Cluster, err, quoted(output), kube.LeaseNamespace, maintenanceLeaseName)
+				"and kubectl -n %s delete lease %s",
+				c.Maintenance.Cluster, err, quoted(output), kube.LeaseNamespace, maintenanceLeaseName)
 		}
 
 		c.printMaintenance(fmt.Sprintf("maintenance.after has run (%s)%s", outcome, quoted(output)))
@@ -176,6 +177,13 @@ func (c *Cluster) endMaintenance(ctx context.Context, run string, outcome reques
 	})
 
 	return err
+}
+
+// hasBegun reports whether a run has begun the maintenance.
+func (c *Cluster) hasBegun(ctx context.Context, run string) (bool, error) {
+	found, err := c.updateMark(ctx, func(now mark) mark { return now })
+
+	return found.run == run, err
 }
 
 // endStep notes that a step has failed, and ends the maintenance of a step that belongs to no run.

@@ -73,8 +73,8 @@ func (c *Cluster) withRunLease(
 	}
 }
 
-// runWithMaintenance calls do, after the end of a maintenance that a killed run has left, and ends the one that this run
-// has begun, once none of its steps is at work any more.
+// runWithMaintenance calls do, after the end of a maintenance that a killed run has left, and ends the one that this
+// run has begun, once none of its steps is at work any more.
 func (h *leaseHolder) runWithMaintenance(ctx context.Context, c *Cluster, do Run) error {
 	if err := h.steps.awaitFree(ctx); err != nil {
 		return err
@@ -98,6 +98,11 @@ func (h *leaseHolder) runWithMaintenance(ctx context.Context, c *Cluster, do Run
 		if connected, err := h.reconnect(ending); err == nil {
 			c, h.steps.Cluster = connected, connected
 		}
+	}
+
+	begun, markErr := c.hasBegun(ending, run)
+	if markErr != nil || !begun {
+		return errors.Join(err, markErr)
 	}
 
 	return errors.Join(err, h.steps.awaitFree(ending), c.endMaintenance(ending, run, outcome))

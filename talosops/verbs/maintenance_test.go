@@ -102,8 +102,13 @@ func TestMaintenanceOfUpgrades(t *testing.T) {
 func TestCommandsOfMaintenance(t *testing.T) {
 	t.Parallel()
 
-	change := func(dead bool) func(*testing.T, *request.Maintenance) (func(context.Context) error, *clustertest.Fake) {
-		return func(_ *testing.T, m *request.Maintenance) (func(context.Context) error, *clustertest.Fake) {
+	type (
+		run   = func(context.Context) error
+		begin = func(*testing.T, *request.Maintenance) (run, *clustertest.Fake)
+	)
+
+	change := func(dead bool) begin {
+		return func(_ *testing.T, m *request.Maintenance) (run, *clustertest.Fake) {
 			c, f, _ := clustertest.NewRunning()
 			c.Maintenance = m
 
@@ -121,25 +126,25 @@ func TestCommandsOfMaintenance(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		verb   func(*testing.T, *request.Maintenance) (func(context.Context) error, *clustertest.Fake)
+		verb   begin
 		before string
 		goesOn bool // although the command fails
 	}{
 		"a change":                   {change(false), "restart: w-1", false},
 		"a change of a dead machine": {change(true), "restart: w-1", true},
-		"a removal": {func(_ *testing.T, m *request.Maintenance) (func(context.Context) error, *clustertest.Fake) {
+		"a removal": {func(_ *testing.T, m *request.Maintenance) (run, *clustertest.Fake) {
 			l, f, _ := newLeaver(request.Node{Name: "w-1", Address: netip.MustParseAddr("127.0.9.4")}, nil)
 			l.Maintenance = m
 
 			return l.leave, f
 		}, "remove: w-1", false},
-		"an upgrade of Talos": {func(t *testing.T, m *request.Maintenance) (func(context.Context) error, *clustertest.Fake) {
+		"an upgrade of Talos": {func(t *testing.T, m *request.Maintenance) (run, *clustertest.Fake) {
 			u, f, _ := newUpgradeCluster(t)
 			u.Maintenance = m
 
 			return u.run, f.Fake
 		}, "upgrade-talos: cp-1 cp-2 cp-3 w-1 w-2", false},
-		"an upgrade of Kubernetes": {func(_ *testing.T, m *request.Maintenance) (func(context.Context) error, *clustertest.Fake) {
+		"an upgrade of Kubernetes": {func(_ *testing.T, m *request.Maintenance) (run, *clustertest.Fake) {
 			u, f := newKubernetesCluster(nil)
 			u.Maintenance = m
 			connect := u.connect
