@@ -19,8 +19,8 @@ type Maintenance struct {
 	Windows []MaintenanceWindow `json:"windows,omitempty" pulumi:"windows,optional"`
 	// A shell command for the beginning of a maintenance: it runs once in a run, before the first machine of the cluster
 	// is drained, restarted, replaced or removed, or Talos or Kubernetes upgraded, and not at all in a run that does
-	// nothing of that. If it fails, nothing of this is done. It runs as `healthCheck` does, for five minutes at most, with further
-	// variables (upgrades.md#before-and-after). Default: none.
+	// nothing of that. If it fails, nothing of this is done. It runs as `healthCheck` does, for five minutes at most, with
+	// further variables (upgrades.md#before-and-after). Default: none.
 	Before string `json:"before,omitempty" jsonschema:"example=./examples/alertmanager/silence.sh begin" pulumi:"before,optional"`
 	// A shell command for its end: it runs once, after the last of these changes, also if the run failed; after a killed
 	// run, at the beginning of the next one. If it fails, the run warns. Default: none.

@@ -92,6 +92,7 @@ func TestCommandsOfAMaintenance(t *testing.T) {
 
 	s.Clusters[0].WorkerMemory = 5120
 	output := w.outputOf(func() { w.up(s.yaml(t)) })
+
 	j.require("restart", eitherWorker, "succeeded")
 
 	begun := strings.Index(output, "one: maintenance: maintenance.before has run")
@@ -141,6 +142,7 @@ func TestCommandsOfAMaintenance(t *testing.T) {
 	assert.Len(t, j.take(), 1)
 	w.recover()
 	output = w.outputOf(func() { w.up(s.yaml(t), optup.Refresh()) })
+
 	assert.Equal(t, "after: interrupted", j.take()[0])
 	assert.Contains(t, output, "one: maintenance: was not ended by ")
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
