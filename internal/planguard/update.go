@@ -37,8 +37,8 @@ type Done struct {
 // changeOrder are the changes of a machine, the first one that applies first.
 var changeOrder = []string{"created", "adopted", "replaced", "removed", "upgraded", "restarted", "changed", "configured"}
 
-// ParseUpdate reads the log that `pulumi up --event-log` writes. The log of an up that ended in its preview says nothing
-// of an update.
+// ParseUpdate reads the log that `pulumi up --event-log` writes. The log of an up that ended in its preview has no
+// update.
 func ParseUpdate(r io.Reader) (Done, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	u := updateReader{open: map[urn.URN]int{}, failed: map[urn.URN]bool{}}
