@@ -7,6 +7,7 @@ toolchain go1.26.8
 require (
 	filippo.io/age v1.3.2
 	github.com/blang/semver v3.5.1+incompatible
+	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/invopop/jsonschema v0.14.0
 	github.com/luthermonson/go-proxmox v0.8.2
 	github.com/minio/minio-go/v7 v7.4.1
@@ -45,7 +46,6 @@ require (
 	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/buger/goterm v1.0.4 // indirect
 	github.com/buger/jsonparser v1.1.2 // indirect
-	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/charmbracelet/bubbles v1.0.0 // indirect
 	github.com/charmbracelet/bubbletea v1.3.10 // indirect

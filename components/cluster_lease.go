@@ -1,8 +1,9 @@
 package components
 
 import (
+	"errors"
 	"fmt"
-	"strings"
+	"io"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
@@ -14,8 +15,9 @@ import (
 
 // acquireLease waits until no other run works on a cluster that was bootstrapped, and keeps other runs away until this
 // one ends; nothing of the cluster is registered before. Pulumi's lock covers one backend only, so runs of two backends
-// would meet in the cluster. The program lives until the last deletion is done. talosops notices its end by the end of
-// its input, or by the cancelled context if the run has no process of its own.
+// would meet in the cluster. The program lives until the last deletion is done, and then tells talosops how the run has
+// ended ([talosopsexec.Ending]). That it was killed, talosops notices by the end of its input, or by the cancelled
+// context if the run has no process of its own.
 func (c *TalosCluster) acquireLease(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	if bootstrapped, _ := vmlookup.FromContext(ctx).WasBootstrapped(args.Name); !bootstrapped || ctx.DryRun() {
 		return nil
@@ -27,13 +29,20 @@ func (c *TalosCluster) acquireLease(ctx *pulumi.Context, _ string, args TalosClu
 	}
 
 	req := request.Hold{
-		Common: request.Common{Interval: changeInterval, ControlPlanes: requestNodes(args.controlPlanes())},
-		Stack:  strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/"),
+		Common: request.Common{
+			Interval: changeInterval, ControlPlanes: requestNodes(args.controlPlanes()),
+			Maintenance: args.maintenanceRequest(ctx),
+		},
+		Stack: fullStackName(ctx),
 	}
 	req.Talosconfig, _ = talosconfig.Value.(string)
 
+	ending := talosopsexec.EndingOf(ctx)
+
 	session, err := talosopsexec.Start(ctx, "hold", req, func(line string) {
-		_ = ctx.Log.Info(line, &pulumi.LogArgs{Resource: c})
+		if !ending.Note(line) {
+			_ = ctx.Log.Info(line, &pulumi.LogArgs{Resource: c})
+		}
 	})
 	if err != nil {
 		return err
@@ -44,11 +53,33 @@ func (c *TalosCluster) acquireLease(ctx *pulumi.Context, _ string, args TalosClu
 		return err
 	}
 
+	ended := make(chan error, 1)
+
 	go func() { // talosops writes nothing more until it ends
-		if err := session.Receive(&ready); err != nil && ctx.Context().Err() == nil {
+		err := session.Receive(&ready)
+		if err != nil && ctx.Context().Err() == nil {
 			c.leaseLost.Store(&err)
 		}
+
+		ended <- err
 	}()
+
+	ending.Add(func(failed bool) error {
+		outcome := request.Succeeded
+		if failed {
+			outcome = request.Failed
+		}
+
+		if err := session.Send(request.Held{Outcome: outcome}); err != nil {
+			return nil // it has ended already, and its reason was reported
+		}
+
+		if err := <-ended; !errors.Is(err, io.EOF) {
+			return err
+		}
+
+		return nil
+	})
 
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 func (c *TalosCluster) registerKubernetesUpgrade(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	req := request.Kubernetes{
 		Common: request.Common{
-			ControlPlanes: requestNodes(args.controlPlanes()), HealthCheck: args.HealthCheck, Maintenance: args.Maintenance,
+			ControlPlanes: requestNodes(args.controlPlanes()), HealthCheck: args.HealthCheck,
+			Maintenance: args.maintenanceRequest(ctx),
 		},
 		KubernetesVersion: args.KubernetesVersion,
 		Backup:            args.Backup,

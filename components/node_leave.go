@@ -25,7 +25,7 @@ const leaveTimeout = "30m"
 // When the cluster's secrets are deleted, the whole cluster is, and no command runs.
 func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	for i, n := range args.nodes() {
-		req := request.Leave{Common: args.commonRequest(), Node: requestNodes([]ClusterNode{n})[0]}
+		req := request.Leave{Common: args.commonRequest(ctx), Node: requestNodes([]ClusterNode{n})[0]}
 		req.Timeout = leaveTimeout
 
 		if n.isControlPlane() {

@@ -52,7 +52,7 @@ func newRollout(
 	leaseLost *atomic.Pointer[error],
 ) (*rollout, error) {
 	r := &rollout{
-		ctx: ctx, common: args.commonRequest(), talosconfig: talosconfig, leaseLost: leaseLost,
+		ctx: ctx, common: args.commonRequest(ctx), talosconfig: talosconfig, leaseLost: leaseLost,
 		targets: map[string]updateTarget{}, turn: make(chan struct{}, 1), sessions: map[string]*talosopsexec.Session{},
 		lookups: map[string]pulumi.Output{},
 	}

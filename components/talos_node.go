@@ -130,7 +130,7 @@ func (o clusterOptions) configurationOptions() pulumi.ResourceOption {
 }
 
 // configurationCircumstances are the fields of [request.Apply] whose change alone does not concern the machine.
-var configurationCircumstances = []string{"controlPlanes", "drainTimeout", "healthCheck", "answersWithin"}
+var configurationCircumstances = []string{"controlPlanes", "drainTimeout", "healthCheck", "maintenance", "answersWithin"}
 
 // TalosNode is a VM cloned from a template, with its machine configuration.
 type TalosNode struct {

@@ -36,7 +36,7 @@ type (
 func (c *TalosCluster) registerTalosUpgrade(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	upgraded := args.withoutSkipped()
 	req := request.Upgrade{
-		Common:          args.commonRequest(),
+		Common:          args.commonRequest(ctx),
 		Workers:         requestNodes(upgraded.workers()),
 		Images:          requestImages(upgraded),
 		GPUs:            requestGPUs(upgraded),

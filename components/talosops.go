@@ -147,15 +147,34 @@ func differOnlyIn(fields []string, x, y string) bool {
 }
 
 // commonRequest returns the part of requests that all verbs have that change a running machine.
-func (a TalosClusterArgs) commonRequest() request.Common {
+func (a TalosClusterArgs) commonRequest(ctx *pulumi.Context) request.Common {
 	common := request.Common{
-		ControlPlanes: requestNodes(a.controlPlanes()), HealthCheck: a.HealthCheck, Maintenance: a.Maintenance,
+		ControlPlanes: requestNodes(a.controlPlanes()), HealthCheck: a.HealthCheck, Maintenance: a.maintenanceRequest(ctx),
 	}
 	if a.DrainTimeoutSeconds > 0 {
 		common.DrainTimeout = (time.Duration(a.DrainTimeoutSeconds) * time.Second).String()
 	}
 
 	return common
+}
+
+// maintenanceRequest returns the cluster's maintenance, with what only its commands need; nil = none.
+func (a TalosClusterArgs) maintenanceRequest(ctx *pulumi.Context) *request.Maintenance {
+	if a.Maintenance == nil {
+		return nil
+	}
+
+	m := &request.Maintenance{Maintenance: *a.Maintenance}
+	if m.HasCommands() {
+		m.Stack, m.Cluster = fullStackName(ctx), a.Name
+	}
+
+	return m
+}
+
+// fullStackName returns organization, project and stack.
+func fullStackName(ctx *pulumi.Context) string {
+	return strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
 }
 
 func requestNodes(nodes []ClusterNode) []request.Node {

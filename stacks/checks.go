@@ -165,7 +165,7 @@ func (d *deployment) checkConfiguration(ctx context.Context) (found problem.List
 		found.Warn("", nil, "%s", warning)
 	}
 
-	return found, nil
+	return append(found, d.checkMaintenanceCommands(ctx)...), nil
 }
 
 // checkFirewall warns of a firewall that seems to lock out this computer: machines may see another address of it.

@@ -32,7 +32,7 @@ const keyFactoryURL = "talos:imageFactoryUrl"
 // planKeys returns the configuration keys that the plan is made from.
 func planKeys() []string {
 	return []string{
-		"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "egress", "backup",
+		"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "egress", "backup", "notifications",
 	}
 }
 

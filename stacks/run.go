@@ -10,24 +10,58 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/constant"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/talosopsexec"
 )
 
-// Run is [pulumi.Run], but prints the [Failure] of the program.
+// Run is [pulumi.Run], but prints the [Failure] of the program, and ends what the run holds.
 func Run(program pulumi.RunFunc) {
-	err := pulumi.RunErr(program)
-	if err == nil {
-		return
+	var ending talosopsexec.Ending
+
+	err := pulumi.RunErr(func(ctx *pulumi.Context) error { return program(talosopsexec.WithEnding(ctx, &ending)) })
+
+	engine := func(do func(*pulumi.Context) error) error { return withEngine(os.Getenv(pulumi.EnvEngine), do) }
+	if endErr := End(&ending, err, engine); endErr != nil { // the program runs without the Pulumi CLI
+		fmt.Fprintln(os.Stderr, errors.Join(err, endErr)) //nolint:errcheck // there is no other output
 	}
 
-	if logFailure(os.Getenv(pulumi.EnvEngine), err) != nil { // the program runs without the Pulumi CLI
-		fmt.Fprintln(os.Stderr, err) //nolint:errcheck // there is no other output
+	if err != nil {
+		os.Exit(constant.ExitStatusLoggedError)
 	}
-
-	os.Exit(constant.ExitStatusLoggedError)
 }
 
-// logFailure logs the failure for the stack, in a context of its own because that of the run is closed.
-func logFailure(engine string, failure error) error {
+// End logs the [Failure] of a program that has one, and then ends what its run holds. If that fails, it is a warning,
+// because the run is over.
+func End(
+	ending *talosopsexec.Ending, failure error, withEngine func(func(*pulumi.Context) error) error,
+) error {
+	var logErr error
+	if failure != nil {
+		logErr = withEngine(func(ctx *pulumi.Context) error { return ctx.Log.Error(Failure(failure), nil) })
+	}
+
+	notes, failed := ending.Run(failure != nil)
+	if len(notes)+len(failed) == 0 {
+		return logErr
+	}
+
+	return errors.Join(logErr, withEngine(func(ctx *pulumi.Context) error {
+		var errs []error
+
+		for _, line := range notes {
+			errs = append(errs, ctx.Log.Info(line, nil))
+		}
+
+		for _, err := range failed {
+			errs = append(errs, ctx.Log.Warn(err.Error(), nil))
+		}
+
+		return errors.Join(errs...)
+	}))
+}
+
+// withEngine calls do with a context of its own, because that of the run is closed.
+func withEngine(engine string, do func(*pulumi.Context) error) error {
 	if engine == "" {
 		return errors.New("there is no engine")
 	}
@@ -37,7 +71,7 @@ func logFailure(engine string, failure error) error {
 		return err
 	}
 
-	return errors.Join(ctx.Log.Error(Failure(failure), nil), ctx.Close())
+	return errors.Join(do(ctx), ctx.Close())
 }
 
 // sdkFrame is the prefix that Pulumi's SDK adds to an error of an output, once for each resource that it passes on its

@@ -22,7 +22,8 @@ func newDeploy(a *app) *cobra.Command {
 		Short: "Deploy a stack as a pipeline does: guard, a copy of the state, then up",
 		Long: `Runs the guard with a refresh, and stops if the plan would lose something that is not approved; stores a
 copy of the state, as talos-proxmox backup state does; then runs pulumi up --refresh with the project's policies,
-which shows its plan and asks for confirmation, unless --yes is set.`,
+which shows its plan and asks for confirmation, unless --yes is set. With a webhook (notifications.webhook of the stack
+file, or TALOS_PROXMOX_WEBHOOK), it tells that how it ended: docs/pipelines.md#notifications.`,
 		Example:           "  talos-proxmox deploy prod\n  talos-proxmox deploy prod --yes --approve prod-general-2",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -36,34 +37,15 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 				return errors.New("cannot ask for confirmation without a terminal: pass --yes")
 			}
 
-			if err := a.removePlan(stack); err != nil {
-				return err
-			}
-
-			e, err := a.newEngine(cmd, stack)
+			n, err := a.newNotifier(cmd, stack)
 			if err != nil {
 				return err
 			}
 
-			failure, err := a.storePlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true}), io.Discard)
-			if err != nil {
-				return err
-			}
+			err = a.deploy(cmd, stack, approved, folder, yes, n)
+			n.tell(err)
 
-			r, err := readReview(a.planPath(stack), approved.list())
-			if err != nil {
-				return err
-			}
-
-			if err := errors.Join(failure, r.report(cmd, cli.Text, false)); err != nil {
-				return err
-			}
-
-			if err := backupState(cmd, e.Stack, folder); err != nil {
-				return err
-			}
-
-			return e.up(cmd, planOptions{refresh: true}, yes, "talos-proxmox deploy "+stack)
+			return err
 		},
 	}
 	approved.flags(cmd)
@@ -73,7 +55,46 @@ which shows its plan and asks for confirmation, unless --yes is set.`,
 	return cmd
 }
 
-// up runs pulumi up, and logs its events for talos-proxmox status. Resume is the command that resumes it.
+// deploy previews and guards the stack, stores a copy of its state, and brings it up.
+func (a *app) deploy(
+	cmd *cobra.Command, stack string, approved approval, folder string, yes bool, n *notifier,
+) error {
+	if err := a.removePlan(stack); err != nil {
+		return err
+	}
+
+	e, err := a.newEngine(cmd, stack)
+	if err != nil {
+		return err
+	}
+
+	e.notifier = n
+
+	failure, err := a.storePlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true}), io.Discard)
+	if err != nil {
+		return err
+	}
+
+	r, err := readReview(a.planPath(stack), approved.list())
+	if err != nil {
+		return err
+	}
+
+	n.planned(r)
+
+	if err := errors.Join(failure, r.report(cmd, cli.Text, false)); err != nil {
+		return err
+	}
+
+	if err := backupState(cmd, e.Stack, folder); err != nil {
+		return err
+	}
+
+	return e.up(cmd, planOptions{refresh: true}, yes, "talos-proxmox deploy "+stack)
+}
+
+// up runs pulumi up, and logs its events for talos-proxmox status and the notifier. Resume is the command that resumes
+// it.
 func (e engine) up(cmd *cobra.Command, o planOptions, yes bool, resume string) error {
 	logged, err := cli.LogRun(e.RunLog())
 	if err != nil {
@@ -87,7 +108,10 @@ func (e engine) up(cmd *cobra.Command, o planOptions, yes bool, resume string) e
 		flags = append(flags, "--yes", "--non-interactive")
 	}
 
-	if err := e.run(cmd, cmd.OutOrStdout(), flags...); err != nil {
+	err = e.run(cmd, cmd.OutOrStdout(), flags...)
+	e.notifier.ran(e.RunLog())
+
+	if err != nil {
 		return fmt.Errorf("%w. Was this run, or one before it, killed? talos-proxmox recover %s removes what it left; "+
 			"then %s resumes. Would it create machines that run already? Then the state was lost, or is in another backend: "+
 			"docs/recovery.md", err, e.Name, resume)

@@ -23,7 +23,8 @@ const parallel = "64"
 type engine struct {
 	cli.Stack
 
-	policies []string // flags
+	policies []string  // flags
+	notifier *notifier // gets what an up does; nil = nobody
 }
 
 // newEngine checks what the engine does not, and returns the stack's engine: whether machines meet the needs of the

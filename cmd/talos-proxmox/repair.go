@@ -44,6 +44,8 @@ answers; one on a host that is offline, where its VM may still run; one with vol
 repair.loseVolumes; everything while etcd has no majority or Kubernetes does not answer; and everything while the stack
 file has changes of other machines that were not deployed. It never replaces a control plane.
 
+With a webhook, it tells that what it replaced, failed at, or left to a person, as talos-proxmox deploy does.
+
 What a killed run of this computer left, it first removes as talos-proxmox recover does, and then finishes the
 replacement. It stores a copy of the state before each.
 
@@ -85,7 +87,15 @@ func (a *app) repair(cmd *cobra.Command, stack string, r repairing) error {
 	}
 
 	run := repairRun{app: a, cmd: cmd, stack: stack, repairing: r}
-	err := run.repair()
+
+	n, err := a.newNotifier(cmd, stack)
+	if run.notifier = n; err == nil {
+		err = run.repair()
+	}
+
+	if told := n.repaired(run.repairs); !r.dryRun && (told || err != nil) {
+		n.tell(err)
+	}
 
 	cmd.SetOut(out)
 
@@ -123,6 +133,7 @@ type repairRun struct {
 
 	cmd       *cobra.Command
 	stack     string
+	notifier  *notifier
 	repairs   []operations.Repair // what was done, then what is left
 	recovered bool
 }
@@ -230,6 +241,7 @@ func (r *repairRun) replace(repairer operations.Repairer, repair operations.Repa
 		return repair, err
 	}
 
+	e.notifier = r.notifier
 	options := planOptions{refresh: true, replace: repair.Plan.URN}
 
 	may := guarded{alone: repair.Node, loseAll: repair.LoseVolumes}

@@ -37,7 +37,8 @@ as talos-proxmox deploy does, and asks. Volumes that would be lost are named, an
 never makes two machines of one identity: the old VM must be one that Proxmox can delete, or gone from Proxmox and
 silent. It refuses a host that is in the stack file or in Proxmox' cluster with machines, and says what to remove.
 
-It stores a copy of the state, and can be interrupted and repeated, after talos-proxmox recover if it was killed.`,
+It stores a copy of the state, and can be interrupted and repeated, after talos-proxmox recover if it was killed. It
+tells a webhook how it ended, as talos-proxmox deploy does.`,
 		Example: "  talos-proxmox replace prod prod-general-2\n" +
 			"  talos-proxmox replace prod prod-db-1 --lose-volumes prod-db-1/virtio1\n  talos-proxmox replace prod --host pve2",
 		Args: cobra.RangeArgs(1, 2),
@@ -60,7 +61,17 @@ It stores a copy of the state, and can be interrupted and repeated, after talos-
 				return errors.New("cannot ask for confirmation without a terminal: pass --yes")
 			}
 
-			return a.replace(cmd, args, r)
+			n, err := a.newNotifier(cmd, args[0])
+			if err != nil {
+				return err
+			}
+
+			err = a.replace(cmd, args, r, n)
+			if !errors.Is(err, errDeclined) {
+				n.tell(err)
+			}
+
+			return err
 		},
 	}
 	addDirectoryFlag(cmd, &r.folder)
@@ -73,8 +84,11 @@ It stores a copy of the state, and can be interrupted and repeated, after talos-
 	return cmd
 }
 
+// errDeclined says that a person has decided against it.
+var errDeclined = errors.New("nothing was replaced")
+
 // replace plans a replacement, asks, and has the engine do it.
-func (a *app) replace(cmd *cobra.Command, args []string, r replacing) error {
+func (a *app) replace(cmd *cobra.Command, args []string, r replacing, n *notifier) error {
 	stack := args[0]
 
 	deployed, err := a.readDeployed(cmd, stack)
@@ -103,6 +117,8 @@ func (a *app) replace(cmd *cobra.Command, args []string, r replacing) error {
 		return err
 	}
 
+	e.notifier = n
+
 	options := planOptions{refresh: true, replace: plan.URN}
 	guard := func() error {
 		_, err := a.guardReplacement(cmd, e, options, plan, guarded{loseVolumes: r.loseVolumes})
@@ -122,7 +138,7 @@ func (a *app) replace(cmd *cobra.Command, args []string, r replacing) error {
 		case err != nil:
 			return err
 		case !yes:
-			return errors.New("nothing was replaced")
+			return errDeclined
 		}
 	}
 
@@ -182,6 +198,8 @@ func (a *app) guardReplacement(
 	if r, err = readReview(a.planPath(e.Name), approved); err != nil {
 		return r, err
 	}
+
+	e.notifier.planned(r)
 
 	r.unused = nil // a loss may be known to Proxmox alone
 

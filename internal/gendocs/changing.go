@@ -118,6 +118,7 @@ var sections = []section{
 	{title: "VMIDs", of: "VMIDRangesConfig", at: "vmidRanges."},
 	{title: "Backups", of: "BackupConfig"},
 	{title: "Off-site copies of backups", of: "S3Config"},
+	{title: "Notifications", of: "NotificationsConfig"},
 	{title: "Hosts", of: "HostConfig"},
 	{title: "SSH to a host", of: "SSHConfig"},
 	{title: "A host's preparation", of: "PrepConfig"},

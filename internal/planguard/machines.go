@@ -79,7 +79,7 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 		}
 
 		switch {
-		case slices.Contains([]Operation{Same, Read, Refresh}, s.Operation), name == node:
+		case !s.changes(), name == node:
 		case s.URN.Type() == tokens.VirtualMachine:
 			if s.Operation != Update || !slices.Equal(s.Properties, []string{"started"}) {
 				changes = append(changes, fmt.Sprintf("%s %s", s.Operation, s.Name()))
@@ -90,7 +90,7 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 	}
 
 	for _, w := range p.Warnings {
-		if vmdiff.IsUpgrade(w.Text) && !strings.HasPrefix(w.Text, node+" ") {
+		if w.IsUpgrade() && !strings.HasPrefix(w.Text, node+" ") {
 			changes = append(changes, w.Text)
 		}
 	}
@@ -99,6 +99,9 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 
 	return changes
 }
+
+// IsUpgrade reports whether a warning is about an upgrade of Talos or Kubernetes.
+func (m Message) IsUpgrade() bool { return vmdiff.IsUpgrade(m.Text) }
 
 // controlPlanes returns the steps of existing control planes' VMs.
 func (p *Preview) controlPlanes() (steps []Step) {

@@ -68,6 +68,47 @@ func (c Config) Values() map[string]string {
 	return values
 }
 
+// Secrets returns the texts in encrypted values that the stack file does not show, but for those that are too short to
+// be secrets.
+func (c Config) Secrets(stackFile string) (texts []string) {
+	for _, v := range c {
+		if !v.Secret {
+			continue
+		}
+
+		var value any = v.Value
+		if json.Unmarshal([]byte(v.Value), &value) != nil {
+			value = v.Value
+		}
+
+		texts = appendTexts(texts, value, stackFile)
+	}
+
+	return texts
+}
+
+// appendTexts appends the texts in a value that a file does not have.
+func appendTexts(texts []string, value any, file string) []string {
+	const shortest = 6
+
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			texts = appendTexts(texts, inner, file)
+		}
+	case []any:
+		for _, inner := range value {
+			texts = appendTexts(texts, inner, file)
+		}
+	case string:
+		if len(value) >= shortest && !strings.Contains(file, value) {
+			texts = append(texts, value)
+		}
+	}
+
+	return texts
+}
+
 // ReadConfig returns a stack's configuration.
 func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (config Config, err error) {
 	out, err := pulumi(ctx, nil, "config", "--stack", stack, "--show-secrets", "--json")

@@ -31,6 +31,11 @@ type Hold struct {
 	Talosconfig string `json:"talosconfig"` // secret
 }
 
+// Held is the second request of `talosops hold`: how the run has ended. Without it, the run was killed.
+type Held struct {
+	Outcome RunOutcome `json:"outcome"`
+}
+
 // Holder is the request of `talosops holder`, RunHolder its result.
 type Holder struct {
 	Common

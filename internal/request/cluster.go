@@ -20,8 +20,9 @@ type Common struct {
 	// HealthCheck is a command of the user, for sh -c, that succeeds if the cluster tolerates the loss of a machine.
 	// Empty = none.
 	HealthCheck string `json:"healthCheck,omitempty"`
-	// Maintenance says when machines may be restarted and upgraded; nil = at any time.
-	Maintenance *spec.Maintenance `json:"maintenance,omitempty"`
+	// Maintenance says when machines may be restarted and upgraded, and what runs before and after that; nil = at any
+	// time, and nothing.
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
 	// Bootstrapped reports whether the cluster was bootstrapped before the run that wrote the request, or may have been:
 	// then control planes without etcd data have lost it. A request in the state keeps its value until something else of
 	// it changes.

@@ -28,6 +28,16 @@ type Config struct {
 	// Where backups of the clusters are stored, and who can decrypt them: `talos-proxmox backup etcd` and `talos-proxmox
 	// secrets export`.
 	Backup Backup `json:"backup,omitempty"`
+	// Who is told what commands did.
+	Notifications Notifications `json:"notifications,omitempty"`
+}
+
+// Notifications say who is told what `talos-proxmox deploy`, `replace` and `repair` did, or failed at.
+type Notifications struct {
+	// The URL that gets a JSON document at the end of each such command (pipelines.md#notifications). `http://` is
+	// accepted only on 127.0.0.0/8. It must be stored encrypted, because it has a token. Default: the environment variable
+	// `TALOS_PROXMOX_WEBHOOK`, or else nobody is told.
+	Webhook string `json:"webhook,omitempty"`
 }
 
 // Backup says where backups of the clusters are stored, and who can decrypt them. A backup is encrypted with

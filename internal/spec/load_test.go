@@ -294,3 +294,30 @@ func TestTheFingerprintOfAProxmoxCluster(t *testing.T) {
 	_, err = spec.Load(changed(t, map[string]any{"proxmoxCluster": "homelab"}), options())
 	require.ErrorContains(t, err, `proxmoxCluster: "homelab" is not a SHA-256 fingerprint; write 32 bytes as AA:BB:…`)
 }
+
+// TestWebhooksAreNeverPlain: the URL is neither in a printed plan nor in plain text in a stack file.
+func TestWebhooksAreNeverPlain(t *testing.T) {
+	t.Parallel()
+
+	const webhook = "https://hooks.example.com/services/T0/hunter2"
+
+	values := changed(t, map[string]any{"notifications": map[string]any{"webhook": webhook}})
+
+	plan, err := spec.Load(values, options())
+	require.NoError(t, err)
+	assert.Equal(t, webhook, plan.Notifications.Webhook)
+
+	written, err := json.Marshal(plan)
+	require.NoError(t, err)
+	assert.NotContains(t, string(written), "hunter2")
+
+	o := options()
+	o.Encrypted = map[string]string{}
+	_, err = spec.Load(values, o)
+	require.ErrorContains(t, err, "notifications.webhook: is a secret that is stored in plain text")
+	require.NotContains(t, err.Error(), "hunter2")
+
+	o.Encrypted["notifications"] = `{"webhook":{"secure":"v1:cipher"}}`
+	_, err = spec.Load(values, o)
+	require.NoError(t, err)
+}

@@ -12,12 +12,23 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// Maintenance says when running machines may be interrupted.
+// Maintenance says when running machines may be interrupted, and what runs before and after that.
 type Maintenance struct {
 	// When running machines may be restarted or replaced, and Talos and Kubernetes upgraded: `pulumi up` refuses that at
 	// other times, also in the middle of a rollout. Default: at any time.
 	Windows []MaintenanceWindow `json:"windows,omitempty" pulumi:"windows,optional"`
+	// A shell command for the beginning of a maintenance: it runs once in a run, before the first machine of the cluster
+	// is drained, restarted, replaced or removed, or Talos or Kubernetes upgraded, and not at all in a run that does
+	// nothing of that. If it fails, nothing of this is done. It runs as `healthCheck` does, for five minutes at most, with
+	// further variables (upgrades.md#before-and-after). Default: none.
+	Before string `json:"before,omitempty" jsonschema:"example=./examples/alertmanager/silence.sh begin" pulumi:"before,optional"`
+	// A shell command for its end: it runs once, after the last of these changes, also if the run failed; after a killed
+	// run, at the beginning of the next one. If it fails, the run warns. Default: none.
+	After string `json:"after,omitempty" jsonschema:"example=./examples/alertmanager/silence.sh end" pulumi:"after,optional"`
 }
+
+// HasCommands reports whether something runs before or after a maintenance.
+func (m Maintenance) HasCommands() bool { return m.Before+m.After != "" }
 
 // MaintenanceWindow is a recurring span of time.
 type MaintenanceWindow struct {
@@ -46,10 +57,16 @@ var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} //nolin
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
-// CheckMaintenance reports windows that are none, below a path.
+// CheckMaintenance reports windows that are none, and commands without a word, below a path.
 func CheckMaintenance(path string, m *Maintenance, found *problem.List) {
 	if m == nil {
 		return
+	}
+
+	for key, command := range map[string]string{"before": m.Before, "after": m.After} {
+		if command != "" && strings.TrimSpace(command) == "" {
+			found.Add(path+"."+key, command, "is empty; write a command for sh, or leave the key out")
+		}
 	}
 
 	for i, w := range m.Windows {

@@ -28,6 +28,8 @@ type Plan struct {
 	Egress []string `json:",omitempty"`
 	// Backup configures backups; it creates no resources.
 	Backup Backup `json:"-"` // has secrets
+	// Notifications say who is told what commands did; they create no resources.
+	Notifications Notifications `json:"-"` // has a secret
 	// Warnings do not prevent an up; each has its path and a remedy.
 	Warnings []string
 }

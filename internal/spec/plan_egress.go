@@ -101,6 +101,11 @@ func (p *planner) planEgress(plan *Plan) []string {
 		e.contact("backup.s3.endpoint", s3.Endpoint, "", "set a server of your own")
 	}
 
+	// The rest of the URL is a secret.
+	if webhook, err := url.Parse(p.config.Notifications.Webhook); err == nil && webhook.Host != "" {
+		e.contact(webhookPath, webhook.Scheme+"://"+webhook.Host, "", "set a receiver of your own")
+	}
+
 	return p.config.Egress
 }
 

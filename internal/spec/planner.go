@@ -56,6 +56,7 @@ func (p *planner) plan() *Plan {
 	p.checkWholeKeys()
 	plan.ProxmoxCluster = p.planProxmoxCluster()
 	plan.Backup = p.planBackup()
+	plan.Notifications = p.planNotifications()
 	p.planRanges()
 
 	plan.Hosts = p.planHosts()

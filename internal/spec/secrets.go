@@ -172,6 +172,8 @@ func encryptCommand(key string) string {
 		path = key + ".talos.kernelArgs[0]"
 	case "machines":
 		path = key + "[0].password"
+	case "notifications":
+		path = key + ".webhook"
 	}
 
 	return "pulumi config set --secret --path 'talos-proxmox:" + path + "'"
@@ -180,6 +182,7 @@ func encryptCommand(key string) string {
 // secretKeys are the keys, at any depth, whose texts remain secret if they are stored encrypted.
 var secretKeys = []string{
 	"accessKey", "age", "authKey", "identity", "kernelArgs", "labels", "ntp", "passphrase", "password", "patches", "secretKey", "taints", "values",
+	"webhook",
 }
 
 // CanBeSecret reports whether texts under a key, at any depth, remain secret if they are stored encrypted.

@@ -291,7 +291,7 @@ func TestValuesThatCannotRemainSecret(t *testing.T) {
 	o := options()
 	o.Encrypted = map[string]string{"hosts": strings.Replace(values["hosts"], `"10.0.0.2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err := spec.Load(values, o)
-	require.EqualError(t, err, "hosts[0].address: is stored encrypted but would be shown in plain text: only accessKey, age, authKey, identity, kernelArgs, labels, ntp, passphrase, password, patches, secretKey, taints and values are kept secret; "+
+	require.EqualError(t, err, "hosts[0].address: is stored encrypted but would be shown in plain text: only accessKey, age, authKey, identity, kernelArgs, labels, ntp, passphrase, password, patches, secretKey, taints, values and webhook are kept secret; "+
 		"store it in plain text, without --secret")
 }
 

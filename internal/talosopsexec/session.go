@@ -66,7 +66,7 @@ func Start(ctx *pulumi.Context, verb string, request any, progress func(line str
 	s.in, s.out = in, bufio.NewReader(out)
 	s.stderr.Go(func() { s.readStderr(stderr, progress) })
 
-	if err := s.send(request); err != nil {
+	if err := s.Send(request); err != nil {
 		return nil, s.end(err)
 	}
 
@@ -106,8 +106,8 @@ func (s *Session) readStderr(stderr io.Reader, progress func(line string)) {
 	_, _ = io.Copy(io.Discard, stderr) // a line that is too long
 }
 
-// send writes a value as a line of JSON.
-func (s *Session) send(value any) error { return json.NewEncoder(s.in).Encode(value) }
+// Send writes a value as a line of JSON.
+func (s *Session) Send(value any) error { return json.NewEncoder(s.in).Encode(value) }
 
 // Receive reads a line of JSON. If talosops ended instead, it returns talosops' error.
 func (s *Session) Receive(into any) error {
@@ -124,7 +124,7 @@ func (s *Session) Receive(into any) error {
 }
 
 // Finish tells talosops that the caller has finished, and waits until it has ended. It returns talosops' error.
-func (s *Session) Finish(outcome any) error { return s.end(s.send(outcome)) }
+func (s *Session) Finish(outcome any) error { return s.end(s.Send(outcome)) }
 
 func (s *Session) end(sessionErr error) error {
 	_ = s.in.Close()

@@ -8,8 +8,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/stacks"
 )
 
@@ -58,11 +60,33 @@ func (h *languageHost) Run(ctx context.Context, in *pulumirpc.RunRequest) (*pulu
 	}
 	defer run.Close() //nolint:errcheck // every problem has been reported
 
-	if err := pulumi.RunWithContext(run, h.program); err != nil {
-		return &pulumirpc.RunResponse{Bail: true}, run.Log.Error(stacks.Failure(err), nil)
+	var ending talosopsexec.Ending
+
+	failure := pulumi.RunWithContext(run, func(ctx *pulumi.Context) error {
+		return h.program(talosopsexec.WithEnding(ctx, &ending))
+	})
+	if failure == nil {
+		failure = awaitShutdown(ctx, in.GetMonitorAddress())
 	}
 
-	return &pulumirpc.RunResponse{}, nil
+	err = stacks.End(&ending, failure, func(do func(*pulumi.Context) error) error { return do(run) })
+
+	return &pulumirpc.RunResponse{Bail: failure != nil}, err
+}
+
+// awaitShutdown waits until the engine has done all steps, as [pulumi.RunErr] does.
+func awaitShutdown(ctx context.Context, monitor string) error {
+	conn, err := grpc.NewClient(monitor, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("unable to reach the engine: %w", err)
+	}
+	defer conn.Close()
+
+	if _, err := pulumirpc.NewResourceMonitorClient(conn).SignalAndWaitForShutdown(ctx, &emptypb.Empty{}); err != nil {
+		return fmt.Errorf("unable to wait for the engine: %w", err)
+	}
+
+	return nil
 }
 
 // GetPluginInfo implements the language host.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"talos-proxmox/internal/request"
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
@@ -37,9 +36,9 @@ type Cluster struct {
 	Kubernetes    kube.Interface
 	Kubeconfig    string // the administrator's
 
-	DrainLimit  time.Duration     // how long pods may take to leave a node; 0 = drainTimeout
-	HealthCheck string            // the user's own command; empty = there is none
-	Maintenance *spec.Maintenance // when machines may be interrupted; nil = at any time
+	DrainLimit  time.Duration        // how long pods may take to leave a node; 0 = drainTimeout
+	HealthCheck string               // the user's own command; empty = there is none
+	Maintenance *request.Maintenance // when machines may be interrupted; nil = at any time, without commands
 }
 
 // RequireMaintenance returns an error outside of the cluster's maintenance windows. Subject is what is not done:

@@ -1,6 +1,10 @@
 package cluster
 
-import "context"
+import (
+	"context"
+
+	"talos-proxmox/internal/request"
+)
 
 // Unexported names for tests in package cluster_test.
 const (
@@ -21,5 +25,12 @@ func HolderIdentity(purpose string) string { return holderIdentity(purpose) }
 func (c *Cluster) WithRunLeaseOf(
 	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
-	return c.withRunLease(ctx, purpose, reconnect, do)
+	return c.withRunLease(ctx, purpose, reconnect, func(ctx context.Context) (request.RunOutcome, error) {
+		return request.Succeeded, do(ctx)
+	})
+}
+
+// HoldRun holds the lease of a run that ends in some way.
+func (c *Cluster) HoldRun(ctx context.Context, do Run) error {
+	return c.withRunLease(ctx, "brings stack acme/talos-proxmox/prod up", nil, do)
 }

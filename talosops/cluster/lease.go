@@ -67,7 +67,11 @@ func (c *Cluster) WithLease(ctx context.Context, purpose string, do func(ctx con
 			return err
 		}
 
-		return do(ctx)
+		run := cmp.Or(h.run, h.own.HolderIdentity)
+		err := do(context.WithValue(ctx, runKey{}, run))
+		h.endStep(ctx, run, err)
+
+		return err
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
@@ -14,11 +15,13 @@ import (
 // runLeaseTimeout is how long a run tries to read the lease if no Kubernetes API answers.
 const runLeaseTimeout = 90 * time.Second
 
-// WithRunLease calls do while no other run works on the cluster. It connects with the first of the clients that the
-// control planes accept. If the lease cannot be read, do runs nevertheless: the run may be what repairs the cluster.
-func (c *Cluster) WithRunLease(
-	ctx context.Context, purpose string, do func(context.Context) error, clients ...talosapi.API,
-) error {
+// Run is the work of a run, and returns how it ended.
+type Run func(context.Context) (request.RunOutcome, error)
+
+// WithRunLease calls do while no other run works on the cluster, and ends the maintenance that the run has begun. It
+// connects with the first of the clients that the control planes accept. If the lease cannot be read, do runs
+// nevertheless: the run may be what repairs the cluster.
+func (c *Cluster) WithRunLease(ctx context.Context, purpose string, do Run, clients ...talosapi.API) error {
 	var problems []error
 
 	for _, client := range clients {
@@ -38,14 +41,16 @@ func (c *Cluster) WithRunLease(
 	return c.runWithoutLease(ctx, errors.Join(problems...), do)
 }
 
-func (c *Cluster) runWithoutLease(ctx context.Context, why error, do func(context.Context) error) error {
+func (c *Cluster) runWithoutLease(ctx context.Context, why error, do Run) error {
 	c.Print(fmt.Sprintf("cannot tell whether another run works on the cluster: %v", why))
 
-	return do(ctx)
+	_, err := do(ctx)
+
+	return err
 }
 
 func (c *Cluster) withRunLease(
-	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
+	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do Run,
 ) error {
 	h := c.newLeaseHolder(runLeaseName, purpose)
 	h.reconnect, h.steps = reconnect, c.newLeaseHolder(leaseName, purpose)
@@ -53,19 +58,54 @@ func (c *Cluster) withRunLease(
 	err := h.acquire(ctx, min(runLeaseTimeout, c.Timeout))
 
 	switch {
-	case err == nil:
-		return h.whileHeld(ctx, func(ctx context.Context) error {
-			if err := h.steps.awaitFree(ctx); err != nil {
-				return err
-			}
+	case err == nil: // an interrupt ends do, and the lease is held until the maintenance has ended
+		return h.whileHeld(context.WithoutCancel(ctx), func(held context.Context) error {
+			working, end := context.WithCancel(held)
+			defer end()
+			defer context.AfterFunc(ctx, end)()
 
-			return do(ctx)
+			return h.runWithMaintenance(working, c, do)
 		})
 	case h.holder == "" && ctx.Err() == nil:
 		return c.runWithoutLease(ctx, err, do)
 	default:
 		return err
 	}
+}
+
+// runWithMaintenance calls do, after the end of a maintenance that a killed run has left, and ends the one that this
+// run has begun, once none of its steps is at work any more.
+func (h *leaseHolder) runWithMaintenance(ctx context.Context, c *Cluster, do Run) error {
+	if err := h.steps.awaitFree(ctx); err != nil {
+		return err
+	}
+
+	run := h.own.HolderIdentity
+
+	if c.Maintenance.HasCommands() {
+		if err := c.endInterrupted(ctx, run); err != nil {
+			c.Print("warning: " + err.Error())
+		}
+	}
+
+	outcome, err := do(ctx)
+	if !c.Maintenance.HasCommands() {
+		return err
+	}
+
+	ending := context.WithoutCancel(ctx)
+	if h.reconnect != nil { // the run may have replaced an authority
+		if connected, err := h.reconnect(ending); err == nil {
+			c, h.steps.Cluster = connected, connected
+		}
+	}
+
+	begun, markErr := c.hasBegun(ending, run)
+	if markErr != nil || !begun {
+		return errors.Join(err, markErr)
+	}
+
+	return errors.Join(err, h.steps.awaitFree(ending), c.endMaintenance(ending, run, outcome))
 }
 
 // observe notes who holds the lease, and since when it has not changed.

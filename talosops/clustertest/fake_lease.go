@@ -17,6 +17,7 @@ type Leases struct {
 	mu            sync.Mutex
 	Held          kube.Lease // of a step
 	Run           kube.Lease // of a run
+	Maintenance   kube.Lease // of the run that has begun a maintenance
 	APIErr        error      // of an API that does not respond
 	LostResponses int        // number of updates that succeed, but whose response is lost
 	Updates       int
@@ -31,11 +32,14 @@ func (f *Leases) Lease(_ context.Context, _ netip.Addr, name string) (kube.Lease
 }
 
 func (f *Leases) named(name string) *kube.Lease {
-	if name == "talos-proxmox-run" {
+	switch name {
+	case "talos-proxmox-run":
 		return &f.Run
+	case "talos-proxmox-maintenance":
+		return &f.Maintenance
+	default:
+		return &f.Held
 	}
-
-	return &f.Held
 }
 
 // PutLease implements kube.Interface.
@@ -78,6 +82,11 @@ func (f *Leases) Take(holder string) { f.take(&f.Held, "talos-proxmox", holder) 
 
 // TakeRun makes another holder acquire the lease of a run.
 func (f *Leases) TakeRun(holder string) { f.take(&f.Run, "talos-proxmox-run", holder) }
+
+// LeaveMaintenance makes a killed run have begun a maintenance.
+func (f *Leases) LeaveMaintenance(run string) {
+	f.take(&f.Maintenance, "talos-proxmox-maintenance", run+": maintenance")
+}
 
 func (f *Leases) take(lease *kube.Lease, name, holder string) {
 	f.Set(func() {

@@ -56,8 +56,8 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 		c.HealthCheck, c.Maintenance = "", nil
 	}
 
-	if c.req.Restart && !c.req.unreachable {
-		if err := c.RequireMaintenance(n.Name + " is not changed, because that restarts it"); err != nil {
+	if c.req.Restart {
+		if err := c.beginMaintenance(ctx); err != nil {
 			return cluster.NodeState{}, err
 		}
 	}
@@ -102,6 +102,21 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	return before, c.annotateRestart(ctx, n, boot)
+}
+
+// beginMaintenance returns an error if the machine must not be restarted now. A dead one may be.
+func (c *change) beginMaintenance(ctx context.Context) error {
+	subject := c.req.Node.Name + " is not changed, because that restarts it"
+
+	if !c.req.unreachable {
+		if err := c.RequireMaintenance(subject); err != nil {
+			return err
+		}
+	}
+
+	return c.BeginMaintenance(ctx, subject, cluster.Interruption{
+		Operation: request.Restart, Nodes: []string{c.req.Node.Name}, Dead: c.req.unreachable,
+	})
 }
 
 // drain drains a node if another one can take its pods.

@@ -2,6 +2,8 @@ package verbs
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -26,8 +28,12 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		ended := make(chan error, 1)
 
 		go func() {
-			s := &verb.Session{Stdin: in, Out: &out}
-			ended <- c.WithLease(t.Context(), "brings stack acme/talos-proxmox/prod up", holdUntilEOF(t.Context(), s))
+			s := &verb.Session{In: json.NewDecoder(in), Out: &out}
+			ended <- c.WithLease(t.Context(), "brings stack acme/talos-proxmox/prod up", func(ctx context.Context) error {
+				_, err := holdUntilEnd(t.Context(), s)(ctx)
+
+				return err
+			})
 		}()
 
 		time.Sleep(time.Hour)

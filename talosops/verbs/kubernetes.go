@@ -95,7 +95,18 @@ func (u *kubernetesUpgrader) pending(ctx context.Context) (*kubernetesSurvey, er
 
 // upgrade upgrades a cluster that is steady before and afterwards.
 func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) error {
-	if err := u.RequireMaintenance("Kubernetes is not upgraded"); err != nil {
+	const subject = "Kubernetes is not upgraded"
+
+	if err := u.RequireMaintenance(subject); err != nil {
+		return err
+	}
+
+	of := cluster.Interruption{Operation: request.UpgradeKubernetes}
+	for _, n := range s.nodes {
+		of.Nodes = append(of.Nodes, n.Name)
+	}
+
+	if err := s.cluster.BeginMaintenance(ctx, subject, of); err != nil {
 		return err
 	}
 

@@ -38,18 +38,30 @@ type leavingNode struct {
 	others *cluster.Cluster // the remaining members
 }
 
+// isPresent reports whether the cluster or the machine knows of the node.
+func (n leavingNode) isPresent() bool { return n.bootID != "" || n.node != nil || n.member != nil }
+
 func (l *leaver) takeOut(ctx context.Context) error {
 	found, err := l.find(ctx)
 	if err != nil {
 		return err
 	}
 
-	if found.bootID == "" && (found.node != nil || found.member != nil) {
+	if found.bootID == "" && found.isPresent() {
 		found.bootID = l.awaitBootID(ctx)
 	}
 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("interrupted before %s was changed: run the same again", l.req.Node.Name)
+	}
+
+	if found.isPresent() {
+		err := l.BeginMaintenance(ctx, l.req.Node.Name+" stays in its cluster", cluster.Interruption{
+			Operation: request.Remove, Nodes: []string{l.req.Node.Name}, Dead: found.bootID == "",
+		})
+		if err != nil {
+			return err
+		}
 	}
 
 	if found.member != nil {

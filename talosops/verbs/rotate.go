@@ -86,7 +86,8 @@ func runRotate(ctx context.Context, s *verb.Session, req *rotateRequest) (any, e
 	if req.Next == "" {
 		err = r.run(ctx)
 	} else {
-		err = s.WithRunLease(ctx, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
+		err = s.WithRunLease(ctx, "replaces the authority of "+string(r.Kind),
+			func(ctx context.Context) (request.RunOutcome, error) { return "", r.run(ctx) }, r.talos...)
 	}
 
 	return request.RotateResult{Rotated: req.Next != ""}, err

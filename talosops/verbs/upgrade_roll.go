@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
@@ -166,6 +167,12 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 		return err
 	}
 
+	todo := filterNodes(nodes, surveyed.hasWork)
+
+	if err := u.beginMaintenance(ctx, differing(nodes)); err != nil {
+		return u.withRemaining(todo, err)
+	}
+
 	if len(differing(nodes)) > 0 && !u.snapshotTaken {
 		snapshot, err := takeSnapshot(ctx, u.Cluster, u.req.Backup)
 		if err != nil {
@@ -174,8 +181,6 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 
 		u.snapshotTaken, u.result.Snapshot = true, snapshot
 	}
-
-	todo := filterNodes(nodes, surveyed.hasWork)
 
 	for _, s := range filterNodes(todo, func(s surveyed) bool { return s.controlPlane }) {
 		if err := u.upgradeNode(ctx, s); err != nil {
@@ -191,6 +196,24 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 		len(nodes), len(u.result.Upgraded), u.elapsed(u.started)))
 
 	return nil
+}
+
+// beginMaintenance returns an error if the nodes must not be upgraded now.
+func (u *upgrader) beginMaintenance(ctx context.Context, different []surveyed) error {
+	if len(different) == 0 {
+		return nil
+	}
+
+	subject, of := different[0].Name+" is not upgraded", cluster.Interruption{Operation: request.UpgradeTalos}
+	for _, s := range different {
+		of.Nodes = append(of.Nodes, s.Name)
+	}
+
+	if err := u.RequireMaintenance(subject); err != nil {
+		return err
+	}
+
+	return u.BeginMaintenance(ctx, subject, of)
 }
 
 // withRemaining adds the nodes that were not upgraded to an error.
