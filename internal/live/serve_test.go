@@ -206,8 +206,17 @@ func TestOneCollection(t *testing.T) {
 	})
 }
 
-// runLog writes a run's log: a step that has ended, one that runs, and one that failed.
+// runLog gives a collector a run's log.
 func runLog(t *testing.T, c *Collector, began time.Time, rest string) {
+	t.Helper()
+
+	path := filepath.Join(t.TempDir(), "log")
+	writeLog(t, path, began, rest)
+	c.Runs = timeline.NewFile(path)
+}
+
+// writeLog writes a run's log: steps that have ended, one that runs, and one that failed.
+func writeLog(t *testing.T, path string, began time.Time, rest string) {
 	t.Helper()
 
 	var b strings.Builder
@@ -235,10 +244,7 @@ func runLog(t *testing.T, c *Collector, began time.Time, rest string) {
 	step(21, "resourcePreEvent", "delete", "prod-old-1-leave")
 	step(30, "resOpFailedEvent", "delete", "prod-old-1-leave")
 	b.WriteString(rest)
-
-	path := filepath.Join(t.TempDir(), "log")
 	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
-	c.Runs = timeline.NewFile(path)
 }
 
 func TestTimeline(t *testing.T) {

@@ -3,9 +3,11 @@ package live
 import (
 	"bytes"
 	"context"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/timeline"
 )
 
 // output is what a watch prints.
@@ -47,21 +50,25 @@ func TestWatchInAPipe(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			out    output
-			change func(*operations.Overview)
-			fails  error
+			out     output
+			answers atomic.Int32 // what the stack answers with
 		)
 
 		c := newCollector(t, func(context.Context) (operations.Overview, error) {
 			o := newOverview()
 			o.Clusters[0].Asked, o.Placement.Hosts[0].CPU = time.Now(), float64(time.Now().Second())/60
 
-			if change != nil {
-				change(&o)
+			switch answers.Load() {
+			case 1:
+				o.Clusters[1].Status, o.Clusters[1].Care = request.StatusOK, nil
+			case 2:
+				return o, errProxmox
 			}
 
-			return o, fails
+			return o, nil
 		})
+		path := filepath.Join(t.TempDir(), "log")
+		c.Runs = timeline.NewFile(path)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -83,14 +90,14 @@ func TestWatchInAPipe(t *testing.T) {
 		assert.Contains(t, first, "376567988ad3", "a pipe has no width")
 		assert.Empty(t, after(), "when it was asked, and the load of hosts, is no change")
 
-		change = func(o *operations.Overview) { o.Clusters[1].Status, o.Clusters[1].Care = request.StatusOK, nil }
+		answers.Store(1)
 
 		assert.Equal(t, 1, strings.Count(after(), "Cluster test is healthy."))
 
-		fails = errProxmox
+		answers.Store(2)
 		assert.Equal(t, 1, strings.Count(after(), "The last collection failed: "+errProxmox.Error()))
 
-		runLog(t, c, time.Now(), "")
+		writeLog(t, path, time.Now(), "")
 		assert.Regexp(t, `^\S+Z up: 41 done, 1 running, 1 failed; create prod-healthy\n$`, after())
 
 		cancel()
@@ -107,8 +114,12 @@ func TestWatchInATerminal(t *testing.T) {
 
 		c := newCollector(t, nil)
 		c.Interval = time.Hour
-		size := [2]int{80, 60}
-		terminal := Terminal{Size: func() (int, int) { return size[0], size[1] }, Colour: true}
+
+		var height atomic.Int32
+
+		height.Store(60)
+
+		terminal := Terminal{Size: func() (int, int) { return 80, int(height.Load()) }, Colour: true}
 
 		runLog(t, c, time.Now(), "")
 
@@ -143,7 +154,7 @@ func TestWatchInATerminal(t *testing.T) {
 		assert.Contains(t, second, "1s ago")
 		assert.NotContains(t, second, "\x1b[2J")
 
-		size[1] = 10
+		height.Store(10)
 
 		time.Sleep(time.Second)
 		synctest.Wait()
