@@ -22,8 +22,8 @@ const (
 )
 
 // Send posts a document as JSON, and repeats that for half a minute while the receiver does not answer or cannot take
-// it. The URL has a token: no error shows it, and a redirect, which could lead anywhere, is not followed. The receiver's
-// certificate must be valid.
+// it. The URL has a token: no error shows it, and a redirect, which could lead anywhere, is not followed. The
+// receiver's certificate must be valid.
 func Send(ctx context.Context, webhook string, document any) error {
 	return send(ctx, webhook, document, timeout)
 }
