@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,7 +139,7 @@ func TestPreviewMakesFewRequests(t *testing.T) {
 	w, s := upOne(t, 1, 2)
 
 	for _, rule := range w.lab.Data.ACLs() { // most accounts may not read the quorum
-		if rule.Role == "TalosProxmoxHA" || rule.Role == "TalosProxmoxFirewall" {
+		if slices.Contains([]string{"TalosProxmoxHA", "TalosProxmoxFirewall", "TalosProxmoxBackup"}, rule.Role) {
 			require.NoError(t, w.lab.Data.DeleteACL(rule))
 		}
 	}
