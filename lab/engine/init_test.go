@@ -153,7 +153,7 @@ func TestInitRefusals(t *testing.T) {
 	require.NoError(t, err)
 
 	// The program's own token, without what the roles of single keys may read, may read little.
-	for _, role := range []string{"TalosProxmoxHA", "TalosProxmoxFirewall"} {
+	for _, role := range auditingRoles() {
 		require.NoError(t, w.lab.Data.PutRole(role, "Sys.Console"))
 	}
 
