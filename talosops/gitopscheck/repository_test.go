@@ -101,7 +101,7 @@ func TestBackup(t *testing.T) {
 
 	plan := func(patches ...string) spec.Cluster {
 		node := spec.Node{Role: spec.RoleControlPlane, Patches: patches}
-		node.Path, node.Cluster = "clusters[0].controlPlanes", "prod"
+		node.Path, node.Cluster = "clusters[0].controlPlane", "prod"
 
 		return spec.Cluster{Name: "prod", ControlPlanes: []spec.Node{node}}
 	}
@@ -110,10 +110,10 @@ func TestBackup(t *testing.T) {
 		"talos-backup needs a bucket and a public key: set backup.s3 and backup.recipients, of which one must be of the kind " +
 			"X25519 (age1…)",
 		"talos-backup needs machine.features.kubernetesTalosAPIAccess.allowedKubernetesNamespaces: talos-backup in the machine " +
-			"configuration, which clusters[0].controlPlanes of cluster prod lacks: add it to clusters[0].controlPlanes.patches, " +
+			"configuration, which clusters[0].controlPlane of cluster prod lacks: add it to clusters[0].controlPlane.patches, " +
 			"for a cluster created with Talos 1.14 or later as allowedKubernetesNamespaces of the document KubeTalosAPIAccessConfig",
 		"talos-backup needs machine.features.kubernetesTalosAPIAccess.allowedRoles: os:etcd:backup in the machine " +
-			"configuration, which clusters[0].controlPlanes of cluster prod lacks: add it to clusters[0].controlPlanes.patches, " +
+			"configuration, which clusters[0].controlPlane of cluster prod lacks: add it to clusters[0].controlPlane.patches, " +
 			"for a cluster created with Talos 1.14 or later as allowedRoles of the document KubeTalosAPIAccessConfig",
 	}, checkMachines(spec.Backup{}, plan(
 		"machine: {features: {kubernetesTalosAPIAccess: {enabled: true, allowedRoles: [os:reader], allowedKubernetesNamespaces: [other]}}}",
