@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// TestExamplesInDocuments holds parts of stack files in documents against the schema: keys and kinds of values. A part is
-// a whole file, or fields of a type of the configuration; documents leave out what they are not about.
+// TestExamplesInDocuments holds parts of stack files in documents against the schema: keys and kinds of values. A part
+// is a whole file, or fields of a type of the configuration; documents leave out what they are not about.
 func TestExamplesInDocuments(t *testing.T) {
 	t.Parallel()
 

@@ -40,7 +40,10 @@ func (c *Collector) Watch(ctx context.Context, to io.Writer, terminal Terminal) 
 		for ctx.Err() == nil {
 			c.Once(ctx)
 
-			collected <- struct{}{}
+			select {
+			case collected <- struct{}{}:
+			default: // the last one is not shown yet
+			}
 
 			select {
 			case <-ctx.Done():

@@ -1,6 +1,7 @@
 package planguard
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,10 +19,10 @@ func (p *Preview) finish() {
 	}
 }
 
-// isPluginShutdown reports whether the message is the CLI's error about a plugin that it did not wait for: all plugins
+// IsPluginShutdown reports whether the message is the CLI's error about a plugin that it did not wait for: all plugins
 // together have five seconds to end, and the CLI (3.274) reports the rest as crashed. A plugin that really crashes
 // during the preview also leaves an error of the unanswered call.
-func isPluginShutdown(m Message) bool {
+func IsPluginShutdown(m Message) bool {
 	return m.Resource == "" && strings.HasPrefix(m.Text, "Detected that ") &&
 		strings.Contains(m.Text, " exited prematurely.")
 }
@@ -143,8 +144,8 @@ const hostChanges = " is not as wanted, up changes "
 func (p *Preview) addDiagnostic(severity, resource, text string) {
 	switch severity {
 	case "error":
-		m := message(resource, text)
-		if isPluginShutdown(m) {
+		m := ErrorMessage(resource, text)
+		if IsPluginShutdown(m) {
 			p.shutdownErrors = append(p.shutdownErrors, m)
 		} else {
 			p.Errors = append(p.Errors, m)
@@ -156,6 +157,18 @@ func (p *Preview) addDiagnostic(severity, resource, text string) {
 	case "warning":
 		p.Warnings = append(p.Warnings, message(resource, text))
 	}
+}
+
+// providerFrame matches what Pulumi's bridge puts around an error of a Terraform provider: where it was logged, and by
+// which provider.
+var providerFrame = regexp.MustCompile(`sdk-v2/\S+\.go:\d+: sdk\.helper_schema: |: provider=\S+@\S+$`)
+
+// ErrorMessage returns an error of the engine about a resource, by its URN, without colours and a provider's frame.
+func ErrorMessage(resource, text string) Message {
+	m := message(resource, text)
+	m.Text = providerFrame.ReplaceAllString(m.Text, "")
+
+	return m
 }
 
 func message(resource, text string) Message {

@@ -38,7 +38,7 @@ type Preview struct {
 
 	events            int
 	succeeded, failed bool // by the engine's summary; by it or the exit status
-	// shutdownErrors are errors about plugins that the CLI itself closed, see isPluginShutdown.
+	// shutdownErrors are errors about plugins that the CLI itself closed, see [IsPluginShutdown].
 	shutdownErrors []Message
 }
 

@@ -88,3 +88,18 @@ func TestParseUpdate(t *testing.T) {
 	_, err := ParseUpdate(strings.NewReader("<html>"))
 	require.ErrorIs(t, err, ErrFormat)
 }
+
+// TestErrorMessage: what the bridge of the published plugin puts around an error of Proxmox is gone, and nothing else.
+func TestErrorMessage(t *testing.T) {
+	t.Parallel()
+
+	const text = "error updating VM: received an HTTP 500 response - Reason: VM is locked (backup)"
+
+	for _, logged := range []string{
+		text, "<{%fg 1%}>sdk-v2/provider2.go:515: sdk.helper_schema: " + text + ": provider=proxmox@6.18.1<{%reset%}>\n",
+	} {
+		assert.Equal(t, Message{Resource: "one-w-1-vm", Text: text}, ErrorMessage("urn:pulumi:lab::talos-proxmox::a:b:C::one-w-1-vm", logged))
+	}
+
+	assert.Equal(t, "a provider=x of mine", ErrorMessage("", "a provider=x of mine").Text)
+}

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/diag/colors"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+
+	"talos-proxmox/internal/planguard"
 )
 
 // Silence is how long a run may write no event before it counts as one that waits, or was killed: what waits reports
@@ -136,7 +137,7 @@ func (r *Run) add(e event) {
 	case e.DiagnosticEvent != nil:
 		r.addMessage(*e.DiagnosticEvent)
 	case e.ErrorEvent != nil:
-		r.Errors = append(r.Errors, plain(e.ErrorEvent.Error))
+		r.Errors = append(r.Errors, planguard.ErrorMessage("", e.ErrorEvent.Error).Text)
 	case e.SummaryEvent != nil:
 		r.Preview = e.SummaryEvent.IsPreview
 		r.Failed = e.SummaryEvent.Result != apitype.OperationResultSucceeded
@@ -190,28 +191,25 @@ func (r *Run) end(s step, now time.Time, failed bool) {
 }
 
 func (r *Run) addMessage(d apitype.DiagnosticEvent) {
-	message := plain(d.Message)
-	if message == "" {
+	m := planguard.ErrorMessage(d.URN, d.Message)
+	if m.Text == "" || planguard.IsPluginShutdown(m) {
 		return
 	}
 
 	if known := r.last(d.URN); known != nil {
-		known.Message = message
+		known.Message = m.Text
 	}
 
 	if d.Severity != "error" {
 		return
 	}
 
-	if u := urn.URN(d.URN); u.IsValid() {
-		message = u.Name() + ": " + message
+	if m.Resource != "" {
+		m.Text = m.Resource + ": " + m.Text
 	}
 
-	r.Errors = append(r.Errors, message)
+	r.Errors = append(r.Errors, m.Text)
 }
-
-// plain returns a message without colours.
-func plain(text string) string { return strings.TrimSpace(colors.Never.Colorize(text)) }
 
 // File reads the log of a stack's last run, again only if it has changed.
 type File struct {

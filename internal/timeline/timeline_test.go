@@ -114,7 +114,7 @@ func TestRunThatEnded(t *testing.T) {
 	end := apitype.EngineEvent{Timestamp: 133, CancelEvent: &apitype.CancelEvent{}}
 
 	r := timeline.Read(bytes.NewReader(append(newRun(t), log(
-		t, ends(130, "create-replacement", vm), says(131, "error", gate, "no route to host"), fails(131, "create", gate),
+		t, ends(130, "create-replacement", vm), says(131, "error", gate, "sdk-v2/provider2.go:515: sdk.helper_schema: no route to host: provider=proxmox@6.18.1"), fails(131, "create", gate),
 		says(131, "error", "", "update failed"), summary(132, apitype.OperationResultFailed, false), end,
 	)...)))
 	assert.True(t, r.Ended)
@@ -129,6 +129,12 @@ func TestRunThatEnded(t *testing.T) {
 		summary(2, apitype.OperationResultSucceeded, false), end)))
 	assert.True(t, r.Ended)
 	assert.False(t, r.Failed)
+
+	r = timeline.Read(bytes.NewReader(log(t, begins(1, "create", vm), ends(2, "create", vm),
+		summary(2, apitype.OperationResultSucceeded, false),
+		says(7, "error", "", "Detected that pulumi-resource-proxmoxve exited prematurely. \n This is *always* a bug"), end)))
+	assert.False(t, r.Failed, "the CLI did not wait for a plugin")
+	assert.Empty(t, r.Errors)
 
 	preview := begins(1, "create", vm)
 	preview.ResourcePreEvent.Planning = true
