@@ -97,14 +97,8 @@ func (n *notifier) planned(r review) {
 		return
 	}
 
-	machines, others := r.machines()
-	for _, m := range others {
-		if m.IsUpgrade() {
-			machines = append(machines, m.Text)
-		}
-	}
-
-	for _, line := range machines {
+	lines, _ := r.effects()
+	for _, line := range lines {
 		if !slices.Contains(n.done.Planned, line) {
 			n.done.Planned = append(n.done.Planned, line)
 		}

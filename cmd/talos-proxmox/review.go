@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/internal/planguard"
 	"talos-proxmox/internal/tokens"
+	"talos-proxmox/stacks"
 )
 
 // review is a preview with the guard's findings.
@@ -101,11 +102,9 @@ func (r review) verdict(w io.Writer, cmd *cobra.Command) error {
 		)
 	}
 
-	lines, others := r.machines()
-	for _, line := range lines {
-		if !r.displayed || !slices.ContainsFunc(r.Warnings, func(m planguard.Message) bool { return m.Text == line }) {
-			fmt.Fprintln(w, "note:", line)
-		}
+	lines, others := r.effects()
+	for _, line := range slices.Concat(lines, r.Commands()) {
+		fmt.Fprintln(w, "note:", line)
 	}
 
 	for _, m := range others {
@@ -138,23 +137,42 @@ func (r review) mandatory() []planguard.Policy {
 	return slices.DeleteFunc(slices.Clone(r.Policies), func(p planguard.Policy) bool { return p.Level != "mandatory" })
 }
 
-// machines returns what happens to existing machines, and the warnings of anything else. A warning of the program about
-// the same machine replaces the line, because it names the keys of the stack file.
-func (r review) machines() (lines []string, others []planguard.Message) {
-	lines, others = r.Describe(), slices.Clone(r.Warnings)
+// effects returns what the plan does to machines and clusters, and the warnings of anything else. A warning of the
+// program about the same machines replaces the line, because it names the keys of the stack file.
+func (r review) effects() (lines []string, others []planguard.Message) {
+	plan, err := stacks.PlanOfConfig(r.Stack, r.Config)
+	if err != nil {
+		plan = nil
+	}
+
+	lines, others = r.Describe(plan), slices.Clone(r.Warnings)
 
 	for i, line := range lines {
 		head, _, _ := strings.Cut(line, ": ")
 
-		if at := slices.IndexFunc(others, func(m planguard.Message) bool {
-			return strings.HasPrefix(m.Text, head+": ")
-		}); at >= 0 {
+		at := slices.IndexFunc(others, func(m planguard.Message) bool { return strings.HasPrefix(m.Text, head+": ") })
+		if at < 0 {
+			continue
+		}
+
+		if !(planguard.Message{Text: line}).IsAboutAPI() { // of which the program does not count restarts for configurations
 			lines[i] = others[at].Text
-			others = slices.Delete(others, at, at+1)
+		}
+
+		others = slices.Delete(others, at, at+1)
+	}
+
+	remaining := others[:0]
+
+	for _, m := range others {
+		if m.IsUpgrade() || m.IsAboutAPI() {
+			lines = append(lines, m.Text)
+		} else {
+			remaining = append(remaining, m)
 		}
 	}
 
-	return lines, others
+	return lines, remaining
 }
 
 // summary counts the steps by operation: 2 to create, 1 to update.

@@ -39,8 +39,9 @@ type reviewResult struct {
 	Errors   []string                 `json:"errors,omitempty"`
 	Findings []jsonStep               `json:"findings,omitempty"` // steps that need approval
 	Unused   []string                 `json:"unusedApprovals,omitempty"`
-	Machines []string                 `json:"machines,omitempty"` // what happens to machines
-	Warnings []string                 `json:"warnings,omitempty"` // other ones, such as upgrades of Kubernetes
+	Machines []string                 `json:"machines,omitempty"` // what happens to machines and clusters
+	Commands []string                 `json:"commands,omitempty"` // what changed commands of the plan do
+	Warnings []string                 `json:"warnings,omitempty"` // other ones
 	Changes  []jsonStep               `json:"changes,omitempty"`
 	Hosts    []string                 `json:"hosts,omitempty"` // files of hosts that differ
 	Nodes    []request.NodeDifference `json:"nodes,omitempty"`
@@ -55,9 +56,11 @@ type jsonStep struct {
 }
 
 func (r review) reviewResult() reviewResult {
-	j := reviewResult{Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Hosts: r.Hosts, Nodes: r.Drift}
+	j := reviewResult{
+		Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Hosts: r.Hosts, Nodes: r.Drift, Commands: r.Commands(),
+	}
 
-	machines, others := r.machines()
+	machines, others := r.effects()
 	j.Machines = machines
 
 	for _, m := range others {

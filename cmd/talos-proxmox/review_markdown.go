@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"talos-proxmox/internal/planguard"
@@ -44,11 +45,11 @@ func (r review) section() string {
 		b.WriteString("❌ **The preview failed; what follows may be incomplete.**\n\n")
 	}
 
-	machines, warnings := r.machines()
+	effects, warnings := r.effects()
 
 	r.writeMessages(&b, "Errors", r.Errors)
 	r.writeFindings(&b)
-	r.writeMachines(&b, machines)
+	writeEffects(&b, slices.Concat(effects, r.Commands()))
 	r.writeDrift(&b)
 	r.writeSteps(&b)
 	r.writePolicies(&b)
@@ -77,12 +78,12 @@ func (r review) writeMessages(b *strings.Builder, title string, messages []plang
 	b.WriteString("\n")
 }
 
-func (r review) writeMachines(b *strings.Builder, lines []string) {
+func writeEffects(b *strings.Builder, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
 
-	b.WriteString("### Machines\n\n")
+	b.WriteString("### What changes\n\n")
 
 	for _, line := range lines {
 		b.WriteString("- " + escape(shorten(line)) + "\n")

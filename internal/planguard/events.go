@@ -151,8 +151,12 @@ func (p *Preview) addDiagnostic(severity, resource, text string) {
 			p.Errors = append(p.Errors, m)
 		}
 	case "info":
-		if m := message(resource, text); strings.Contains(m.Text, hostChanges) {
+		switch m := message(resource, text); {
+		case strings.Contains(m.Text, hostChanges):
 			p.Hosts = append(p.Hosts, m.Text)
+		case strings.HasPrefix(m.Text, configurationChanges):
+			nodes, changes, _ := strings.Cut(m.Text, ":\n  ")
+			p.Configurations = append(p.Configurations, nodes+": "+strings.ReplaceAll(changes, "\n  ", "; "))
 		}
 	case "warning":
 		p.Warnings = append(p.Warnings, message(resource, text))

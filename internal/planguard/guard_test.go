@@ -521,8 +521,8 @@ func TestChangedBeside(t *testing.T) {
 func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 	t.Parallel()
 
-	assert.Equal(t, []string{"one-cp-1 … one-cp-3 restart: cores 2 → 3"}, readRecording(t, "more-cores").Describe(),
+	assert.Equal(t, []string{"one-cp-1 … one-cp-3 restart: cores 2 → 3"}, readRecording(t, "more-cores").Describe(nil),
 		"one after the other, so that the API stays")
-	assert.Equal(t, []string{"one-cp-2, one-cp-3 are deleted"}, readRecording(t, "fewer-control-planes").Describe())
-	assert.Equal(t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, readRecording(t, "drift").Describe())
+	assert.Equal(t, []string{"one-cp-2, one-cp-3 are deleted"}, readRecording(t, "fewer-control-planes").Describe(nil))
+	assert.Equal(t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, readRecording(t, "drift").Describe(nil))
 }

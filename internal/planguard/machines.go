@@ -2,10 +2,12 @@ package planguard
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -27,18 +29,56 @@ func (p *Preview) Machines() []vmdiff.MachineChanges {
 	return all
 }
 
-// Describe describes what the plan does to machines: those that it creates, adopts and deletes, and its effects on the
-// others; see [vmdiff.Describe].
-func (p *Preview) Describe() []string {
-	controlPlanes := map[string]int{}
+// Describe describes what the plan does: machines that it creates, adopts and deletes, its effects on the others and on
+// the APIs of clusters; see [vmdiff.Describe]. The plan of the stack file tells where the APIs are; nil = unknown.
+func (p *Preview) Describe(plan *spec.Plan) []string {
+	apis, roles := map[string]vmdiff.API{}, map[string]string{} // cluster by control plane
+	if plan != nil {
+		apis = vmdiff.APIs(plan)
+	}
 
 	for _, s := range p.controlPlanes() {
-		if s.Operation != Delete {
-			controlPlanes[s.machine().Cluster]++
+		cluster := s.machine().Cluster
+		roles[strings.TrimSuffix(s.Name(), tokens.OfVM)] = cluster
+
+		if plan == nil && s.Operation != Delete {
+			api := apis[cluster]
+			api.ControlPlanes++
+			apis[cluster] = api
 		}
 	}
 
-	return append(p.comingAndGoing(), vmdiff.Describe(p.Machines(), controlPlanes)...)
+	// A restart for a configuration counts as one for the VM, which [vmdiff.Describe] would describe with its change.
+	machines := p.Machines()
+	lines := slices.DeleteFunc(vmdiff.Describe(machines, apis), vmdiff.IsAboutAPI)
+	restarting := map[string][]string{}
+
+	for _, name := range slices.Concat(restartedNames(machines), p.restartedByConfiguration()) {
+		if cluster, ok := roles[name]; ok && !slices.Contains(restarting[cluster], name) {
+			restarting[cluster] = append(restarting[cluster], name)
+		}
+	}
+
+	for _, cluster := range slices.Sorted(maps.Keys(restarting)) {
+		slices.SortFunc(restarting[cluster], problem.CompareNatural)
+
+		if line := apis[cluster].Outage(cluster, restarting[cluster]); line != "" {
+			lines = append(lines, line)
+		}
+	}
+
+	return append(p.comingAndGoing(), lines...)
+}
+
+// restartedNames returns the machines that restart, with or without an upgrade.
+func restartedNames(machines []vmdiff.MachineChanges) (names []string) {
+	for _, m := range machines {
+		if effect := m.Effect(); effect == vmdiff.Restart || effect == vmdiff.Upgrade {
+			names = append(names, m.Machine.Name)
+		}
+	}
+
+	return names
 }
 
 // comingAndGoing returns a line for the machines that the plan creates, adopts and deletes each.
@@ -102,6 +142,9 @@ func (p *Preview) ChangedBeside(node string) (changes []string) {
 
 // IsUpgrade reports whether a warning is about an upgrade of Talos or Kubernetes.
 func (m Message) IsUpgrade() bool { return vmdiff.IsUpgrade(m.Text) }
+
+// IsAboutAPI reports whether a message is about the availability of a cluster's API.
+func (m Message) IsAboutAPI() bool { return vmdiff.IsAboutAPI(m.Text) }
 
 // controlPlanes returns the steps of existing control planes' VMs.
 func (p *Preview) controlPlanes() (steps []Step) {

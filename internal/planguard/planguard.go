@@ -31,6 +31,8 @@ type Preview struct {
 	Packs    map[string]string
 	// Hosts lists what a run changes on Proxmox' side beside resources: files of hosts, high availability.
 	Hosts []string
+	// Configurations has a line for the nodes with the same changes of their machine configuration.
+	Configurations []string
 	// Drift lists nodes that differ from the plan, if the nodes were compared.
 	Drift []request.NodeDifference
 	// Finished: the preview succeeded, by the engine's summary and the CLI's exit status.

@@ -78,8 +78,8 @@ func (j *checker) reportImpossible(all []MachineChanges) {
 }
 
 // Describe returns a line for each group of machines with the same changes, and for each cluster whose API becomes
-// unavailable. It omits changes in place, which the preview shows, and clusters that controlPlanes does not count.
-func Describe(all []MachineChanges, controlPlanes map[string]int) []string {
+// unavailable, by [APIs]. It omits changes in place, which the preview shows.
+func Describe(all []MachineChanges, apis map[string]API) []string {
 	var lines, texts []string
 
 	machinesByText, affected := map[string][]string{}, map[string][]MachineChanges{}
@@ -112,7 +112,7 @@ func Describe(all []MachineChanges, controlPlanes map[string]int) []string {
 	}
 
 	for _, cluster := range slices.Sorted(maps.Keys(affected)) {
-		if line := outageLine(cluster, affected[cluster], controlPlanes[cluster]); line != "" {
+		if line := outageLine(cluster, affected[cluster], apis[cluster]); line != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -165,30 +165,23 @@ func (c MachineChanges) description() string {
 	return fmt.Sprintf("restarts: %[1]s|restart: %[1]s", what)
 }
 
-// outageLine describes the outage of a cluster's API; empty = enough control planes stay for etcd's quorum. Control
-// planes restart one at a time, also when they are upgraded, so only a single control plane has an outage.
-func outageLine(cluster string, affected []MachineChanges, count int) string {
-	replaced := 0
+// outageLine describes the outage of a cluster's API, or the loss of its etcd; empty = neither.
+func outageLine(cluster string, affected []MachineChanges, api API) string {
+	var restarting []string
 
 	for _, c := range affected {
-		if c.Effect() == Replace {
-			replaced++
+		if c.Effect() != Replace {
+			restarting = append(restarting, c.Machine.Name)
 		}
 	}
 
-	switch {
-	case count == 0, replaced > 0 && count-replaced > count/2:
-		return ""
-	case replaced > 0:
+	replaced := len(affected) - len(restarting)
+	if api.ControlPlanes > 0 && replaced > 0 && api.ControlPlanes-replaced <= api.ControlPlanes/2 {
 		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: its etcd is lost unless a majority of the existing "+
-			"ones stays", replaced, count, cluster)
-	case count == 1:
-		return fmt.Sprintf(
-			"cluster %s has one control plane: its API is unavailable while %s restarts", cluster, affected[0].Machine.Name,
-		)
-	default:
-		return ""
+			"ones stays", replaced, api.ControlPlanes, cluster)
 	}
+
+	return api.Outage(cluster, restarting)
 }
 
 // JoinNames joins names of machines, and shortens consecutive numbers to the first and the last.

@@ -13,8 +13,11 @@ import (
 
 const (
 	workers = "clusters[0].workers[0]"
-	apiAway = "cluster one has one control plane: its API is unavailable while one-cp-1 restarts"
+	apiAway = "cluster one has one control plane: its API is unavailable while one-cp-1 restarts, for about 40 s"
 	manyCPs = "controlPlane: {count: 3}"
+	// firstAway is about a cluster without a virtual IP or an endpoint of its own.
+	firstAway = "the API of cluster one is unavailable: for about 40 s while one-cp-1 restarts, which alone has its endpoint " +
+		"https://10.0.1.10:6443"
 )
 
 // TestEffectsOfChanges changes the stack file of running machines.
@@ -25,6 +28,7 @@ func TestEffectsOfChanges(t *testing.T) {
 		some    = "one-general-1, one-general-2 "
 		all     = "one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2 "
 		onePool = "workers: [{name: general, count: 2, "
+		gateway = "gateway: 10.0.1.1"
 	)
 	for name, test := range map[string]struct {
 		before   []string // changes of the stack file that ran: old, new, …
@@ -57,6 +61,7 @@ func TestEffectsOfChanges(t *testing.T) {
 			after:  []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
 			warnings: []string{
 				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
+				firstAway,
 			},
 		},
 		"all control planes, by a key of the pool": {
@@ -64,12 +69,44 @@ func TestEffectsOfChanges(t *testing.T) {
 			after:  []string{manyCPs, "controlPlane: {count: 3, cpuType: x86-64-v2-AES}"},
 			warnings: []string{
 				"one-cp-1 … one-cp-3 restart: processor type host → x86-64-v2-AES (clusters[0].controlPlane.cpuType)",
+				firstAway,
 			},
 		},
 		"one control plane of three": {
 			before:   []string{"controlPlane: {count: 1}", manyCPs},
 			after:    []string{manyCPs, `controlPlane: {count: 3, nodes: {"1": {cores: 4}}}`},
-			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.nodes.1.cores)"},
+			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.nodes.1.cores)", firstAway},
+		},
+		"all control planes of a virtual IP": {
+			before: []string{"controlPlane: {count: 1}", manyCPs, gateway, gateway + ", vip: 10.0.1.5"},
+			after:  []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
+			warnings: []string{
+				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
+				"the API of cluster one is unavailable: for about 2 s when the control plane that has the virtual IP 10.0.1.5 restarts " +
+					"(one-cp-1 … one-cp-3 do, one at a time)",
+			},
+		},
+		"all control planes behind a load balancer": {
+			before: []string{"controlPlane: {count: 1}", "endpoint: {host: k8s.example.org}\n      " + manyCPs},
+			after:  []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
+			warnings: []string{
+				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
+				"the API of cluster one stays available: if a load balancer at https://k8s.example.org:6443 sends no request to a control plane " +
+					"that restarts (one-cp-1 … one-cp-3 do, one at a time)",
+			},
+		},
+		"control planes other than the one with the endpoint": {
+			before:   []string{"controlPlane: {count: 1}", manyCPs},
+			after:    []string{manyCPs, `controlPlane: {count: 3, nodes: {"2": {cores: 4}}}`},
+			warnings: []string{"one-cp-2 restarts: cores 2 → 4 (clusters[0].controlPlane.nodes.2.cores)"},
+		},
+		"another virtual IP": {
+			before: []string{gateway, gateway + ", vip: 10.0.1.5", "controlPlane: {", "endpoint: {host: k8s.example.org}\n      controlPlane: {"},
+			after:  []string{"vip: 10.0.1.5", "vip: 10.0.1.6"},
+			warnings: []string{
+				"the API of cluster one moves: from the virtual IP 10.0.1.5 to 10.0.1.6 (clusters[0].network.vip). Control planes get their " +
+					"new configuration one after the other: the new address answers after the first of them, the former one until the last",
+			},
 		},
 		"the cluster's network": {
 			after: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, vlan: 7, mtu: 1400, dns: [1.1.1.1]"},
@@ -280,7 +317,8 @@ func TestEffectsOfChanges(t *testing.T) {
 			before := strings.NewReplacer(test.before...).Replace(stackFile)
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.NotEqual(t, before, after)
-			problems, warnings := vmdiff.Check(planOf(t, after), machinesOf(planOf(t, before)), nil)
+			ran := planOf(t, before)
+			problems, warnings := vmdiff.Check(planOf(t, after), machinesOf(ran), vmdiff.CreationSettings(ran))
 
 			assert.Equal(t, strings.Join(test.problems, "\n"), problems.Error())
 			assert.Equal(t, test.warnings, warnings)
@@ -539,9 +577,9 @@ func TestAnUpgradeOfTheOnlyControlPlane(t *testing.T) {
 		Changes: []vmdiff.Change{{Effect: vmdiff.Upgrade, What: "Talos v1.14.3 → v1.14.4"}},
 	}}
 	assert.Equal(t, []string{"one-cp-1 is upgraded: Talos v1.14.3 → v1.14.4", apiAway},
-		vmdiff.Describe(upgrades, map[string]int{"one": 1}))
+		vmdiff.Describe(upgrades, map[string]vmdiff.API{"one": {ControlPlanes: 1}}))
 	assert.Equal(t, []string{"one-cp-1 is upgraded: Talos v1.14.3 → v1.14.4"},
-		vmdiff.Describe(upgrades, map[string]int{"one": 3}))
+		vmdiff.Describe(upgrades, map[string]vmdiff.API{"one": {ControlPlanes: 3}}))
 }
 
 // TestProtectionIsDecidedAtCreation: none of it reaches a machine that runs.

@@ -76,12 +76,9 @@ func Check(plan *spec.Plan, machines []Machine, settings map[string]string) (pro
 		return j.problems, nil
 	}
 
-	controlPlanes := map[string]int{}
-	for _, cluster := range plan.Clusters {
-		controlPlanes[cluster.Name] = len(cluster.ControlPlanes)
-	}
-
-	return nil, slices.Concat(Describe(changes, controlPlanes), departures, j.endpointChanges(settings))
+	return nil, slices.Concat(
+		Describe(changes, APIs(plan)), departures, j.movedVIPs(settings), j.endpointChanges(settings),
+	)
 }
 
 // reportf adds a problem, unless its path has one.

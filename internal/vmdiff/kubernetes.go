@@ -64,8 +64,12 @@ func KubernetesUpgrades(plan *spec.Plan, runs map[string][]string) (lines []stri
 		line := fmt.Sprintf("cluster %s%s%s → %s (%s.kubernetesVersion): the control planes' pods are replaced one node after the "+
 			"other, then the kubelets; other pods keep running", cluster.Name, ofKubernetes,
 			strings.Join(slices.Compact(older), ", "), cluster.KubernetesVersion, clusterPath(cluster))
-		if len(cluster.ControlPlanes) == 1 {
-			line += "; with one control plane, its API is unavailable for some seconds meanwhile"
+
+		switch {
+		case len(cluster.ControlPlanes) == 1:
+			line += "; with one control plane, its API is unavailable for " + awayForUpgrade + " meanwhile"
+		case cluster.VIP.IsValid():
+			line += "; its API is unavailable for " + awayForUpgrade + " when the control plane with the virtual IP is upgraded"
 		}
 
 		lines = append(lines, line)

@@ -66,7 +66,7 @@ func TestUpgradesOfKubernetesAreSaid(t *testing.T) {
 			runs: []string{"v1.34.3", "v1.35.0"},
 			want: "cluster one: Kubernetes v1.34.3 → v1.35.0 (clusters[0].kubernetesVersion): the control planes' pods are replaced one " +
 				"node after the other, then the kubelets; other pods keep running; with one control plane, its API is unavailable for " +
-				"some seconds meanwhile",
+				"about 5 s meanwhile",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
