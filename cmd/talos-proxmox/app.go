@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/stacks"
 )
 
@@ -179,6 +180,11 @@ func printLines(cmd *cobra.Command, lines ...string) {
 	for _, line := range lines {
 		_, _ = fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
+}
+
+// fit wraps the lines of a text for the terminal that a command prints to.
+func fit(cmd *cobra.Command, text string) string {
+	return terminal.Fit(text, terminal.Of(cmd.OutOrStdout()).Width())
 }
 
 // backupCommand returns the body of a command that backs up a stack's clusters and prints the lines it returns.

@@ -62,7 +62,7 @@ used.`,
 			case output == cli.JSON:
 				return errors.Join(err, cli.PrintJSON(cmd, done))
 			default:
-				_, _ = fmt.Fprint(cmd.OutOrStdout(), done)
+				_, _ = fmt.Fprint(cmd.OutOrStdout(), fit(cmd, done.String()))
 
 				return err
 			}

@@ -102,7 +102,7 @@ func (a *app) initStack(cmd *cobra.Command, stack string, o initOptions) error {
 		return err
 	}
 
-	printLines(cmd, inventory.Describe())
+	printLines(cmd, fit(cmd, inventory.Describe()))
 
 	proposed, err := proposal.Propose(inventory, o.proposal(cmd, stack))
 	if err != nil {
@@ -130,7 +130,7 @@ func (a *app) initStack(cmd *cobra.Command, stack string, o initOptions) error {
 		return err
 	}
 
-	printLines(cmd, path+" was written:", proposed.Summary())
+	printLines(cmd, path+" was written:", fit(cmd, proposed.Summary()))
 
 	for _, warning := range plan.Warnings {
 		printLines(cmd, "warning: "+warning)

@@ -6,9 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/terminal/noquery"
 )
 
-func main() { cli.Main(newRoot()) }
+func main() {
+	noquery.Restore()
+	cli.Main(newRoot())
+}
 
 func newRoot() *cobra.Command {
 	a := &app{}

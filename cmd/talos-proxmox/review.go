@@ -104,7 +104,7 @@ func (r review) verdict(w io.Writer, cmd *cobra.Command) error {
 
 	lines, others := r.effects()
 	for _, line := range slices.Concat(lines, r.Commands()) {
-		fmt.Fprintln(w, "note:", line)
+		fmt.Fprintln(w, fit(cmd, "note: "+line))
 	}
 
 	for _, m := range others {

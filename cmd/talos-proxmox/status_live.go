@@ -5,17 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"talos-proxmox/internal/live"
 	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/internal/timeline"
 )
 
@@ -82,32 +80,12 @@ func (r *repeated) run(a *app, cmd *cobra.Command, stack string, clusters []stri
 	})
 
 	if r.watch {
-		return collector.Watch(ctx, cmd.OutOrStdout(), terminalOf(cmd.OutOrStdout()))
+		return collector.Watch(ctx, cmd.OutOrStdout(), terminal.Of(cmd.OutOrStdout()))
 	}
 
 	printLines(cmd, fmt.Sprintf("http://%s/ shows stack %s until Ctrl-C.", listener.Addr(), stack))
 
 	return collector.Serve(ctx, listener)
-}
-
-// terminalOf returns the terminal that a command prints to, if it is one.
-func terminalOf(out io.Writer) (t live.Terminal) {
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" { //nolint:gosec // a file descriptor
-		return t
-	}
-
-	t.Colour = os.Getenv("NO_COLOR") == ""
-	t.Size = func() (int, int) {
-		width, height, err := term.GetSize(int(file.Fd())) //nolint:gosec // a file descriptor
-		if err != nil || width < 20 {
-			return 80, height
-		}
-
-		return width, height
-	}
-
-	return t
 }
 
 // statusQuery asks for the status of a stack.

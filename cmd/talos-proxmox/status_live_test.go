@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,16 +26,4 @@ func TestStatusFlags(t *testing.T) {
 	}
 
 	assert.NoFileExists(t, folder+"/calls")
-}
-
-// TestTerminal: a file and a buffer are pipes.
-func TestTerminal(t *testing.T) {
-	t.Parallel()
-
-	file, err := os.Create(t.TempDir() + "/file")
-	require.NoError(t, err)
-
-	defer file.Close() //nolint:errcheck // at the end of the test
-
-	assert.Nil(t, terminalOf(file).Size)
 }

@@ -45,7 +45,7 @@ func versions() string {
 
 	commit := "an unknown commit"
 	if revision := settings["vcs.revision"]; revision != "" {
-		commit = revision + " of " + settings["vcs.time"]
+		commit = revision[:min(len(revision), 12)] + " of " + settings["vcs.time"]
 	}
 
 	if settings["vcs.modified"] == "true" {
@@ -65,7 +65,7 @@ func versions() string {
 	}
 
 	fmt.Fprintf(&b, "Talos          %s, and later patches\n", strings.Join(supported, ", "))
-	fmt.Fprintf(&b, "Kubernetes     %s to %s, of which a new cluster of Talos %s has %s\n", newest.OldestKubernetes,
+	fmt.Fprintf(&b, "Kubernetes     %s to %s (new clusters with Talos %s: %s)\n", newest.OldestKubernetes,
 		newest.NewestKubernetes, newest.Talos, newest.DefaultKubernetes)
 
 	for _, of := range []struct{ name, module string }{

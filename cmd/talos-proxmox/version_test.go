@@ -1,12 +1,15 @@
 package main
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/terminal/terminaltest"
 )
 
 func TestVersion(t *testing.T) {
@@ -21,9 +24,25 @@ func TestVersion(t *testing.T) {
 		}
 	}
 
+	for line := range strings.SplitSeq(text, "\n") {
+		assert.LessOrEqual(t, len(line), 80, line)
+	}
+
 	assert.Regexp(t, `(?m)^proxmoxve +v6\.[0-9.]+$`, text)
 
 	flag, err := output("--version")
 	require.NoError(t, err)
 	assert.Equal(t, text, flag)
+}
+
+// TestTheTerminalIsNotAsked for its background colour when the program starts, which takes 5 s if it does not answer.
+func TestTheTerminalIsNotAsked(t *testing.T) {
+	t.Parallel()
+
+	program, err := os.Executable()
+	require.NoError(t, err)
+
+	text := terminaltest.Run(t, nil, program, "-test.run=^$") // which has the same imports
+	assert.Contains(t, text, "PASS")
+	assert.NotContains(t, text, "\x1b")
 }

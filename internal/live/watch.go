@@ -8,26 +8,18 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/internal/timeline"
 )
-
-// Terminal is a terminal that is drawn on anew; the zero value is a pipe.
-type Terminal struct {
-	// Size returns its columns and lines; nil = it is a pipe.
-	Size func() (width, height int)
-	// Colour reports whether it shows colours.
-	Colour bool
-}
 
 // redraw is how often a terminal is drawn on between collections: the age of what it shows, and the run in progress.
 const redraw = time.Second
 
 // Watch shows the status until the context ends: in a terminal as one picture that is renewed, in a pipe as a block of
 // lines whenever something has changed.
-func (c *Collector) Watch(ctx context.Context, to io.Writer, terminal Terminal) error {
+func (c *Collector) Watch(ctx context.Context, to io.Writer, on terminal.Terminal) error {
 	collected := make(chan struct{}, 1)
 	ended := make(chan struct{})
 
@@ -56,8 +48,8 @@ func (c *Collector) Watch(ctx context.Context, to io.Writer, terminal Terminal) 
 	defer ticks.Stop()
 
 	show := (&changes{to: to}).show
-	if terminal.Size != nil {
-		show = (&screen{to: to, Terminal: terminal}).show
+	if on.Size != nil {
+		show = (&screen{to: to, Terminal: on}).show
 	}
 
 	for {
@@ -155,7 +147,7 @@ func runLine(r *timeline.Run) string {
 
 // screen draws on a terminal.
 type screen struct {
-	Terminal
+	terminal.Terminal
 
 	to    io.Writer
 	drawn bool
@@ -174,7 +166,7 @@ func (p *screen) show(s Snapshot) error {
 
 	var b strings.Builder
 
-	b.WriteString(request.Wrap("Stack "+s.Stack+". "+s.Freshness(), "", width))
+	b.WriteString(terminal.Wrap("Stack "+s.Stack+". "+s.Freshness(), "", width))
 	writeOverview(&b, s, width)
 	writeRun(&b, s, width)
 
@@ -229,7 +221,7 @@ func (p *screen) colour(s Snapshot, line string) string {
 
 func writeOverview(b *strings.Builder, s Snapshot, width int) {
 	if s.Problem != "" {
-		b.WriteString(request.Wrap("The last collection failed: "+s.Problem, "", width))
+		b.WriteString(terminal.Wrap("The last collection failed: "+s.Problem, "", width))
 	}
 
 	for _, c := range s.Clusters {
@@ -242,7 +234,7 @@ func writeOverview(b *strings.Builder, s Snapshot, width int) {
 			rows = append(rows, []string{m.Node, fmt.Sprint(m.VMID), m.Status, m.Location()})
 		}
 
-		b.WriteString("\n" + request.AlignTable(rows, width))
+		b.WriteString("\n" + terminal.Table(rows, width))
 	}
 
 	if width > 0 { // a pipe is not told of loads, which change all the time
@@ -263,7 +255,7 @@ func writeHosts(b *strings.Builder, s Snapshot, width int) {
 	}
 
 	if len(rows) > 1 {
-		b.WriteString("\n" + request.AlignTable(rows, width))
+		b.WriteString("\n" + terminal.Table(rows, width))
 	}
 }
 
@@ -275,7 +267,7 @@ const maxSteps = 8
 
 // writeRun writes what a run does, and which of its steps run or have failed.
 func writeRun(b *strings.Builder, s Snapshot, width int) {
-	b.WriteString("\n" + request.Wrap(s.RunText(), "", width))
+	b.WriteString("\n" + terminal.Wrap(s.RunText(), "", width))
 
 	if s.Run == nil || s.Run.Preview {
 		return
@@ -302,10 +294,6 @@ func writeRun(b *strings.Builder, s Snapshot, width int) {
 			line += ": " + strings.Join(strings.Fields(step.Message), " ")
 		}
 
-		if utf8.RuneCountInString(line) > width {
-			line = string([]rune(line)[:width-1]) + "…"
-		}
-
-		b.WriteString(line + "\n")
+		b.WriteString(terminal.Shorten(line, width) + "\n")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"talos-proxmox/internal/operations"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/internal/timeline"
 )
 
@@ -73,7 +74,7 @@ func TestWatchInAPipe(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 
-		go func() { ended <- c.Watch(ctx, &out, Terminal{}) }()
+		go func() { ended <- c.Watch(ctx, &out, terminal.Terminal{}) }()
 
 		// after lets the watch collect several times.
 		after := func() string {
@@ -119,14 +120,14 @@ func TestWatchInATerminal(t *testing.T) {
 
 		height.Store(60)
 
-		terminal := Terminal{Size: func() (int, int) { return 80, int(height.Load()) }, Colour: true}
+		on := terminal.Terminal{Size: func() (int, int) { return 80, int(height.Load()) }, Colour: true}
 
 		runLog(t, c, time.Now(), "")
 
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 
-		go func() { ended <- c.Watch(ctx, &out, terminal) }()
+		go func() { ended <- c.Watch(ctx, &out, on) }()
 
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
@@ -177,8 +178,8 @@ func TestWatchWithoutColours(t *testing.T) {
 	c := newCollector(t, nil)
 	c.Once(t.Context())
 
-	terminal := Terminal{Size: func() (int, int) { return 120, 100 }}
-	require.NoError(t, (&screen{to: &b, Terminal: terminal}).show(c.Snapshot()))
+	on := terminal.Terminal{Size: func() (int, int) { return 120, 100 }}
+	require.NoError(t, (&screen{to: &b, Terminal: on}).show(c.Snapshot()))
 	assert.Contains(t, b.String(), "\nCluster prod needs care:\x1b[K")
 	assert.NotContains(t, b.String(), "\x1b[1;")
 }

@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/terminal"
 )
 
 // statusTimeout limits the queries of a cluster.
@@ -62,7 +63,7 @@ func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...s
 		}
 
 		status = max(status, exitStatus(found))
-		text := found.Table(0)
+		text := found.Table(terminal.Of(to).Width())
 
 		switch {
 		case asJSON:

@@ -1,13 +1,12 @@
 package request
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
+
+	"talos-proxmox/internal/terminal"
 )
 
 // shortSchematic is how many characters of a schematic's id distinguish it.
@@ -25,8 +24,8 @@ func (s ClusterStatus) Heading() string {
 	}
 }
 
-// dropped are the columns that narrow tables go without, in this order.
-var dropped = []string{"SCHEMATIC", "API SERVER", "KUBELET", "ROLE"}
+// optionalColumns are those that narrow tables go without, in this order.
+var optionalColumns = []string{"SCHEMATIC", "API SERVER", "KUBELET", "ROLE"}
 
 // Table formats the state of a cluster for people: its heading, what needs care, a table of nodes, certificates and
 // snapshots. In a width, long lines are wrapped, and the table has less; 0 = any.
@@ -36,7 +35,7 @@ func (s ClusterStatus) Table(width int) string {
 	b.WriteString(s.Heading() + "\n")
 
 	for _, line := range s.Care.Lines() {
-		b.WriteString(Wrap(line, "  ", width))
+		b.WriteString(terminal.Wrap(line, "  ", width))
 	}
 
 	b.WriteString("\n")
@@ -56,20 +55,20 @@ func (s ClusterStatus) Table(width int) string {
 		}
 	}
 
-	b.WriteString(AlignTable(rows, width))
+	b.WriteString(terminal.Table(rows, width, optionalColumns...))
 
 	if s.Placement != nil {
 		for _, what := range s.Placement.NotAsked {
-			b.WriteString(Wrap("Not asked: "+what, "", width))
+			b.WriteString(terminal.Wrap("Not asked: "+what, "", width))
 		}
 	}
 
 	if rows := s.certificateRows(); len(rows) > 1 {
-		b.WriteString("\n" + AlignTable(rows, width))
+		b.WriteString("\n" + terminal.Table(rows, width))
 	}
 
 	for _, line := range s.SnapshotLines() {
-		b.WriteString("\n" + Wrap(line, "", width))
+		b.WriteString("\n" + terminal.Wrap(line, "", width))
 	}
 
 	return b.String()
@@ -115,91 +114,6 @@ func (s ClusterStatus) certificateRows() [][]string {
 	}
 
 	return rows
-}
-
-// AlignTable aligns rows. One that is too wide goes without the columns of dropped; after that, lines are cut.
-func AlignTable(rows [][]string, width int) string {
-	text := align(rows)
-
-	for _, column := range dropped {
-		i := slices.Index(rows[0], column)
-		if i < 0 || !isWider(text, width) {
-			continue
-		}
-
-		narrower := make([][]string, 0, len(rows))
-		for _, row := range rows {
-			narrower = append(narrower, slices.Delete(slices.Clone(row), i, i+1))
-		}
-
-		rows = narrower
-		text = align(rows)
-	}
-
-	if !isWider(text, width) {
-		return text
-	}
-
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if runes := []rune(line); len(runes) > width {
-			lines[i] = string(runes[:width-1]) + "…"
-		}
-	}
-
-	return strings.Join(lines, "\n")
-}
-
-func isWider(text string, width int) bool {
-	return width > 0 && slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
-		return utf8.RuneCountInString(line) > width
-	})
-}
-
-func align(rows [][]string) string {
-	var b strings.Builder
-
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-
-	for _, row := range rows {
-		cells := make([]string, 0, len(row))
-		for _, cell := range row {
-			cells = append(cells, cmp.Or(cell, "-"))
-		}
-
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // writes to memory do not fail
-	}
-
-	_ = w.Flush()
-
-	return b.String()
-}
-
-// Wrap breaks a text between words into indented lines of a width; continued ones are indented once more.
-func Wrap(text, indent string, width int) string {
-	if width == 0 {
-		return indent + text + "\n"
-	}
-
-	var b strings.Builder
-
-	line, empty := indent, true
-
-	for _, word := range strings.Fields(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			b.WriteString(line + "\n")
-
-			line, empty = indent+"  ", true
-		}
-
-		if !empty {
-			line += " "
-		}
-
-		line, empty = line+word, false
-	}
-
-	return b.String() + line + "\n"
 }
 
 // EtcdRole returns what a node is in etcd: leader, member or learner; empty if it is no member.

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
@@ -216,14 +217,15 @@ func newFaultList(f *globalFlags) *cobra.Command {
 				return nil
 			}
 
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "FAULT\tTARGET\tEFFECT\tTIMES LEFT")
-
+			rows := [][]string{{"FAULT", "TARGET", "EFFECT", "TIMES LEFT"}}
 			for _, fault := range list {
-				fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", fault.ID, faultTarget(fault), faultEffect(fault), faultTimes(fault))
+				rows = append(rows, []string{strconv.Itoa(fault.ID), faultTarget(fault), faultEffect(fault), faultTimes(fault)})
 			}
 
-			return table.Flush()
+			w := cmd.OutOrStdout()
+			_, err = io.WriteString(w, terminal.Table(rows, terminal.Of(w).Width()))
+
+			return err
 		},
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/datacentre"
 )
@@ -65,7 +65,7 @@ func printHost(w io.Writer, h datacentre.Host) {
 		h.Name, h.Address, hostState(h), h.CPUModel, h.Cores, h.MemoryMiB, firmware, h.Loader, root, h.Boot.Kernel,
 		h.Boot.CommandLine, onOff(h.Boot.IOMMU))
 
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rows := [][]string{{"DEVICE", "IDS", "IOMMU GROUP", "DRIVER", "NAME"}}
 
 	for _, p := range h.PCI {
 		if strings.HasPrefix(p.Class, "0x06") || strings.HasPrefix(p.Class, "0x08") {
@@ -77,10 +77,10 @@ func printHost(w io.Writer, h datacentre.Host) {
 			group = fmt.Sprintf("group %d", p.IOMMUGroup)
 		}
 
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", p.Address, p.IDs(), group, driver(h, p), p.Device)
+		rows = append(rows, []string{p.Address, p.IDs(), group, driver(h, p), p.Device})
 	}
 
-	_ = table.Flush()
+	fmt.Fprint(w, terminal.Table(rows, terminal.Of(w).Width()))
 }
 
 func hostState(h datacentre.Host) string {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/terminal/terminaltest"
 	"talos-proxmox/lab/datacentre"
 )
 
@@ -75,4 +77,16 @@ func TestParseChange(t *testing.T) {
 		t, datacentre.HostChange{GroupWith: change.GroupWith, RemovePCI: "0000:03:00", IOMMU: change.IOMMU}, change,
 	)
 	assert.False(t, *change.IOMMU)
+}
+
+// TestTheTerminalIsNotAsked for its background colour when the program starts, which takes 5 s if it does not answer.
+func TestTheTerminalIsNotAsked(t *testing.T) {
+	t.Parallel()
+
+	program, err := os.Executable()
+	require.NoError(t, err)
+
+	text := terminaltest.Run(t, nil, program, "-test.run=^$") // which has the same imports
+	assert.Contains(t, text, "PASS")
+	assert.NotContains(t, text, "\x1b")
 }

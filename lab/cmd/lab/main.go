@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/terminal/noquery"
 	"talos-proxmox/lab/engine"
 	"talos-proxmox/lab/providers"
 )
@@ -24,6 +25,7 @@ type globalFlags struct {
 }
 
 func main() {
+	noquery.Restore()
 	providers.RunAsPlugin()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

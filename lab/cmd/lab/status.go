@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/machine"
 	"talos-proxmox/lab/proxmox"
@@ -45,15 +46,16 @@ func newStatus(f *globalFlags) *cobra.Command {
 
 func printCoverage(w io.Writer) error {
 	methods := proxmox.Methods()
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rows := [][]string{{"METHOD", "PATH"}}
 
 	for _, m := range methods {
-		fmt.Fprintln(table, strings.Replace(m, " ", "\t", 1))
+		method, path, _ := strings.Cut(m, " ")
+		rows = append(rows, []string{method, path})
 	}
 
-	fmt.Fprintf(table, "\n%d methods\n", len(methods))
+	_, err := fmt.Fprintf(w, "%s\n%d methods\n", terminal.Table(rows, terminal.Of(w).Width()), len(methods))
 
-	return table.Flush()
+	return err
 }
 
 // kernelParameters returns a command line without the parameters of the boot loader and the installation.
@@ -68,24 +70,27 @@ func kernelParameters(line string) string {
 }
 
 func printStatus(w io.Writer, status control.Status) error {
-	fmt.Fprintf(w,
-		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d active tasks\n\n",
+	width := terminal.Of(w).Width()
+
+	var text strings.Builder
+
+	text.WriteString(terminal.Wrap(fmt.Sprintf(
+		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d active tasks",
 		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Kubernetes,
-		status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
+		status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks), "", width))
 
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-
-	fmt.Fprintln(table, "HOST\tADDRESS\tSTATE\tCORES USED\tMEMORY USED\tKERNEL PARAMETERS\tGPUS")
+	rows := [][]string{{"HOST", "ADDRESS", "STATE", "CORES USED", "MEMORY USED", "KERNEL PARAMETERS", "GPUS"}}
 
 	for _, host := range status.Hosts {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d of %d MiB\t%s\t%s\n",
-			host.Name, host.Address, hostState(host), host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB,
-			kernelParameters(host.Boot.CommandLine), gpus(host))
+		rows = append(rows, []string{
+			host.Name, host.Address.String(), hostState(host), fmt.Sprintf("%d of %d", host.CoresUsed, host.Cores),
+			fmt.Sprintf("%d of %d MiB", host.MemoryUsedMiB, host.MemoryMiB), kernelParameters(host.Boot.CommandLine), gpus(host),
+		})
 	}
 
-	if len(status.VMs) > 0 {
-		fmt.Fprintln(table, "\nVMID\tNAME\tHOST\tSTATE\tADDRESS\tROLE\tTALOS\tMACHINE\tETCD MEMBER")
-	}
+	text.WriteString("\n" + terminal.Table(rows, width, "KERNEL PARAMETERS"))
+
+	rows = [][]string{{"VMID", "NAME", "HOST", "STATE", "ADDRESS", "ROLE", "TALOS", "MACHINE", "ETCD MEMBER"}}
 
 	machines := map[int]machine.MachineStatus{}
 	for _, m := range status.Machines {
@@ -118,23 +123,28 @@ func printStatus(w io.Writer, status control.Status) error {
 			address = m.Address.String()
 		}
 
-		fmt.Fprintf(
-			table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.ID, vm.Name, vm.Host, state, address, m.Role, m.Version, stage,
-			m.EtcdMember,
-		)
+		rows = append(rows, []string{
+			strconv.Itoa(vm.ID), vm.Name, vm.Host, state, address, m.Role, m.Version, stage, m.EtcdMember,
+		})
 
 		if m.Problem != "" {
 			problems = append(problems, fmt.Sprintf("%s (%d): %s", vm.Name, vm.ID, m.Problem))
 		}
 	}
 
-	if err := table.Flush(); err != nil {
-		return err
+	if len(status.VMs) > 0 {
+		text.WriteString("\n" + terminal.Table(rows, width, "ETCD MEMBER", "ROLE"))
 	}
 
 	if len(problems) > 0 {
-		fmt.Fprintf(w, "\nProblems:\n  %s\n", strings.Join(problems, "\n  "))
+		text.WriteString("\nProblems:\n")
+
+		for _, problem := range problems {
+			text.WriteString(terminal.Wrap(problem, "  ", width))
+		}
 	}
 
-	return nil
+	_, err := io.WriteString(w, text.String())
+
+	return err
 }

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
+	"talos-proxmox/internal/terminal"
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/engine"
 	"talos-proxmox/lab/server"
@@ -37,20 +37,14 @@ func (r *runner) printSummary(ctx context.Context, outputs auto.OutputMap) error
 
 	if len(clusters) > 0 {
 		endpoints, _ := outputs[stacks.Endpoints].Value.(map[string]any)
-		table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-
-		fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
+		rows := [][]string{{"CLUSTER", "KUBERNETES API", "KUBECONFIG, TALOSCONFIG"}}
 
 		for i, name := range clusters {
-			fmt.Fprintf(
-				table, "%s\t%v\t%s, %s\n", name, endpoints[name], filepath.Join(shown, clientFile("kubeconfig", name, i)),
-				filepath.Join(shown, clientFile("talosconfig", name, i)),
-			)
+			rows = append(rows, []string{name, fmt.Sprint(endpoints[name]), fmt.Sprintf("%s, %s",
+				filepath.Join(shown, clientFile("kubeconfig", name, i)), filepath.Join(shown, clientFile("talosconfig", name, i)))})
 		}
 
-		if err := table.Flush(); err != nil {
-			return err
-		}
+		fmt.Print("\n" + terminal.Table(rows, terminal.Of(os.Stdout).Width()))
 	}
 
 	fmt.Print(r.nextSteps(bin, shown, len(clusters) > 0))
