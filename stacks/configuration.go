@@ -119,9 +119,13 @@ func readSettings(stack string, c configuration) (s settings, problems problem.L
 
 		return value
 	}, os.Getenv)
-	problems = slices.Concat(
-		misspeltFileKeys(c.file), unknownKeys(c.keys), CheckConnection(s.proxmox),
-	)
+
+	misspelt := misspeltFileKeys(c.file)
+	if len(misspelt) > 0 && len(c.keys) == 0 {
+		return s, misspelt // without configuration, everything else is missing
+	}
+
+	problems = slices.Concat(misspelt, unknownKeys(c.keys), CheckConnection(s.proxmox))
 
 	values := map[string]string{}
 

@@ -128,5 +128,11 @@ func TestPlanFileIsStrict(t *testing.T) {
 	require.ErrorContains(t, err, "talos_proxmox:clusters: is not a key of this program; did you mean talos-proxmox:clusters?")
 
 	_, err = PlanFile("test", []byte(strings.Replace(twoClusters, "config:", "conf:", 1)))
-	require.ErrorContains(t, err, "conf: is not a key of a stack file; did you mean config?")
+	require.EqualError(t, err, "conf: is not a key of a stack file; did you mean config?", "and not that all keys are missing")
+
+	_, err = PlanFile("test", []byte("config:\n  proxmoxve:endpoint: a\n  proxmoxve:endpoint: b\n"))
+	require.EqualError(t, err, "Pulumi.test.yaml:3: proxmoxve:endpoint: is in the same map as that of line 2; keep one of them")
+
+	_, err = PlanFile("test", []byte("config:\n  a: 1\n\tb: 2\n"))
+	require.ErrorContains(t, err, "unable to read Pulumi.test.yaml (YAML is indented by blanks, never by tabs): ")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,13 +65,33 @@ func PlanChecked(ctx context.Context, stack string, content []byte) (*spec.Plan,
 	return s.plan, nil
 }
 
+// duplicateKey matches the YAML library's error about a key that a map has twice.
+var duplicateKey = regexp.MustCompile(`line (\d+): mapping key "([^"]+)" already defined at line (\d+)`)
+
+// yamlError returns an error about a file that is no YAML.
+func yamlError(file string, err error) error {
+	if match := duplicateKey.FindStringSubmatch(err.Error()); match != nil {
+		return fmt.Errorf("%s:%s: %s: is in the same map as that of line %s; keep one of them", file, match[1], match[2], match[3])
+	}
+
+	advice := ""
+	if strings.Contains(err.Error(), "tab character") {
+		advice = " (YAML is indented by blanks, never by tabs)"
+	}
+
+	return fmt.Errorf("unable to read %s%s: %w", file, advice, err)
+}
+
 func planFile(stack string, content []byte, unconnected bool) (s settings, err error) {
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return s, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs, and has each key once): %w",
-			fileName(stack), err)
+		return s, yamlError(fileName(stack), err)
+	}
+
+	if misspelt := misspeltFileKeys(content); len(misspelt) > 0 && len(file.Config) == 0 {
+		return s, misspelt // without configuration, everything else is missing
 	}
 
 	s.proxmox = proxmoxapi.Settings(func(key string) string {

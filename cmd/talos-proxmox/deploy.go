@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/planguard"
 )
 
 func newDeploy(a *app) *cobra.Command {
@@ -117,5 +119,20 @@ func (e engine) up(cmd *cobra.Command, o planOptions, yes bool, resume string) e
 			"docs/recovery.md", err, e.Name, resume)
 	}
 
+	explainShutdown(cmd, e.RunLog())
+
 	return nil
+}
+
+// explainShutdown explains errors that a successful run printed about plugins, by the log of its events.
+func explainShutdown(cmd *cobra.Command, log string) {
+	file, err := os.Open(log) //nolint:gosec // this process's own
+	if err != nil {
+		return // only the explanation is missing
+	}
+	defer file.Close()
+
+	if done, err := planguard.Parse(file); err == nil && done.Shutdown() != "" {
+		printLines(cmd, fit(cmd, "note: "+done.Shutdown()))
+	}
 }

@@ -269,6 +269,21 @@ func TestDeployThatFailed(t *testing.T) {
 	require.ErrorContains(t, err, "talos-proxmox recover prod removes what it left")
 }
 
+// TestPluginsThatTheCLIDidNotWaitFor: what it prints about them is explained after a run that succeeded.
+func TestPluginsThatTheCLIDidNotWaitFor(t *testing.T) {
+	t.Parallel()
+
+	const closed = `{"sequence": 9, "diagnosticEvent": {"severity": "error", "message": "Detected that /p/plugin exited prematurely."}}`
+
+	engine := strings.Replace(writesEvents(t, "drift"), `"$2"`+"\n", `"$2"; echo '`+closed+`' >> "$2"`+"\n", 1)
+
+	for _, arguments := range [][]string{{"preview"}, {"deploy", "--yes", "--directory", t.TempDir()}} {
+		out, err := output(append(arguments, "prod", "--project", fakeProject(t, engine))...)
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(out, "note: `exited prematurely. This is *always* a bug in the provider` above is about a plugin"), out)
+	}
+}
+
 // TestTheLabsStack: commands about stack lab run on the embedded lab.
 func TestTheLabsStack(t *testing.T) {
 	t.Parallel()

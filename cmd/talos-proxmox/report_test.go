@@ -52,7 +52,7 @@ func TestReportErrors(t *testing.T) {
 	}{
 		"no stack":                {nil, "accepts 1 arg(s), received 0"},
 		"a stack without a file":  {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
-		"a file that is not YAML": {[]string{"broken"}, "unable to read Pulumi.broken.yaml (YAML is indented by blanks"},
+		"a file that is not YAML": {[]string{"broken"}, "unable to read Pulumi.broken.yaml: go-yaml load error"},
 		"a patch that Talos refuses": {
 			[]string{"patched"}, "Pulumi.patched.yaml:18: clusters[0].patches[0]: makes the machine configuration of dev-cp-1 invalid",
 		},

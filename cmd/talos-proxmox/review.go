@@ -113,6 +113,10 @@ func (r review) verdict(w io.Writer, cmd *cobra.Command) error {
 		}
 	}
 
+	if text := r.Shutdown(); text != "" && r.displayed {
+		fmt.Fprintln(w, fit(cmd, "note: "+text))
+	}
+
 	if len(r.findings) == 0 {
 		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be restored.\n", r.Stack, r.summary())
 

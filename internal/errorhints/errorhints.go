@@ -287,6 +287,10 @@ var rows = []row{
 		pattern: regexp.MustCompile(`first record does not look like a TLS handshake|HTTP response to HTTPS client`),
 		text:    "this is not the port of Proxmox' API, which is 8006: https://10.0.0.2:8006/",
 	},
+	{
+		pattern: regexp.MustCompile(`dial tcp \S+:443: .*(?:connection refused|i/o timeout|no route to host)`),
+		text:    "an endpoint without a port means port 443, and Proxmox' API has port 8006: https://10.0.0.2:8006/",
+	},
 	// A refused connection is to the host of the endpoint or of a shell; one that Proxmox itself cannot open is to the
 	// machine's host.
 	{

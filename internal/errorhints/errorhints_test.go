@@ -30,6 +30,10 @@ func TestFor(t *testing.T) {
 		"another port": {
 			"create", "http: server gave HTTP response to HTTPS client", "this is not the port of Proxmox' API, which is 8006",
 		},
+		"no port": {
+			"create", `Get "https://10.0.0.2/api2/json/version": dial tcp 10.0.0.2:443: connect: connection refused`,
+			"an endpoint without a port means port 443, and Proxmox' API has port 8006",
+		},
 		"a VMID that a clone finds taken": {
 			"create", "unable to create VM 3000: config file already exists",
 			"`talos-proxmox recover prod --vmid 3000` removes it. Any other stays",

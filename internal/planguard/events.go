@@ -27,6 +27,16 @@ func IsPluginShutdown(m Message) bool {
 		strings.Contains(m.Text, " exited prematurely.")
 }
 
+// Shutdown explains errors that a finished run printed about plugins; empty = there are none. See [IsPluginShutdown].
+func (p *Preview) Shutdown() string {
+	if !p.Finished || len(p.shutdownErrors) == 0 {
+		return ""
+	}
+
+	return "`exited prematurely. This is *always* a bug in the provider` above is about a plugin that the Pulumi CLI did not wait " +
+		"for: everything was done (docs/troubleshooting.md#messages-after-a-successful-run)"
+}
+
 func (p *Preview) add(e apitype.EngineEvent) {
 	switch {
 	case e.PreludeEvent != nil:

@@ -59,6 +59,7 @@ func TestFinished(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, test.finished, p.Finished)
 			require.Len(t, p.Errors, len(test.errors))
+			assert.Equal(t, test.finished && strings.Contains(test.output, closedEvent), p.Shutdown() != "", p.Shutdown())
 
 			for i, beginning := range test.errors {
 				assert.True(t, strings.HasPrefix(p.Errors[i].Text, beginning), p.Errors[i].Text)

@@ -125,6 +125,10 @@ func (r *reader) readRoles(ctx context.Context) {
 		return
 	}
 
+	r.listRoles(ctx)
+}
+
+func (r *reader) listRoles(ctx context.Context) {
 	get(ctx, r, "which roles there are", proxmoxapi.PathRoles, func(s *Site, roles []proxmoxapi.Role) {
 		s.Roles = map[string][]string{}
 		for _, r := range roles {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"talos-proxmox/internal/errorhints"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/problem"
@@ -109,8 +110,13 @@ func Check(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	}
 
 	if site.Unreachable != nil {
+		advice, known := errorhints.Advice(errorhints.Subject{Host: site.Endpoint}, "read", site.Unreachable.Error())
+		if known {
+			advice = ". What to do: " + advice
+		}
+
 		c.warn("", "", nil, "Proxmox at %s does not answer, so that rights, hosts, datastores, bridges and VMIDs "+
-			"are not compared with the plan: %s", site.Endpoint, site.Unreachable)
+			"are not compared with the plan: %s%s", site.Endpoint, site.Unreachable, advice)
 	}
 
 	for _, rule := range []func(){

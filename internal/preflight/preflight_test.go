@@ -307,6 +307,13 @@ func TestJudge(t *testing.T) {
 		"no one answers": {change: func(s *fixture) {
 			s.site = &preflight.Site{Endpoint: "https://x/", Unreachable: errors.New("no route to host")}
 		}, warnings: []string{"Proxmox at https://x/ does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: no route to host"}},
+		"an authority that this computer does not trust": {change: func(s *fixture) {
+			s.site = &preflight.Site{Endpoint: "https://x/", Unreachable: errors.New("x509: certificate signed by unknown authority")}
+		}, warnings: []string{
+			"x509: certificate signed by unknown authority. What to do: this computer does not trust the Proxmox cluster's own " +
+				"certificate authority: copy /etc/pve/pve-root-ca.pem from a host, compare its fingerprint with the one on the host's " +
+				"console, and name the copy in SSL_CERT_FILE (docs/trust.md)",
+		}},
 		"what was not answered": {
 			change:   func(s *fixture) { s.site.Unknown = []string{"the version of Proxmox is unknown"} },
 			warnings: []string{"the version of Proxmox is unknown"},
@@ -419,6 +426,36 @@ func TestJudge(t *testing.T) {
 			"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone, VM.PowerMgmt on /vms/901, /vms/952, /vms/2000 and 1 more paths: as root on a host, " +
 				"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
 		}},
+		"a role that is there without privileges": {change: func(s *fixture) {
+			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
+			delete(s.site.Rights["/vms"], "VM.Clone")
+
+			s.site.Roles = map[string][]string{"TalosProxmox": {"VM.Allocate"}}
+		}, problems: []string{
+			"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone, VM.PowerMgmt on /vms/901, /vms/952, /vms/2000 and 1 more paths: as root on a host, " +
+				"`pveum role modify TalosProxmox --append 1 --privs \"VM.Clone VM.PowerMgmt\"` gives the role what it lacks; docs/permissions.md",
+		}},
+		"a role that is there with one of two privileges": {change: func(s *fixture) {
+			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
+			delete(s.site.Rights["/vms"], "VM.Clone")
+
+			s.site.Roles = map[string][]string{"TalosProxmox": {"VM.Clone"}}
+		}, problems: []string{
+			"`pveum role modify TalosProxmox --append 1 --privs \"VM.PowerMgmt\"` gives the role what it lacks, and " +
+				"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox",
+		}},
+		"a rule that is missing": {change: func(s *fixture) {
+			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
+
+			s.site.Roles = map[string][]string{"TalosProxmox": {"VM.PowerMgmt"}}
+		}, problems: []string{
+			"as root on a host, `pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role",
+		}},
+		"a role that is not there": {change: func(s *fixture) {
+			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
+
+			s.site.Roles = map[string][]string{"Administrator": {"VM.PowerMgmt"}}
+		}, problems: []string{"` makes the role, which is not there, and `pveum acl modify /vms "}},
 		"a user without a privilege": {change: func(s *fixture) {
 			s.site.Identity = "pulumi@pve"
 			delete(s.site.Rights, "/storage/local")

@@ -102,6 +102,14 @@ func (r *reader) readProxmox(ctx context.Context) {
 	}
 
 	wg.Wait()
+
+	// Whether it is the role or the rule that is missing matters only then.
+	c := &checker{plan: r.Plan, stack: r.Stack, site: r.site, planned: r.planned}
+	if r.site.Roles == nil && r.site.Rights != nil && slices.ContainsFunc(permissions.Roles(), func(role permissions.Role) bool {
+		return len(c.lacks(role)) > 0
+	}) {
+		r.listRoles(ctx)
+	}
 }
 
 // readRights reads the privileges of the credentials. It returns false if Proxmox refuses them or does not answer.

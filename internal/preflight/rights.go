@@ -77,10 +77,8 @@ func (c *checker) checkRights() {
 		for _, path := range slices.Sorted(maps.Keys(lacks)) {
 			all = false
 
-			c.problem("", c.credentialsKey(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; "+
-				"docs/permissions.md has what is in the role",
-				c.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].pathList(),
-				c.grantCommand(path, role), role.ID, c.separatedTokenNote())
+			c.problem("", c.credentialsKey(), nil, "%s may not %s on %s: as root on a host, %s; docs/permissions.md has what is in the role",
+				c.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].pathList(), c.grant(path, role, lacks[path]))
 		}
 	}
 
@@ -162,6 +160,34 @@ func (l lack) pathList() string {
 	}
 
 	return fmt.Sprintf("%s and %d more paths", strings.Join(l.paths[:limit], ", "), len(l.paths)-limit)
+}
+
+// grant says how the credentials get what they lack of a role: by a rule, or because the role has too little, as one of
+// an earlier version of the program, or is not there.
+func (c *checker) grant(path string, role permissions.Role, missing lack) string {
+	rule := fmt.Sprintf("`%s` gives it the role %s%s", c.grantCommand(path, role), role.ID, c.separatedTokenNote())
+
+	has, exists := c.site.Roles[role.ID]
+	if c.site.Roles == nil {
+		return rule
+	}
+
+	if !exists {
+		return fmt.Sprintf("`%s` makes the role, which is not there, and %s", role.Command(c.site.major()), rule)
+	}
+
+	absent := slices.DeleteFunc(slices.Clone(missing.privileges), func(p string) bool { return slices.Contains(has, p) })
+	if len(absent) == 0 {
+		return rule
+	}
+
+	text := fmt.Sprintf("`pveum role modify %s --append 1 --privs \"%s\"` gives the role what it lacks", role.ID,
+		strings.Join(absent, " "))
+	if len(absent) < len(missing.privileges) {
+		text += ", and " + rule
+	}
+
+	return text
 }
 
 // grantCommand returns the command that grants a role on a path, with the plan's other roles there: a rule hides those
