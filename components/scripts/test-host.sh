@@ -2,8 +2,8 @@
 # Prepares a real Debian 13 like a Proxmox host. QEMU emulates a machine with Debian's kernel, an IOMMU and a card, once with GRUB and Secure Boot and once with
 # systemd-boot. TestRealHost runs the host script in it over SSH, across two reboots through the firmware's own boot entries. Needs root.
 #
-# Debian does not have Proxmox's programs. Those that the host script calls are stand-ins: a Proxmox VE without guests and without a cluster, and a
-# proxmox-boot-tool whose refresh runs systemd's kernel-install, which reads /etc/kernel/cmdline as Proxmox's does. This does not test Proxmox's own programs.
+# Debian does not have Proxmox' programs. Those that the host script calls are stand-ins: a Proxmox VE without guests and without a cluster, and a
+# proxmox-boot-tool whose refresh runs systemd's kernel-install, which reads /etc/kernel/cmdline as Proxmox' does. This does not test Proxmox' own programs.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,7 +19,7 @@ rm -rf "$work" && mkdir -p "$work"
 cd "$work"
 began=$SECONDS
 
-# Proxmox's initramfs has all disk drivers; here that would take minutes on the emulated processor. xhci_pci is included as on a real host.
+# Proxmox' initramfs has all disk drivers; here that would take minutes on the emulated processor. xhci_pci is included as on a real host.
 cat >initramfs <<'TABLE'
 MODULES=list
 COMPRESS=zstd
@@ -51,7 +51,7 @@ TABLE
 # Proxmox VE: the host's name, and no guests, cluster or tasks.
 mkdir -p root/etc/pve/nodes/pve1 root/root/.ssh
 ln -s nodes/pve1 root/etc/pve/local
-stand_in() { # NAME: a command of Proxmox's from standard input
+stand_in() { # NAME: a command of Proxmox' from standard input
   { printf '#!/bin/sh\n' && cat; } >"root/usr/local/sbin/$1"
   chmod 755 "root/usr/local/sbin/$1"
 }

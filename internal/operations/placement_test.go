@@ -67,7 +67,7 @@ func TestPlacement(t *testing.T) {
 		},
 		"nothing is told": {
 			want: request.Placement{NotAsked: []string{
-				"where machines are, and whether their hosts are online: unable to list Proxmox's hosts: Proxmox answers 403 Forbidden",
+				"where machines are, and whether their hosts are online: unable to list Proxmox' hosts: Proxmox answers 403 Forbidden",
 			}},
 		},
 	} {

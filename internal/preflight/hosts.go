@@ -112,7 +112,7 @@ func describeNew(names []string) string {
 func (c *checker) checkQuorum() {
 	if c.site.NoQuorum {
 		c.add(severity(c.planned.hasNew()), "", "hosts", nil,
-			"Proxmox's cluster has no quorum, so that nothing can be made or changed: `pvecm status` on a host "+
+			"Proxmox' cluster has no quorum, so that nothing can be made or changed: `pvecm status` on a host "+
 				"shows who is missing; running machines keep running")
 
 		return
@@ -127,7 +127,7 @@ func (c *checker) checkQuorum() {
 	}
 
 	if away > 0 && 2*away >= len(c.site.Hosts) {
-		c.warn("", "hosts", nil, "%d of the %d hosts of Proxmox's cluster are offline, so that it may have no "+
+		c.warn("", "hosts", nil, "%d of the %d hosts of Proxmox' cluster are offline, so that it may have no "+
 			"quorum and nothing can be made or changed: `pvecm status` on a host shows it",
 			away, len(c.site.Hosts))
 	}

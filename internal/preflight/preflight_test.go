@@ -383,7 +383,7 @@ func TestJudge(t *testing.T) {
 				s.host("pve1").Status = "offline"
 			},
 			problems: []string{`hosts[0].name: "pve1" is offline, and`},
-			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"},
+			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox' cluster are offline"},
 		},
 		"a machine of somebody on a host that is offline": {
 			change: func(s *fixture) {
@@ -579,7 +579,7 @@ func TestJudge(t *testing.T) {
 			problems: []string{
 				`hosts[1].name: "pve2" is offline, and one-gpu-1, template talos-nvidia-open-lts are to be created there`,
 			},
-			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"},
+			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox' cluster are offline"},
 		},
 		"an idle host that is away": {
 			change:   func(s *fixture) { s.created = true; s.addMachine(*s.worker()); s.host("pve2").Status = "offline" },
@@ -591,7 +591,7 @@ func TestJudge(t *testing.T) {
 		},
 		"no quorum": {
 			change:   func(s *fixture) { s.site.NoQuorum = true },
-			problems: []string{"hosts: Proxmox's cluster has no quorum, so that nothing can be made"},
+			problems: []string{"hosts: Proxmox' cluster has no quorum, so that nothing can be made"},
 		},
 		"more cores than a host": {
 			change: func(s *fixture) { s.host("pve2").Cores = 2 },
@@ -1051,7 +1051,7 @@ func TestReport(t *testing.T) {
 	s.addMachine(s.plan.Clusters[0].ControlPlanes[0])
 	s.host("pve2").Status = "offline"
 	s.host("pve2").Storages, s.host("pve2").Bridges = nil, nil
-	assert.Equal(t, `  warning  hosts: 1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum and nothing can be made or changed: `+"`pvecm status`"+` on a host shows it
+	assert.Equal(t, `  warning  hosts: 1 of the 2 hosts of Proxmox' cluster are offline, so that it may have no quorum and nothing can be made or changed: `+"`pvecm status`"+` on a host shows it
   ok       Proxmox VE 9.1 answers at https://10.0.0.1:8006/
   ok       pulumi@pve!talos may do what the plan needs
   ok       pulumi@pve!talos can become root by Sys.Modify on /, Sys.Modify on /access, Mapping.Modify on /mapping/pci, Mapping.Modify on /mapping/pci/rtx (docs/permissions.md#what-the-holder-can-do): remove the rules that no setting and no new mapping needs

@@ -165,7 +165,7 @@ func (r *reader) readVersion(ctx context.Context) {
 // readHosts reads the list of hosts, then the storages and bridges of those online.
 func (r *reader) readHosts(ctx context.Context) {
 	hosts, err := proxmoxapi.Hosts(ctx, r.Proxmox.Get)
-	r.record("the hosts of Proxmox's cluster", err, func(s *Site) {
+	r.record("the hosts of Proxmox' cluster", err, func(s *Site) {
 		s.Hosts = map[string]*Host{}
 		for _, h := range hosts {
 			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
@@ -201,7 +201,7 @@ func (r *reader) readQuorum(ctx context.Context) {
 	}
 
 	quorate, err := proxmoxapi.Quorate(ctx, r.Proxmox.Get)
-	r.record("the quorum of Proxmox's cluster", err, func(s *Site) { s.NoQuorum = !quorate })
+	r.record("the quorum of Proxmox' cluster", err, func(s *Site) { s.NoQuorum = !quorate })
 }
 
 // maxDescriptions bounds how many descriptions of conflicting machines are read.

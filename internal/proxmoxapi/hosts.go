@@ -29,7 +29,7 @@ type Host struct {
 // Hosts lists the hosts of Proxmox' cluster. Without its quorum, all but the host that answers are offline.
 func Hosts(ctx context.Context, get Get) (hosts []Host, err error) {
 	if err := get(ctx, "/nodes", &hosts); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's hosts: %w", Cause(err))
+		return nil, fmt.Errorf("unable to list Proxmox' hosts: %w", Cause(err))
 	}
 
 	return hosts, nil

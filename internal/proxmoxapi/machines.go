@@ -295,7 +295,7 @@ const pathMachines = "/cluster/resources?type=vm"
 func List(ctx context.Context, client *proxmox.Client) ([]Listed, error) {
 	var all []Listed
 	if err := client.Get(ctx, pathMachines, &all); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
+		return nil, fmt.Errorf("unable to list Proxmox' machines: %w", Cause(err))
 	}
 
 	return all, nil

@@ -76,7 +76,7 @@ func OutlivingVolumes(
 func findHolders(ctx context.Context, get Get, volumes []OutlivingVolume, first int) error {
 	var machines []Listed
 	if err := get(ctx, pathMachines, &machines); err != nil {
-		return fmt.Errorf("unable to list Proxmox's machines: %w", Cause(err))
+		return fmt.Errorf("unable to list Proxmox' machines: %w", Cause(err))
 	}
 
 	if i := slices.IndexFunc(machines, func(m Listed) bool { return m.VMID == first }); i > 0 {

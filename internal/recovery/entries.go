@@ -106,7 +106,7 @@ func (r *recovery) existingEntries(ctx context.Context) (map[string]string, erro
 		}
 
 		if err := list(ctx, found); err != nil {
-			return nil, fmt.Errorf("unable to list Proxmox's %ss: %w", kind, proxmoxapi.Cause(err))
+			return nil, fmt.Errorf("unable to list Proxmox' %ss: %w", kind, proxmoxapi.Cause(err))
 		}
 	}
 

@@ -667,7 +667,7 @@ func TestRunFails(t *testing.T) {
 		},
 		"a list that cannot be had": {
 			change: func(w *fixture) { w.fails = "/cluster/resources" },
-			output: "unable to list Proxmox's machines: Proxmox answers 403 Forbidden",
+			output: "unable to list Proxmox' machines: Proxmox answers 403 Forbidden",
 		},
 		"a named machine that the state knows": {
 			change:  func(w *fixture) { w.state = w.deployment(nil, []any{secrets, w.machine("3000")}) },

@@ -65,7 +65,7 @@ type USB struct {
 // Address returns where the device is on its host: its PCI address, or the port of a USB device, or else its id.
 func (d Device) Address() string { return cmp.Or(d.PCI, d.USB.Port, d.USB.ID) }
 
-// MappingPath returns the path of the device's mapping in Proxmox's permissions: /mapping/usb/zigbee. The API has it
+// MappingPath returns the path of the device's mapping in Proxmox' permissions: /mapping/usb/zigbee. The API has it
 // below /cluster.
 func (d Device) MappingPath() string {
 	if d.Kind == USBDevice {

@@ -54,7 +54,7 @@ func (p *planner) planUSB(path string, c DeviceConfig, device *Device) {
 		valid = false
 	}
 
-	if valid { // the kernel's and Proxmox's form is in lower case
+	if valid { // the kernel's and Proxmox' form is in lower case
 		device.USB = USB{ID: strings.ToLower(c.USB.ID), Port: c.USB.Port}
 	}
 }

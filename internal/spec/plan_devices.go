@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// deviceNameFormat is Proxmox's format of a mapping's name.
+// deviceNameFormat is Proxmox' format of a mapping's name.
 var deviceNameFormat = format{
 	regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,62}$`),
 	"cannot be the name of a mapping in Proxmox; use letters, digits, _ and -, from 2 to 63, with a letter first",

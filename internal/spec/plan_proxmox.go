@@ -148,7 +148,7 @@ func (p *planner) checkCertificate(path, text, what string) {
 	}
 }
 
-// maxAccountLength is Proxmox's limit for a user's name, without its realm.
+// maxAccountLength is Proxmox' limit for a user's name, without its realm.
 const maxAccountLength = 60
 
 func (p *planner) planIdentity(path, name string, c Identity) *Identity {

@@ -60,7 +60,7 @@ type Release struct {
 	Sums, Algorithm string
 }
 
-// Hardware is the hardware that a system needs, in Proxmox's terms.
+// Hardware is the hardware that a system needs, in Proxmox' terms.
 type Hardware struct {
 	// The kind of system. Default: l26.
 	OSType string `pulumi:"osType,optional"`

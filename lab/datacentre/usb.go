@@ -29,7 +29,7 @@ func (d *Datacentre) usbDevice(h Host, value string) (USBDevice, error) {
 			return USBDevice{}, fmt.Errorf("USB device mapping not found for '%s'", name)
 		case 1:
 		default:
-			return USBDevice{}, errors.New("More than one USB mapping per host not supported") //nolint:staticcheck // Proxmox's
+			return USBDevice{}, errors.New("More than one USB mapping per host not supported") //nolint:staticcheck // Proxmox'
 		}
 
 		if err := checkUSBEntry(name, h, entries[0]); err != nil {

@@ -47,7 +47,7 @@ func (w *world) removePrivileges(privileges ...string) {
 }
 
 // TestPreviewReportsAllProblems has a data centre with many problems. Without the preview's checks, an up would meet
-// them one after the other, in Proxmox's words.
+// them one after the other, in Proxmox' words.
 func TestPreviewReportsAllProblems(t *testing.T) {
 	t.Parallel()
 
@@ -182,7 +182,7 @@ func TestPreviewMakesFewRequests(t *testing.T) {
 		t, output, `hosts[1].name: "pve2" is offline: what is on it can neither be read nor changed`,
 	)
 	assert.Contains(
-		t, output, "1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum",
+		t, output, "1 of the 2 hosts of Proxmox' cluster are offline, so that it may have no quorum",
 	)
 
 	// An up makes none of these requests.

@@ -13,7 +13,7 @@ import (
 // handler executes a call with checked permissions and parameters.
 type handler func(*request) (any, error)
 
-// route is an implemented call. Its parameters and permissions come from Proxmox's API description.
+// route is an implemented call. Its parameters and permissions come from Proxmox' API description.
 type route struct {
 	schema.Method
 	method string

@@ -20,7 +20,7 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-var update = flag.Bool("update", false, "write the part of Proxmox's API description that the lab reads")
+var update = flag.Bool("update", false, "write the part of Proxmox' API description that the lab reads")
 
 // keptAttributes are the attributes that decide about a parameter's value; the rest is documentation.
 var keptAttributes = strings.Fields(
@@ -161,14 +161,14 @@ func extractConfig(methods map[string]map[string]any) map[string]any {
 	return config
 }
 
-// TestAPISchemaIsCurrent compares what the lab reads with Proxmox's API description, which is not part of this
+// TestAPISchemaIsCurrent compares what the lab reads with Proxmox' API description, which is not part of this
 // repository; -update writes it.
 func TestAPISchemaIsCurrent(t *testing.T) {
 	t.Parallel()
 
 	path := os.Getenv("PVE_API_SCHEMA")
 	if path == "" {
-		t.Skip("skipped: PVE_API_SCHEMA is not set. To compare with Proxmox's API description, set the variable to the path of its " +
+		t.Skip("skipped: PVE_API_SCHEMA is not set. To compare with Proxmox' API description, set the variable to the path of its " +
 			"apidata.json")
 	}
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// apiJSON is the part of Proxmox's API description that decides about calls: TestAPISchemaIsCurrent of lab/proxmox
+// apiJSON is the part of Proxmox' API description that decides about calls: TestAPISchemaIsCurrent of lab/proxmox
 // writes it.
 //
 //go:embed api.json
@@ -73,7 +73,7 @@ var (
 // decode decodes an embedded file.
 func decode[T any](text []byte) (v T) {
 	if err := json.Unmarshal(text, &v); err != nil {
-		panic(fmt.Errorf("read Proxmox's description of its API: %w", err))
+		panic(fmt.Errorf("read Proxmox' description of its API: %w", err))
 	}
 
 	return v

@@ -32,7 +32,7 @@ const (
 // object is a Kubernetes object as Flux would apply it.
 type object = *unstructured.Unstructured
 
-// tree is a copy of the repository that Flux reconciles clusters from: Flux's library writes into it.
+// tree is a copy of the repository that Flux reconciles clusters from: Flux' library writes into it.
 type tree struct {
 	root string
 	// links are the repository's symbolic links to manifests and folders, which Flux ignores.

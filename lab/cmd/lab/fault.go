@@ -27,7 +27,7 @@ func newFault(f *globalFlags) *cobra.Command {
 		Long: `Inject faults that occur in data centres, and see how the program handles them.
 
 A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --reverts, --no-network,
---no-package, --expire-tickets), or a rule for tasks (--task, --start-fails) or for requests to Proxmox's API
+--no-package, --expire-tickets), or a rule for tasks (--task, --start-fails) or for requests to Proxmox' API
 (--method, --path). A rule applies always, or --times times. Faults last until they are cleared, and survive a restart
 of the lab.`,
 	}

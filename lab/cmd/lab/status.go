@@ -37,7 +37,7 @@ func newStatus(f *globalFlags) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(
-		&coverage, "coverage", false, "list the calls of Proxmox's API that the lab implements; needs no running lab",
+		&coverage, "coverage", false, "list the calls of Proxmox' API that the lab implements; needs no running lab",
 	)
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print nothing; the exit code says whether a lab runs")
 
