@@ -16,6 +16,25 @@ import (
 )
 
 // AutoscaledPool is a pool of workers that a cluster autoscaler adds machines to.
+//
+// Its fields, from their own comments (make schema):
+//   - Name string: The pool's name, which begins the machines' names.
+//   - Max int: How many machines the autoscaler may add.
+//   - Template string: The name of the VM templates that it clones, the same on every host.
+//   - Talos Talos: What the templates contain.
+//   - Hosts []string: The hosts of the machines, which have the templates.
+//   - FirstVMID int: The lowest VMID of the machines.
+//   - ResourcePool string: The Proxmox resource pool of the machines.
+//   - Datastore string: The datastore of their disks.
+//   - Cores int: Processor cores of each.
+//   - MemoryMiB int: Memory of each in MiB.
+//   - DiskGiB int: The disk of each in GiB.
+//   - Tags []string: Proxmox tags, to which the program adds one of its own. Default: none.
+//   - Labels map[string]string: Labels of the Kubernetes nodes. Default: none.
+//   - Taints map[string]string: Taints of the Kubernetes nodes by key, as value:Effect or Effect. Default: none.
+//   - Patches []string: Talos strategic-merge patches, one YAML document each, after the cluster's. Default: none.
+//   - Secret bool: Show no patch, label or taint in errors. Default: false.
+//   - Encryption *Encryption: The keys of their encrypted volumes. Default: none, they are not encrypted.
 type AutoscaledPool = spec.AutoscaledPool
 
 func validateAutoscaled(a TalosClusterArgs, found *problem.List) {

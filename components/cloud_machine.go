@@ -49,6 +49,16 @@ type CloudMachineArgs struct {
 }
 
 // Hardware is the hardware of a machine's system.
+//
+// Its fields, from their own comments (make schema):
+//   - OSType string: The kind of system. Default: l26.
+//   - Machine string: The machine type. Default: q35.
+//   - BIOS string: The firmware, ovmf or seabios. Default: ovmf.
+//   - SystemDisk string: The interface of the template's system disk. Default: scsi0.
+//   - CloudInitDrive string: The interface of the cloud-init drive. Kernels of cloud images do not see one at ide2.
+//     Default: scsi1.
+//   - Display string: The display. Default: serial0, a console without graphics.
+//   - SecureBoot bool: Whether Secure Boot is enabled. Default: false.
 type Hardware = systems.Hardware
 
 // CloudMachine is a VM cloned from a template of a system other than Talos, and configured by cloud-init.

@@ -19,12 +19,48 @@ import (
 
 type (
 	// CNI is the CNI of a cluster.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Version string: The version of the chart. Default: the newest one that supports the Kubernetes version.
+	//   - Chart string: Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where
+	//     Cilium publishes it.
+	//   - Digest string: The SHA-256 of the archive, as sha256:…; for a chart in a registry, that of its manifest works
+	//     as well. Default: that of Cilium's archive, if it is known.
+	//   - Values string: Values of the chart, in addition to those that Talos needs, as YAML text. Default: none.
+	//   - LoadBalancer []cilium.AddressRange: Addresses for Services of type LoadBalancer, which the nodes announce.
+	//     Default: none.
+	//   - Interfaces []string: Regular expressions for the names of the network interfaces that announce them. Default:
+	//     all.
+	//   - BGP *cilium.BGP: Announce them to routers by BGP. Default: in the nodes' own network, by ARP.
+	//   - GatewayAPI bool: Enable the Gateway API, and install its CRDs. Default: false.
+	//   - GatewayAPISource string: The directory of the Gateway API's CRDs, as an https:// address or a path. Default:
+	//     its repository.
+	//   - Hubble bool: Run Hubble, its relay and its user interface. Default: false.
+	//   - Secret bool: Store the values, and what is computed from them, as secrets in state and previews. Default:
+	//     false.
 	CNI = spec.CNI
 	// AddressRange is a range of addresses for Services of type LoadBalancer.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - First netip.Addr: The first address.
+	//   - Last netip.Addr: The last address.
 	AddressRange = cilium.AddressRange
 	// BGP is how the nodes announce the addresses of Services to routers.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - LocalASN int: The autonomous system number of the nodes.
+	//   - Peers []cilium.BGPPeer: The routers that every node connects to.
+	//   - Multihop int: The number of hops to routers outside the nodes' network that are external peers (eBGP).
+	//     Default: 0, directly connected.
+	//   - HoldTimeSeconds int: How long routers keep the routes of a silent node, in seconds; nodes announce themselves
+	//     three times as often. Default: 90.
+	//   - Password string: The password of the sessions (TCP MD5, RFC 2385). Default: none.
 	BGP = cilium.BGP
 	// BGPPeer is a router that the nodes connect to.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Address netip.Addr: The router's address.
+	//   - ASN int: The router's autonomous system number; the nodes' own for an internal peer (iBGP).
 	BGPPeer = cilium.BGPPeer
 )
 

@@ -17,10 +17,47 @@ import (
 
 type (
 	// GitOps is the source that Flux reconciles.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Kind string: The kind of source: `git` = a Git repository, `oci` = an artifact in a container registry.
+	//   - URL string: The address: `ssh://git@host/path` or `https://host/path`; for an artifact `oci://host/path`,
+	//     without a tag.
+	//   - Ref string: The full ref of the branch or tag; for an artifact its tag. Default: `refs/heads/main`, for an
+	//     artifact `latest`.
+	//   - Path string: The directory to reconcile. Default: `clusters/<cluster>`.
+	//   - Interval string: How often Flux checks for changes, such as `1m` or `30s`.
+	//   - Verify *Verify: The signatures that the source must have. Default: signatures are not verified.
+	//   - SingleTenant bool: Disable multi-tenancy restrictions: Flux objects in any namespace may use sources of other
+	//     namespaces, remote bases, and all rights of Flux. By default only those in `flux-system` have all rights, and
+	//     others need a ServiceAccount.
+	//   - Version string: The version of Flux, without v, which the operator must support.
+	//   - Chart string: The chart of Flux' operator: oci://…, https://….tgz, or a file.
+	//   - ChartVersion string: The chart's version.
+	//   - Digest string: The digest of the chart's archive or manifest. Default: any.
+	//   - TimeoutSeconds int: How many seconds `up` waits for the operator, the controllers and the first
+	//     reconciliation.
+	//   - PullSecret *PullSecret: The credentials for the source, which the state stores as secrets. Default: none; the
+	//     source is public.
+	//   - Age string: The secret keys of age (`AGE-SECRET-KEY-…`, one per line) that decrypt SOPS files of the
+	//     repository; must be stored encrypted. Default: none.
+	//   - Facts map[string]string: Additional entries of the ConfigMap cluster-facts. Default: none.
 	GitOps = spec.GitOps
 	// Verify are the signatures that the source must have.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Keys []string: Public keys, one of which must have signed the newest commit (armoured PGP, or SSH as
+	//     `ssh-ed25519 …`) or the artifact (cosign's, PEM).
+	//   - Issuer string: The issuer of the identity of a keyless cosign signature, as a regular expression.
+	//   - Subject string: The subject of that identity, as a regular expression; required with `issuer`.
 	Verify = spec.Verify
 	// PullSecret are the credentials for the source.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Identity string: The private SSH key, in OpenSSH format and without a passphrase; must be stored encrypted.
+	//   - KnownHosts string: The public keys of the server, as `ssh-keyscan` prints them; required with `identity`.
+	//   - Username string: The user; with a token, what the server expects, often `git`.
+	//   - Password string: The user's password, or a token; must be stored encrypted.
+	//   - CA string: The certificate authority of an https server, as PEM. Default: the public ones.
 	PullSecret = spec.PullSecret
 )
 

@@ -21,12 +21,39 @@ const clusterAnswersWithin = 30 * time.Second
 
 type (
 	// TalosUpgrades say how Talos is upgraded on running nodes.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - ParallelWorkers int: How many workers are upgraded at a time. Each is drained first, so the others need room
+	//     for its pods.
+	//   - AllowDowngrade bool: Allow a downgrade, by one minor version at most.
 	TalosUpgrades = spec.TalosUpgrades
 	// Maintenance says when running nodes may be interrupted.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Windows []MaintenanceWindow: When running machines may be restarted or replaced, and Talos and Kubernetes
+	//     upgraded: `pulumi up` refuses that at other times, also in the middle of a rollout. Default: at any time.
+	//   - Before string: A shell command for the beginning of a maintenance: it runs once in a run, before the first
+	//     machine of the cluster is drained, restarted, replaced or removed, or Talos or Kubernetes upgraded, and not
+	//     at all in a run that does nothing of that. If it fails, nothing of this is done. It runs as `healthCheck`
+	//     does, for five minutes at most, with further variables (upgrades.md#before-and-after). Default: none.
+	//   - After string: A shell command for its end: it runs once, after the last of these changes, also if the run
+	//     failed; after a killed run, at the beginning of the next one. If it fails, the run warns. Default: none.
 	Maintenance = spec.Maintenance
 	// MaintenanceWindow is a recurring span of time.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Days []string: The days on which it begins: mon, tue, wed, thu, fri, sat, sun. Default: every day.
+	//   - StartTime string: The time of day at which it begins.
+	//   - EndTime string: The time of day at which it ends: on the next day, unless it is later than startTime.
+	//   - TimeZone string: The time zone of both, by its IANA name. Default: UTC.
 	MaintenanceWindow = spec.MaintenanceWindow
 	// Backup says where snapshots of etcd are stored before an upgrade.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - Name string: The prefix of file names. Default: the cluster's name.
+	//   - Directory string: The directory; ~/ is the home directory of the user who runs Pulumi.
+	//   - Recipients []string: Public age keys (age1…) to which snapshots are encrypted.
+	//   - Keep int: How many snapshots to keep. Default: 0, all.
 	Backup = request.Backup
 )
 

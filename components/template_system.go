@@ -13,8 +13,33 @@ import (
 
 type (
 	// System is the operating system of a template other than Talos.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - OS string: The operating system: debian, ubuntu, arch, nixos or windows.
+	//   - Release string: The release: 13 for Debian, 24.04 for Ubuntu.
+	//   - Build string: The build of the image, as its publisher numbers it: 20260712-2537.
+	//   - URL string: The address of the backup of NixOS, which the host downloads. Default: none.
+	//   - Checksum string: The checksum of the image with its algorithm: sha512:…. For NixOS and Windows it is verified
+	//     on the host; a SystemImage is verified when it is downloaded. Default: none.
+	//   - Packages []string: Packages to install in addition to the guest agent, for Debian, Ubuntu and Arch Linux.
+	//     Default: none.
+	//   - User string: The user that cloud-init creates on machines. Default: the image's own.
+	//   - SSHKeys []string: The user's public SSH keys. Default: none.
+	//   - Timezone string: The time zone. Default: Etc/UTC, UTC for Windows.
+	//   - Locale string: The locale. Default: C.UTF-8, en-US for Windows.
+	//   - SecureBoot bool: Enable Secure Boot. Default: false.
+	//   - VLAN int: The VLAN tag of the network in which the template is built. Default: 0, untagged.
+	//   - BuildMinutes int: How many minutes a build may take. Default: 15; 30 for NixOS, 90 for Windows.
+	//   - Windows *WindowsMedia: Additional installation media of Windows. Default: none.
 	System = spec.System
 	// WindowsMedia are the installation media of Windows.
+	//
+	// Its fields, from their own comments (make schema):
+	//   - VirtioISO string: The volume of the ISO with the virtio drivers, 0.1.258 or newer.
+	//   - VirtioChecksum string: The SHA-256 or SHA-512 of that ISO, as sha256:… or sha512:….
+	//   - CloudbaseURL string: The address of cloudbase-init's installer (MSI), which the host downloads.
+	//   - CloudbaseChecksum string: The SHA-256 or SHA-512 of the installer, as sha256:… or sha512:….
+	//   - Edition string: The name of the edition on the ISO.
 	WindowsMedia = spec.WindowsMedia
 )
 

@@ -80,14 +80,19 @@ func generate(root string) ([]file, error) {
 		return nil, err
 	}
 
-	return []file{
+	sources, err := aliasComments(root)
+	if err != nil {
+		return nil, err
+	}
+
+	return append([]file{
 		{schemaPath, encoded},
 		{referencePath, reference},
 		{changingPath, changing},
 		{componentsPath, components},
 		{servedPath, served},
 		{picturePath, drawn},
-	}, nil
+	}, sources...), nil
 }
 
 // picture draws the example stack, for the README.
