@@ -61,7 +61,13 @@ func (a *app) connect(cmd *cobra.Command, name string) (cli.Stack, error) {
 		return a.Stack(name)
 	}
 
-	if err := a.lab(cmd, "configure", "--stack", name); err != nil {
+	path, err := a.runningLab(cmd, name)
+	if err != nil {
+		return cli.Stack{}, err
+	}
+
+	err = cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, "configure", "--stack", name)
+	if err != nil {
 		return cli.Stack{}, err
 	}
 
@@ -76,6 +82,22 @@ func (a *app) connect(cmd *cobra.Command, name string) (cli.Stack, error) {
 	}
 
 	return s, nil
+}
+
+// runningLab returns the program of the embedded lab, which a stack is on. A lab that was taken down is not started by a
+// question about it.
+func (a *app) runningLab(cmd *cobra.Command, stack string) (string, error) {
+	path, err := labProgram.Find(a.Folder)
+	if err != nil {
+		return "", err
+	}
+
+	if cli.Run(cmd.Context(), a.Folder, nil, io.Discard, io.Discard, path, "status", "--quiet") != nil {
+		return "", fmt.Errorf("the lab does not run: `.bin/lab start` starts it with what it has, `%s` also brings up stack %s",
+			cli.LabUp(stack), stack)
+	}
+
+	return path, nil
 }
 
 // pulumiOf runs the Pulumi CLI for a stack.
@@ -100,16 +122,6 @@ func (a *app) startLab(cmd *cobra.Command) (string, error) {
 	}
 
 	return path, cli.Run(cmd.Context(), a.Folder, nil, io.Discard, cmd.ErrOrStderr(), path, "start")
-}
-
-// lab runs a command of the embedded lab.
-func (a *app) lab(cmd *cobra.Command, args ...string) error {
-	path, err := a.startLab(cmd)
-	if err != nil {
-		return err
-	}
-
-	return cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, args...)
 }
 
 // plan plans a stack from its stack file alone.

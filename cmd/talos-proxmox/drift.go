@@ -41,6 +41,12 @@ Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 				return a.driftOfNodes(cmd, args[0], output)
 			}
 
+			if a.OnLab(args[0]) { // whose preview would start it
+				if _, err := a.runningLab(cmd, args[0]); err != nil {
+					return err
+				}
+			}
+
 			failure, err := a.writePlan(cmd, args[0], planOptions{refresh: true}, io.Discard)
 			if err != nil {
 				return err

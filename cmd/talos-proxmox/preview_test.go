@@ -315,16 +315,24 @@ export PULUMI_DEBUG_COMMANDS=true PULUMI_SKIP_CHECKPOINTS=true PULUMI_LOG_ROTATI
 lab preview --stack lab --policy --event-log /.plan/lab.json
 lab start
 lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --event-log /.plan/prod.json --refresh
-lab start
+lab status --quiet
 lab configure --stack lab
-lab start
+lab status --quiet
 lab configure --stack lab
-lab start
+lab status --quiet
 lab configure --stack dev
 `, calls(t, folder))
 
 	_, err = output("deploy", "lab", "--project", folder)
 	require.ErrorContains(t, err, "stack lab has no Proxmox of its own: make up brings it up")
+
+	script(t, filepath.Join(folder, ".bin"), "lab", "exit 1")
+
+	for _, verb := range []string{"status", "drift"} {
+		_, err = output(verb, "lab", "--project", folder)
+		require.EqualError(t, err, "the lab does not run: `.bin/lab start` starts it with what it has, `make up` also brings up stack lab",
+			"and is not started")
+	}
 }
 
 // TestBackupState: the exported state is readable by its owner only; the state of stack lab is in .lab.

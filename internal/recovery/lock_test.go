@@ -63,6 +63,30 @@ func (w *fixture) requireUntouched() {
 	}
 }
 
+// TestNothingIsLeft: without a lock, pending operations and machines to remove, nothing is asked or done.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+
+	w := newFixture(t)
+	folder := w.lockedBy("ann", "laptop", 1)
+	locks := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(w.stateFile))), "locks")
+	require.NoError(t, os.RemoveAll(locks))
+
+	w.state = w.deployment(nil, nil)
+
+	require.NoError(t, w.run(func(o *recovery.Options) {
+		folder(o)
+
+		o.Confirm = func(question string) (bool, error) {
+			assert.Fail(t, "it asks: "+question)
+
+			return false, nil
+		}
+	}))
+	assert.Contains(t, w.out.String(), "Stack prod has 0 pending operations.\nNothing is left to recover.\n")
+	assert.Empty(t, w.calls)
+}
+
 // TestALockOfAnotherComputer is removed only if it is named, or after a question about its run.
 func TestALockOfAnotherComputer(t *testing.T) {
 	t.Parallel()

@@ -113,12 +113,23 @@ func Run(ctx context.Context, o Options) error {
 		r.readState, r.readConfig, r.addFromPlan, r.connect, r.findForeign, r.readLastRunStart, r.confirm, r.endPlugins,
 		r.unlock, r.waitForTasks, r.removeMachines, r.removeEntries, r.removeTemplates, r.cleanState,
 	} {
-		if err := step(ctx); err != nil || r.stateRemoved {
+		if err := step(ctx); errors.Is(err, errNothingLeft) {
+			return nil
+		} else if err != nil || r.stateRemoved {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// errNothingLeft ends a recovery that has nothing to do.
+var errNothingLeft = errors.New("no killed run left anything")
+
+// isNothingLeft reports whether no killed run left anything. Only a backend that is a folder tells of locks.
+func (r *recovery) isNothingLeft() bool {
+	return r.backend != "" && len(r.locks)+len(r.foreignLocks)+len(r.pending)+len(r.creations)+len(r.entries)+len(r.foreign)+
+		len(r.orphanedPlugins()) == 0
 }
 
 // Needed reports whether a killed run left something in a stack's state: a lock, pending operations, or half a state.
@@ -177,6 +188,12 @@ func (r *recovery) confirm(ctx context.Context) error {
 
 	for _, p := range r.orphanedPlugins() {
 		r.printf("  %s still runs without its engine (process %d): is ended", p.name, p.pid)
+	}
+
+	if r.isNothingLeft() {
+		r.printf("Nothing is left to recover.")
+
+		return errNothingLeft
 	}
 
 	if err := r.confirmByName(ctx, machines); err != nil || r.Confirm == nil {

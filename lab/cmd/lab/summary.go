@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/terminal"
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/engine"
@@ -117,6 +118,10 @@ func (r *runner) output(ctx context.Context, e *engine.Engine) error {
 	outputs, err := e.Outputs(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to read the outputs of stack %q: %w", r.stack, err)
+	}
+
+	if len(outputs) == 0 {
+		return fmt.Errorf("stack %q has no outputs: %s brings it up", r.stack, cli.LabUp(r.stack))
 	}
 
 	var shown any
