@@ -84,8 +84,8 @@ func (a *app) connect(cmd *cobra.Command, name string) (cli.Stack, error) {
 	return s, nil
 }
 
-// runningLab returns the program of the embedded lab, which a stack is on. A lab that was taken down is not started by a
-// question about it.
+// runningLab returns the program of the embedded lab, which a stack is on. A lab that was taken down is not started by
+// a question about it.
 func (a *app) runningLab(cmd *cobra.Command, stack string) (string, error) {
 	path, err := labProgram.Find(a.Folder)
 	if err != nil {

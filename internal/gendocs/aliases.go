@@ -21,8 +21,8 @@ const fieldList = "Its fields, from their own comments (make schema):"
 // lineWidth is how long lines of comments are, at most.
 const lineWidth = 120
 
-// aliasComments returns the files of components with the fields of their aliases in comments: go doc shows the fields of
-// a type, but of an alias only its name.
+// aliasComments returns the files of components with the fields of their aliases in comments: go doc shows the fields
+// of a type, but of an alias only its name.
 func aliasComments(root string) (files []file, err error) {
 	paths, err := filepath.Glob(filepath.Join(root, componentsFolder, "*.go"))
 	if err != nil {
@@ -134,7 +134,9 @@ func describeAliases(root string, source []byte, comments map[string]string) ([]
 }
 
 // fieldLines returns the lines of a comment about the fields of a type of another package; none if no component has it.
-func fieldLines(root string, of *ast.SelectorExpr, indent string, comments map[string]string) (lines []string, err error) {
+func fieldLines(
+	root string, of *ast.SelectorExpr, indent string, comments map[string]string,
+) (lines []string, err error) {
 	types := plugin.Types()
 
 	i := slices.IndexFunc(types, func(t reflect.Type) bool {

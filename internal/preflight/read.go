@@ -105,9 +105,9 @@ func (r *reader) readProxmox(ctx context.Context) {
 
 	// Whether it is the role or the rule that is missing matters only then.
 	c := &checker{plan: r.Plan, stack: r.Stack, site: r.site, planned: r.planned}
-	if r.site.Roles == nil && r.site.Rights != nil && slices.ContainsFunc(permissions.Roles(), func(role permissions.Role) bool {
-		return len(c.lacks(role)) > 0
-	}) {
+	isLacking := func(role permissions.Role) bool { return len(c.lacks(role)) > 0 }
+
+	if r.site.Roles == nil && r.site.Rights != nil && slices.ContainsFunc(permissions.Roles(), isLacking) {
 		r.listRoles(ctx)
 	}
 }

@@ -78,7 +78,8 @@ func (c *checker) checkRights() {
 			all = false
 
 			c.problem("", c.credentialsKey(), nil, "%s may not %s on %s: as root on a host, %s; docs/permissions.md has what is in the role",
-				c.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].pathList(), c.grant(path, role, lacks[path]))
+				c.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].pathList(),
+				c.grant(path, role, lacks[path]))
 		}
 	}
 

@@ -128,8 +128,8 @@ var errNothingLeft = errors.New("no killed run left anything")
 
 // isNothingLeft reports whether no killed run left anything. Only a backend that is a folder tells of locks.
 func (r *recovery) isNothingLeft() bool {
-	return r.backend != "" && len(r.locks)+len(r.foreignLocks)+len(r.pending)+len(r.creations)+len(r.entries)+len(r.foreign)+
-		len(r.orphanedPlugins()) == 0
+	return r.backend != "" && len(r.locks)+len(r.foreignLocks)+len(r.pending)+len(r.creations)+len(r.entries)+
+		len(r.foreign)+len(r.orphanedPlugins()) == 0
 }
 
 // Needed reports whether a killed run left something in a stack's state: a lock, pending operations, or half a state.

@@ -79,6 +79,15 @@ func TestParseChange(t *testing.T) {
 	assert.False(t, *change.IOMMU)
 }
 
+// TestAFullDisk is told before a lab or a run needs it.
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+
+	require.NoError(t, checkSpace(t.TempDir()))
+	assert.EqualError(t, checkSpace("/proc"), // which has no space at all
+		"/proc has 0 MiB of space left, and the lab needs 20: free some, or name another folder with --dir")
+}
+
 // TestTheTerminalIsNotAsked for its background colour when the program starts, which takes 5 s if it does not answer.
 func TestTheTerminalIsNotAsked(t *testing.T) {
 	t.Parallel()

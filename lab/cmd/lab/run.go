@@ -112,6 +112,10 @@ func (r *runner) runOperation(cmd *cobra.Command, do func(context.Context, *engi
 	}
 	defer lock.Close()
 
+	if err := checkSpace(r.dir); err != nil {
+		return err
+	}
+
 	client := control.NewClient(r.dir)
 
 	o, target, err := r.options(cmd, client)

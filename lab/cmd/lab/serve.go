@@ -152,10 +152,32 @@ func newStart(f *globalFlags) *cobra.Command {
 
 func logPath(f *globalFlags) string { return filepath.Join(f.dir, "lab.log") }
 
+// minimalSpace is what the data of a lab with a stack needs, in MiB.
+const minimalSpace = 20
+
+// checkSpace returns an error if a folder's file system is full: the lab could not even log why it ends.
+func checkSpace(folder string) error {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(folder, &stat); err != nil {
+		return fmt.Errorf("unable to read how much space %s has: %w", folder, err)
+	}
+
+	if left := stat.Bavail * uint64(stat.Bsize) >> 20; left < minimalSpace { //nolint:gosec // a positive size
+		return fmt.Errorf("%s has %d MiB of space left, and the lab needs %d: free some, or name another folder with --dir", folder, left,
+			minimalSpace)
+	}
+
+	return nil
+}
+
 // start runs `lab serve` in its own session and waits until it responds.
 func start(ctx context.Context, f *globalFlags, o server.Options, client *control.Client) (control.Status, error) {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return control.Status{}, fmt.Errorf("unable to create the lab's folder: %w", err)
+	}
+
+	if err := checkSpace(f.dir); err != nil {
+		return control.Status{}, err
 	}
 
 	log, err := os.OpenFile(logPath(f), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
