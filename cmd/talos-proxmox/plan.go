@@ -124,7 +124,7 @@ func (a *app) previewer(cmd *cobra.Command, stack string, o planOptions) (previe
 
 // previewer previews the stack on its own Proxmox.
 func (e engine) previewer(cmd *cobra.Command, o planOptions) previewer {
-	e.Environment = append(e.Environment, cli.LoggedVariable, cli.PreviewVariable)
+	e.Environment = append(e.Environment, cli.LoggedVariable, cli.OneCheckpoint)
 
 	return func(display io.Writer, events string) error {
 		// Without outputs, the changes stand at the end.

@@ -70,11 +70,11 @@ func PulumiEnvironment() []string {
 	}
 }
 
-// PreviewVariable is a variable for previews alone. The CLI serializes the whole state at each step of a preview, only
+// OneCheckpoint is a variable for previews. The CLI serializes the whole state at each step of a preview, only
 // to discard it (Pulumi 3.274, DiscardPersister), so that its time grows with the square of the resources: 33 instead
 // of 2 s for 250 nodes. With it, the CLI does so once, at the end. In an update that would lose what an interrupted run
 // did.
-const PreviewVariable = "PULUMI_SKIP_CHECKPOINTS=true"
+const OneCheckpoint = "PULUMI_SKIP_CHECKPOINTS=true"
 
 // Flags adds the flags of all commands about a stack.
 func (p *Project) Flags(cmd *cobra.Command) {

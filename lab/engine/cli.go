@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	command "talos-proxmox/internal/cli"
+	"talos-proxmox/lab/providers"
 )
 
 // minimumVersion is the oldest Pulumi CLI that the program is tested with.
@@ -45,6 +46,8 @@ type cli struct {
 	// previewsFirst lets an update preview first, as it does for a user; the Automation API skips that. Policies about
 	// the whole stack judge at the end of a run: after an update they would be too late to prevent anything.
 	previewsFirst bool
+	// standIns serves stand-ins to an operation that nothing kills ([Options.NeverKilled]); nil = the CLI starts plugins.
+	standIns func() (*providers.Attached, error)
 	// updating is set while the Automation API changes the stack.
 	updating bool
 	// runLog is the file that updates write their events to, as those of talos-proxmox deploy do; not those that the
@@ -112,8 +115,19 @@ func (c *cli) Run(
 
 	cmd.Env = slices.Concat(os.Environ(), command.PulumiEnvironment(), env,
 		[]string{"PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true"})
-	if args[0] == "preview" {
-		cmd.Env = append(cmd.Env, command.PreviewVariable)
+	if args[0] == "preview" || c.standIns != nil {
+		cmd.Env = append(cmd.Env, command.OneCheckpoint)
+	}
+
+	if c.standIns != nil && isOperation(args) {
+		attached, err := c.standIns()
+		if err != nil {
+			return "", "", -1, err
+		}
+
+		defer attached.Close()
+
+		cmd.Env = append(cmd.Env, providers.AttachVariable+"="+attached.Debug)
 	}
 
 	cmd.WaitDelay = stopTime

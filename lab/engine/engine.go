@@ -45,6 +45,9 @@ type Options struct {
 	Providers Providers
 	// StandIns is the program of the stand-ins, which calls providers.RunAsPlugin.
 	StandIns string
+	// NeverKilled is set for runs that nothing kills, which are cheaper: this process serves the stand-ins, so that no
+	// plugins start, and the CLI writes the state once, at the run's end.
+	NeverKilled bool
 	// ServiceAccountKey and PluginsCrash are options of the stand-ins, see providers.Options.
 	ServiceAccountKey []byte
 	PluginsCrash      bool

@@ -41,6 +41,7 @@ func (w *world) killedUp(stack string, reached func(w *world) bool, plugins bool
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 
+	w.options.NeverKilled = false
 	w.when(ctx, reached, func() { w.killEngine(plugins) })
 
 	_, err := w.tryUp(ctx, stack, opts...)

@@ -100,8 +100,11 @@ func openWorld(t testing.TB, o server.Options) *world {
 	program, err := os.Executable()
 	require.NoError(t, err)
 
+	_, measures := t.(*testing.B)
+
 	w.options = engine.Options{
 		StandIns:          program,
+		NeverKilled:       !measures,
 		ServiceAccountKey: key.KeyPEM,
 
 		Dir:       dir,
@@ -182,10 +185,61 @@ func (w *world) engine(stack string) *engine.Engine {
 		w.configure(&o.Config)
 	}
 
+	w.copyNewStack()
+
 	e, err := engine.New(w.t.Context(), o)
 	require.NoError(w.t, err)
 
+	w.keepNewStack()
+
 	return e
+}
+
+// newStack has the files of a stack without resources, by path in the lab's folder. The first test's CLI makes it, and
+// other tests copy it: a CLI's start and the passphrase's key take a second of processor time.
+var newStack atomic.Pointer[map[string][]byte]
+
+// newStackFiles returns the paths of those files: state, passphrase, and the key's salt in the stack file.
+func (w *world) newStackFiles() []string {
+	return []string{
+		"passphrase", "work/Pulumi.lab.yaml", "state/.pulumi/meta.yaml", "state/.pulumi/stacks/talos-proxmox/lab.json",
+	}
+}
+
+// keepNewStack keeps the files of the first stack.
+func (w *world) keepNewStack() {
+	w.t.Helper()
+
+	if newStack.Load() != nil || w.options.Stack != "lab" || w.lastEngine != nil {
+		return
+	}
+
+	files := map[string][]byte{}
+
+	for _, path := range w.newStackFiles() {
+		content, err := os.ReadFile(filepath.Join(w.dir, path))
+		require.NoError(w.t, err)
+
+		files[path] = content
+	}
+
+	newStack.Store(&files)
+}
+
+// copyNewStack makes the stack of a new world.
+func (w *world) copyNewStack() {
+	w.t.Helper()
+
+	files := newStack.Load()
+	if _, err := os.Stat(filepath.Join(w.dir, "passphrase")); files == nil || err == nil {
+		return
+	}
+
+	for path, content := range *files {
+		path = filepath.Join(w.dir, path)
+		require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(w.t, os.WriteFile(path, content, 0o600))
+	}
 }
 
 // trust returns a file with the lab's authority and those of the world.

@@ -33,6 +33,7 @@ func TestInterruptedRuns(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, testSpeed/4)
+			w.options.NeverKilled = false
 			s := w.stack(1, 2)
 
 			ctx, cancel := context.WithCancel(t.Context())

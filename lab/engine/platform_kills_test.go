@@ -80,6 +80,7 @@ func (p *platform) killedUp(moment, victim string) {
 	ctx, cancel := context.WithCancel(p.Context())
 	defer cancel()
 
+	p.w.options.NeverKilled = false
 	program := victim == "talosops"
 	killed := false
 

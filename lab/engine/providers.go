@@ -16,6 +16,7 @@ import (
 
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/lab/providers"
+	"talos-proxmox/lab/providers/command"
 	"talos-proxmox/lab/providers/proxmoxve"
 )
 
@@ -203,9 +204,11 @@ func (e *Engine) chooseProviders() error {
 // engine's environment.
 func (e *Engine) installProviders(env map[string]string) error {
 	if e.o.Providers == StandIn {
-		maps.Copy(env, providers.Options{
-			Poll: e.o.poll(), ServiceAccountKey: e.o.ServiceAccountKey, Crash: e.o.PluginsCrash,
-		}.Environment())
+		maps.Copy(env, e.o.standIns().Environment())
+
+		if err := e.spare(env); err != nil {
+			return err
+		}
 	}
 
 	for _, plugin := range providers.Plugins() {
@@ -227,6 +230,31 @@ func (e *Engine) installProviders(env map[string]string) error {
 			return fmt.Errorf("unable to install plugin %s in the lab's folder: %w", plugin, err)
 		}
 	}
+
+	return nil
+}
+
+func (o Options) standIns() providers.Options {
+	return providers.Options{Poll: o.poll(), ServiceAccountKey: o.ServiceAccountKey, Crash: o.PluginsCrash}
+}
+
+// spare saves what only matters to runs that are killed: see [Options.NeverKilled].
+func (e *Engine) spare(env map[string]string) error {
+	if !e.o.NeverKilled || e.o.PluginsCrash {
+		return nil
+	}
+
+	roots, err := e.roots()
+	if err != nil {
+		return err
+	}
+
+	commands := command.Options{Folder: e.workPath("")}
+	for name, value := range env {
+		commands.Variables = append(commands.Variables, name+"="+value)
+	}
+
+	e.cli.standIns = func() (*providers.Attached, error) { return e.o.standIns().Attach(roots, commands) }
 
 	return nil
 }

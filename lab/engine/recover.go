@@ -135,6 +135,23 @@ func (e *Engine) pulumi(env map[string]string) recovery.Pulumi {
 
 // transport reaches the lab's Proxmox, and trusts its CA.
 func (e *Engine) transport() (*http.Transport, error) {
+	roots, err := e.roots()
+	if err != nil {
+		return nil, err
+	}
+
+	transport := loopback.Transport()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+
+	return transport, nil
+}
+
+// roots returns the lab's authority; nil = the system's.
+func (e *Engine) roots() (*x509.CertPool, error) {
+	if e.o.CA == "" {
+		return nil, nil //nolint:nilnil // as in tls.Config
+	}
+
 	ca, err := os.ReadFile(e.o.CA)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the certificate of the lab's CA: %w", err)
@@ -143,8 +160,5 @@ func (e *Engine) transport() (*http.Transport, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 
-	transport := loopback.Transport()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-
-	return transport, nil
+	return roots, nil
 }

@@ -152,6 +152,7 @@ func (o operation) soak(t *testing.T, usual durations, random *rand.Rand, plan [
 	t.Helper()
 
 	b := &testbed{T: t, w: realWorld(t), random: random}
+	b.w.options.NeverKilled = false
 	b.s = stack{Network: b.w.network, Version: o.version, Clusters: []cluster{o.cluster}}
 	b.drill, b.host = newDrill(t, b.w), b.w.newLanguageHost()
 	b.w.up(o.initial(b))

@@ -170,13 +170,13 @@ func (s packageSchema) fields(properties map[string]property) map[string]shape {
 func standIns(t *testing.T) map[string]integration.Server {
 	t.Helper()
 
-	commands, err := command.Provider()
+	commands, err := command.Provider(command.Options{})
 	require.NoError(t, err)
 
 	servers := map[string]integration.Server{}
 
 	for name, provider := range map[string]p.Provider{
-		"command": commands, "talos": talos.Provider(nil), "proxmoxve": proxmoxve.Provider(0),
+		"command": commands, "talos": talos.Provider(nil), "proxmoxve": proxmoxve.Provider(0, nil),
 	} {
 		servers[name], err = integration.NewServer(
 			t.Context(), name, semver.MustParse("1.0.0"), integration.WithProvider(provider),

@@ -35,7 +35,7 @@ var (
 func server(ctx context.Context, t *testing.T) integration.Server {
 	t.Helper()
 
-	provider, err := command.Provider()
+	provider, err := command.Provider(command.Options{})
 	require.NoError(t, err)
 
 	s, err := integration.NewServer(ctx, "command", semver.MustParse("1.2.1"), integration.WithProvider(provider))

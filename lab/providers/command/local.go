@@ -20,11 +20,11 @@ type localCommand struct {
 	commandResource[localArgs, localState]
 }
 
-func newLocalCommand() *localCommand {
+func newLocalCommand(o Options) *localCommand {
 	return &localCommand{commandResource[localArgs, localState]{
 		commands: func(args localArgs) lifecycle { return args.lifecycle },
 		run: func(ctx context.Context, args localArgs, command string, before output) (output, error) {
-			return args.run(ctx, command, before)
+			return args.run(ctx, o, command, before)
 		},
 		state: func(args localArgs, printed output) localState { return localState{args, printed} },
 		split: func(state localState) (localArgs, output) { return state.localArgs, state.output },
@@ -53,7 +53,7 @@ type localState struct {
 func (c *localCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
 
 // localRun is the function local:run, which runs its command at every invocation.
-type localRun struct{}
+type localRun struct{ o Options }
 
 type localRunArgs struct {
 	localBase
@@ -73,20 +73,20 @@ func (f *localRun) Annotate(a infer.Annotator) { a.SetToken("local", "run") }
 func (f *localRun) Invoke(
 	ctx context.Context, request infer.FunctionRequest[localRunArgs],
 ) (infer.FunctionResponse[localRunResult], error) {
-	printed, err := request.Input.run(ctx, request.Input.Command, output{})
+	printed, err := request.Input.run(ctx, f.o, request.Input.Command, output{})
 
 	return infer.FunctionResponse[localRunResult]{
 		Output: localRunResult{localRunArgs: request.Input, output: printed},
 	}, err
 }
 
-func (b localBase) run(ctx context.Context, command string, previous output) (output, error) {
+func (b localBase) run(ctx context.Context, o Options, command string, previous output) (output, error) {
 	recorder := newRecorder(ctx, b.Logging)
 
 	//nolint:gosec // running the user's commands is what this is for
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &recorder.stdout, &recorder.stderr
-	cmd.Env = b.environment(previous)
+	cmd.Dir, cmd.Env = o.Folder, b.environment(o, previous)
 
 	if b.Stdin != nil {
 		cmd.Stdin = strings.NewReader(*b.Stdin)
@@ -121,8 +121,8 @@ func signalGroup(leader int, signal syscall.Signal) error {
 	return err
 }
 
-func (b localBase) environment(previous output) []string {
-	env := os.Environ()
+func (b localBase) environment(o Options, previous output) []string {
+	env := append(os.Environ(), o.Variables...)
 
 	if b.Environment != nil {
 		for name, value := range *b.Environment {

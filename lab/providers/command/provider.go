@@ -7,14 +7,22 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
+// Options are of a provider that the engine did not start, and which does not have its environment.
+type Options struct {
+	// Folder is where local commands run; empty = this process's.
+	Folder string
+	// Variables are added to this process's for local commands, as NAME=value.
+	Variables []string
+}
+
 // Provider returns a new instance of the provider.
-func Provider() (p.Provider, error) {
+func Provider(o Options) (p.Provider, error) {
 	return infer.Provider(infer.Options{
 		Resources: []infer.InferredResource{
-			infer.Resource(newLocalCommand()),
+			infer.Resource(newLocalCommand(o)),
 			infer.Resource(newRemoteCommand()),
 		},
-		Functions: []infer.InferredFunction{infer.Function(&localRun{})},
+		Functions: []infer.InferredFunction{infer.Function(&localRun{o: o})},
 	}), nil
 }
 

@@ -26,7 +26,7 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, testProvider) {
 	dc.Put(datacentre.Users, "ci@pve", datacentre.Config{"password": "a password"})
 	dc.Put(datacentre.Tokens, "ci@pve!one", datacentre.Config{"value": "x", "privsep": "0"})
 
-	s := Provider(testPoll)
+	s := Provider(testPoll, nil)
 	require.NoError(t, s.Configure(t.Context(), p.ConfigureRequest{Args: toProperties(object{
 		"endpoint": endpoint, "username": labRoot, "password": "a password", "insecure": true,
 	})}))

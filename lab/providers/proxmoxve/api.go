@@ -3,6 +3,7 @@ package proxmoxve
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type apiOptions struct {
 	base, token, username, password string
 	insecure                        bool
 	poll                            time.Duration
+	roots                           *x509.CertPool
 }
 
 // api is a client of one Proxmox endpoint.
@@ -43,7 +45,7 @@ func newAPI(o apiOptions) *api {
 	t := loopback.Transport()
 	t.MaxIdleConnsPerHost = 64
 	//nolint:gosec // the user's own setting, as published
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: o.insecure}
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: o.roots, InsecureSkipVerify: o.insecure}
 
 	return &api{o: o, http: &http.Client{Transport: t}}
 }

@@ -127,7 +127,7 @@ func TestChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := Provider(testPoll).Check(
+			resp, err := Provider(testPoll, nil).Check(
 				t.Context(), p.CheckRequest{Urn: urn(test.token), Inputs: toProperties(test.in)},
 			)
 			require.NoError(t, err)

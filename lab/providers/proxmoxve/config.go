@@ -99,6 +99,7 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 		username: setting("username"),
 		password: setting("password"),
 		poll:     s.poll,
+		roots:    s.roots,
 	}
 	o.insecure, _ = strconv.ParseBool(setting("insecure"))
 

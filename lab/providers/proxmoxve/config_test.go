@@ -40,7 +40,7 @@ func TestConfigure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := Provider(testPoll).Configure(
+			err := Provider(testPoll, nil).Configure(
 				t.Context(), p.ConfigureRequest{Args: toProperties(test.args)},
 			)
 			if test.problem == "" {
@@ -59,7 +59,7 @@ func TestTheEnvironmentConfigures(t *testing.T) {
 	t.Setenv("PROXMOX_VE_API_TOKEN", testToken)
 	t.Setenv("PROXMOX_VE_INSECURE", "true")
 
-	server := Provider(5 * time.Millisecond)
+	server := Provider(5*time.Millisecond, nil)
 	require.NoError(t, server.Configure(t.Context(), p.ConfigureRequest{}))
 
 	_, err := testProvider{t, server}.create(typeDownloadFile, talosImage())
@@ -83,7 +83,7 @@ func TestCheckConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := Provider(testPoll).CheckConfig(
+			resp, err := Provider(testPoll, nil).CheckConfig(
 				t.Context(), p.CheckRequest{Inputs: toProperties(test.args)},
 			)
 			require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestCheckConfig(t *testing.T) {
 func TestNewCredentialsReplaceNothing(t *testing.T) {
 	t.Parallel()
 
-	resp, err := Provider(testPoll).DiffConfig(t.Context(), p.DiffRequest{
+	resp, err := Provider(testPoll, nil).DiffConfig(t.Context(), p.DiffRequest{
 		State: toProperties(object{"apiToken": "old"}), Inputs: toProperties(object{"apiToken": "new"}),
 	})
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestNewCredentialsReplaceNothing(t *testing.T) {
 func TestUnsupportedRequests(t *testing.T) {
 	t.Parallel()
 
-	s := Provider(testPoll)
+	s := Provider(testPoll, nil)
 
 	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
 	require.ErrorIs(t, err, errNotConfigured)
@@ -171,7 +171,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	t.Parallel()
 
 	_, endpoint := newLab(t)
-	r := testProvider{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll, nil)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(endpoint), "apiToken": property.New(testToken),
 	})}))

@@ -107,7 +107,7 @@ type testProvider struct {
 func newTestProvider(t *testing.T, endpoint string) testProvider {
 	t.Helper()
 
-	r := testProvider{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll, nil)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(endpoint), "apiToken": property.New(testToken), "insecure": property.New("true"),
 	})}))

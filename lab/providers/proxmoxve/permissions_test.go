@@ -132,7 +132,7 @@ func runProgram(
 	defer cancel()
 
 	w := startProxy(t, endpoint, cancel)
-	r := testProvider{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll, nil)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(w.endpoint),
 		"apiToken": property.New(permissions.Token + "=secret"),

@@ -6,6 +6,7 @@ package proxmoxve
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,14 +54,15 @@ type resourceType struct {
 // server implements the provider's gRPC interface.
 type server struct {
 	poll  time.Duration
+	roots *x509.CertPool
 	types map[string]*resourceType
 	api   *api // nil = not configured
 }
 
 // Provider returns a new instance of the provider. It reads the status of a task at the interval poll (0 =
-// DefaultPoll); waits between tries are multiples of it.
-func Provider(poll time.Duration) p.Provider {
-	s := &server{poll: poll, types: types()}
+// DefaultPoll); waits between tries are multiples of it. Hosts' certificates are verified by roots (nil = the system's).
+func Provider(poll time.Duration, roots *x509.CertPool) p.Provider {
+	s := &server{poll: poll, roots: roots, types: types()}
 	if poll <= 0 {
 		s.poll = DefaultPoll
 	}

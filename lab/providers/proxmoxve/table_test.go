@@ -131,7 +131,7 @@ func TestProgramKnowsEffects(t *testing.T) {
 func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 	t.Parallel()
 
-	r := testProvider{t, Provider(testPoll)}
+	r := testProvider{t, Provider(testPoll, nil)}
 	in := fromMap(
 		r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}),
 	)
@@ -148,7 +148,7 @@ func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 func TestPreviewLeavesTheServersChoicesUnknown(t *testing.T) {
 	t.Parallel()
 
-	s := Provider(testPoll)
+	s := Provider(testPoll, nil)
 	in, err := s.Check(t.Context(), p.CheckRequest{
 		Urn: urn(typeVirtualMachine), Inputs: toProperties(with(nodeInputs(), object{"vmId": nil, "description": unknown{}})),
 	})
