@@ -90,7 +90,9 @@ func (t talosopsCall) register(
 		args.Environment = environment
 	}
 
-	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
+	return onOwnStack(func() (*local.Command, error) {
+		return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
+	})
 }
 
 // ignoreLogging keeps the logging of commands of earlier versions of the program, which show all output: changing it
