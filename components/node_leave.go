@@ -2,7 +2,6 @@ package components
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
@@ -43,9 +42,8 @@ func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosC
 			}
 
 			req.Authority = &talos.Authority{Certificate: certificate, Key: key}
-			text, err := json.Marshal(req)
 
-			return string(text), err
+			return req.Keep()
 		}).(pulumi.StringOutput)
 
 		leave, err := onOwnStack(func() (*local.Command, error) {
