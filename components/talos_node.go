@@ -290,13 +290,14 @@ func (c *TalosNode) registerConfiguration(
 		return string(text), nil
 	}).(pulumi.StringOutput)
 
-	whole := pulumi.All(c.applied, parsedAddress(args.Address), talosconfig, c.lookup).ApplyT(func(values []any) request.Apply {
-		req := req
-		req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
-		req.Machine.Address, req.Configured = values[1].(netip.Addr), values[3].(vmlookup.State).Configured
+	whole := pulumi.All(c.applied, parsedAddress(args.Address), talosconfig, c.lookup).ApplyT(
+		func(values []any) request.Apply {
+			req := req
+			req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
+			req.Machine.Address, req.Configured = values[1].(netip.Addr), values[3].(vmlookup.State).Configured
 
-		return req
-	})
+			return req
+		})
 
 	c.configuration, err = talosopsCall{
 		verb: "apply",

@@ -29,8 +29,8 @@ type talosopsCall struct {
 	// request returns the verb's request with these secrets; or stdin is the whole request.
 	request func(talosconfig, kubeconfig string) any
 	stdin   pulumi.StringOutput
-	// whole is the request of which stdin is what the state keeps: the program hands it to talosops. The zero value = stdin
-	// is the whole request.
+	// whole is the request of which stdin is what the state keeps: the program hands it to talosops. The zero value =
+	// stdin is the whole request.
 	whole pulumi.StringOutput
 	// trigger repeats the command when it changes; nil = only a change of the request does.
 	trigger pulumi.StringInput
@@ -74,22 +74,7 @@ func (t talosopsCall) register(
 		stdin = t.keepLastRequest(vmlookup.FromContext(ctx).Command(name), stdin)
 	}
 
-	isHandedOver := t.whole.OutputState != nil && !ctx.DryRun()
-
-	var offer atomic.Pointer[io.Closer]
-
-	if isHandedOver {
-		stdin = pulumi.All(stdin, t.whole).ApplyT(func(texts []any) (string, error) {
-			offered, err := handover.Offer(texts[0].(string), texts[1].(string))
-			if err != nil {
-				return "", fmt.Errorf("unable to hand %s its request: %w", name, err)
-			}
-
-			offer.Store(&offered)
-
-			return texts[0].(string), nil
-		}).(pulumi.StringOutput)
-	}
+	stdin, endOffer := t.handOver(ctx, name, stdin)
 
 	args := &local.CommandArgs{
 		Create:                 pulumi.String(talosopsexec.Command(ctx) + t.verb),
@@ -118,32 +103,53 @@ func (t talosopsCall) register(
 	command, err := onOwnStack(func() (*local.Command, error) {
 		return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
 	})
-	if err == nil && isHandedOver {
-		endOffer(ctx, command, &offer)
+	if err == nil {
+		endOffer(command)
 	}
 
 	return command, err
 }
 
-// endOffer ends what the program offers to a command once that has ended, also if it failed.
-func endOffer(ctx *pulumi.Context, command *local.Command, offer *atomic.Pointer[io.Closer]) {
-	end := func() {
+// handOver offers the whole request to the command, if there is one, until end is called and the command has ended.
+func (t talosopsCall) handOver(
+	ctx *pulumi.Context, name string, stdin pulumi.StringOutput,
+) (_ pulumi.StringOutput, end func(*local.Command)) {
+	if t.whole.OutputState == nil || ctx.DryRun() {
+		return stdin, func(*local.Command) {}
+	}
+
+	var offer atomic.Pointer[io.Closer]
+
+	closeOffer := func() {
 		if offered := offer.Load(); offered != nil {
 			_ = (*offered).Close()
 		}
 	}
 
-	command.Stdout.ApplyT(func(string) bool { // the run waits for this one
-		end()
+	stdin = pulumi.All(stdin, t.whole).ApplyT(func(texts []any) (string, error) {
+		offered, err := handover.Offer(texts[0].(string), texts[1].(string))
+		if err != nil {
+			return "", fmt.Errorf("unable to hand %s its request: %w", name, err)
+		}
 
-		return true
-	})
+		offer.Store(&offered)
 
-	go func() {
-		_, _ = internals.UnsafeAwaitOutput(ctx.Context(), command.Stdout)
+		return texts[0].(string), nil
+	}).(pulumi.StringOutput)
 
-		end()
-	}()
+	return stdin, func(command *local.Command) {
+		command.Stdout.ApplyT(func(string) bool { // the run waits for this
+			closeOffer()
+
+			return true
+		})
+
+		go func() { // the command failed
+			_, _ = internals.UnsafeAwaitOutput(ctx.Context(), command.Stdout)
+
+			closeOffer()
+		}()
+	}
 }
 
 // ignoreLogging keeps the logging of commands of earlier versions of the program, which show all output: changing it
@@ -158,9 +164,15 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		current, ignored, keepCredentials := values[2].(string), append([]string{"bootstrapped"}, t.circumstances...), values[0].(bool)
+		keepCredentials, current := values[0].(bool), values[2].(string)
+
+		ignored := append([]string{"bootstrapped"}, t.circumstances...)
 		if keepCredentials {
 			ignored = append(ignored, "talosconfig", "talosconfigDigest", "kubeconfig")
+		}
+
+		if request.AppliedConfiguration(current).Configured {
+			ignored = append(ignored, "configured")
 		}
 
 		before, after := last.Request, current
@@ -169,10 +181,6 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 			// A request of an earlier version, which kept it whole, is replaced: that changes nothing of the machine.
 			if _, elsewhere, _ := request.Open(before); !elsewhere && !keepCredentials {
 				return current
-			}
-
-			if request.AppliedConfiguration(current).Configured {
-				ignored = append(ignored, "configured")
 			}
 
 			before, after = request.ComparableApply(before), request.ComparableApply(after)

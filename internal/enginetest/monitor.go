@@ -94,6 +94,7 @@ func (m *monitor) RegisterResource(
 	urn := fmt.Sprintf(
 		"urn:pulumi:%s::talos-proxmox::%s::%s", m.recorder.options.Stack, request.GetType(), request.GetName(),
 	)
+
 	taken, err := takeRequest(inputs)
 	if err != nil && !m.recorder.options.Preview {
 		return nil, err

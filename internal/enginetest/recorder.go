@@ -297,7 +297,9 @@ func RequestOf[T any](t *testing.T, call Registration) (of T) {
 
 	stdin := call.Input("stdin")
 	require.True(t, stdin.IsSecret(), "the request of %s", call.Name)
+
 	text := stdin.SecretValue().Element.StringValue()
+
 	if call.taken != "" {
 		text = call.taken
 	}

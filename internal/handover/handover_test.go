@@ -64,5 +64,5 @@ func TestFolderThatOthersRead(t *testing.T) { //nolint:paralleltest // it sets t
 	require.NoError(t, os.Chmod(folders[0], 0o755)) //nolint:gosec // what is refused
 
 	_, err = handover.Offer("key", "text")
-	require.ErrorContains(t, err, "is not a folder that only this user can read: remove it")
+	require.ErrorContains(t, err, "is not a folder that only this user can read: remove it, or set TMPDIR")
 }

@@ -15,8 +15,10 @@ import (
 )
 
 func applyRequest(configuration, talosconfig string) request.Apply {
+	controlPlane := request.Node{Name: "one-cp-1", Address: netip.MustParseAddr("10.0.0.10")}
+
 	return request.Apply{
-		Common:        request.Common{ControlPlanes: []request.Node{{Name: "one-cp-1", Address: netip.MustParseAddr("10.0.0.10")}}},
+		Common:        request.Common{ControlPlanes: []request.Node{controlPlane}},
 		Machine:       tlsprobe.Machine{Name: "one-general-1", Address: netip.MustParseAddr("10.0.0.20")},
 		Configuration: configuration, Talosconfig: talosconfig,
 	}
@@ -80,7 +82,9 @@ func TestKeptLeaveRequest(t *testing.T) {
 	authority, replaced := talos.SecretsAuthority(secrets, talos.TalosAuthority)
 	require.Nil(t, replaced)
 
-	whole := request.Leave{Common: applyRequest("", "").Common, Node: request.Node{Name: "one-general-1"}, Authority: &authority}
+	whole := request.Leave{
+		Common: applyRequest("", "").Common, Node: request.Node{Name: "one-general-1"}, Authority: &authority,
+	}
 
 	kept, err := whole.Keep()
 	require.NoError(t, err)

@@ -81,7 +81,9 @@ func replaceBlocks(text string, lines []string, with string) string {
 		expression += `\n *` + regexp.QuoteMeta(line)
 	}
 
-	return regexp.MustCompile(fmt.Sprintf(everywhere, expression)).ReplaceAllString(text, "${1}"+strings.ReplaceAll(with, "$", "$$"))
+	with = "${1}" + strings.ReplaceAll(with, "$", "$$")
+
+	return regexp.MustCompile(fmt.Sprintf(everywhere, expression)).ReplaceAllString(text, with)
 }
 
 // flatSecrets returns the texts in a value by their paths.
