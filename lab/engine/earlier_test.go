@@ -423,11 +423,14 @@ func TestStateWithWholeRequests(t *testing.T) {
 	assert.Equal(t, boots, one.bootTimes(), "nothing restarts")
 
 	for _, r := range one.deployment(file).Resources {
-		if isOf := strings.HasSuffix(string(r.URN), tokens.OfConfiguration) || strings.HasSuffix(string(r.URN), tokens.OfLeave); isOf {
-			stdin, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
-			assert.Less(t, len(stdin), 700, r.URN)
-			assert.Equal(t, stdin, recovery.Reveal(r.Outputs)["stdin"], r.URN)
+		name := string(r.URN)
+		if !strings.HasSuffix(name, tokens.OfConfiguration) && !strings.HasSuffix(name, tokens.OfLeave) {
+			continue
 		}
+
+		stdin, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
+		assert.Less(t, len(stdin), 700, name)
+		assert.Equal(t, stdin, recovery.Reveal(r.Outputs)["stdin"], name)
 	}
 
 	assert.Empty(t, one.up(file, optup.ExpectNoChanges()))
