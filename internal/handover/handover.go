@@ -121,7 +121,8 @@ func pathOf(key string) (string, error) {
 
 	owner, known := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || info.Mode().Perm() != 0o700 || !known || int(owner.Uid) != os.Getuid() {
-		return "", fmt.Errorf("%s is not a folder that only this user can read: remove it, or set TMPDIR to a folder of yours", folder)
+		return "", fmt.Errorf(
+			"%s is not a folder that only this user can read: remove it, or set TMPDIR to a folder of yours", folder)
 	}
 
 	digest := sha256.Sum256([]byte(key))
