@@ -45,5 +45,7 @@ func registerAPICommand(
 		args.Environment = pulumi.StringMap{TriggerVariable: pulumi.String(c.follows)}
 	}
 
-	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
+	return onOwnStack(func() (*local.Command, error) {
+		return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
+	})
 }

@@ -39,6 +39,7 @@ func (c *TalosCluster) registerNodes(ctx *pulumi.Context, name string, args Talo
 			vmDependsOn:            append(queue.dependencies(n), c.upgradeDependencies(ctx, n)...),
 			configurationDependsOn: []pulumi.Resource{c.kubernetesUpgrade},
 			rollout:                rollout,
+			secrets:                c.secrets,
 			skipped:                c.isSkipped(ctx, n),
 			firewall:               clusterProxmoxFirewall(args),
 			volumes:                plainVolumes(args, n),

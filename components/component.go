@@ -19,7 +19,9 @@ type step struct {
 func register[C pulumi.ComponentResource](
 	ctx *pulumi.Context, token, kind, name string, c C, opts []pulumi.ResourceOption, steps ...step,
 ) (failed C, err error) {
-	if err := ctx.RegisterComponentResource(token, name, c, opts...); err != nil {
+	if _, err := onOwnStack(func() (C, error) {
+		return c, ctx.RegisterComponentResource(token, name, c, opts...)
+	}); err != nil {
 		return failed, fmt.Errorf("unable to register %s %q: %w", kind, name, err)
 	}
 

@@ -141,7 +141,7 @@ func (a *account) grant(
 	registerACL := func(name string, args proxmoxve.AclArgs) error {
 		args.Path, args.RoleId, args.Propagate = pulumi.String(path), role, pulumi.Bool(false)
 
-		acl, err := proxmoxve.NewAcl(ctx, name, &args, opts...)
+		acl, err := onOwnStack(func() (*proxmoxve.Acl, error) { return proxmoxve.NewAcl(ctx, name, &args, opts...) })
 		if err == nil {
 			a.acls = append(a.acls, acl)
 		}

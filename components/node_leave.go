@@ -2,7 +2,6 @@ package components
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
@@ -43,22 +42,23 @@ func (c *TalosCluster) registerLeaves(ctx *pulumi.Context, _ string, args TalosC
 			}
 
 			req.Authority = &talos.Authority{Certificate: certificate, Key: key}
-			text, err := json.Marshal(req)
 
-			return string(text), err
+			return req.Keep()
 		}).(pulumi.StringOutput)
 
-		leave, err := local.NewCommand(ctx, n.Name+tokens.OfLeave, &local.CommandArgs{
-			Delete:                 pulumi.String(talosopsexec.Command(ctx) + "leave"),
-			Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
-			AddPreviousOutputInEnv: pulumi.Bool(false),
-			Logging:                local.LoggingStderr,
-		},
-			pulumi.Parent(c), ignoreLogging(),
-			pulumi.DependsOn([]pulumi.Resource{c.nodes[i].vm, c.nodes[i].configuration, c.bootstrap}),
-			pulumi.ReplaceWith([]pulumi.Resource{c.nodes[i].vm}),
-			pulumi.DeletedWith(c.secrets),
-		)
+		leave, err := onOwnStack(func() (*local.Command, error) {
+			return local.NewCommand(ctx, n.Name+tokens.OfLeave, &local.CommandArgs{
+				Delete:                 pulumi.String(talosopsexec.Command(ctx) + "leave"),
+				Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
+				AddPreviousOutputInEnv: pulumi.Bool(false),
+				Logging:                local.LoggingStderr,
+			},
+				pulumi.Parent(c), ignoreLogging(),
+				pulumi.DependsOn([]pulumi.Resource{c.nodes[i].vm, c.nodes[i].configuration, c.bootstrap}),
+				pulumi.ReplaceWith([]pulumi.Resource{c.nodes[i].vm}),
+				pulumi.DeletedWith(c.secrets),
+			)
+		})
 		if err != nil {
 			return err
 		}

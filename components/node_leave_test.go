@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
@@ -46,7 +47,10 @@ func TestNodeLeavesBeforeItsVMIsDeleted(t *testing.T) {
 
 		assert.Equal(t, "${TALOSOPS:-talosops} leave", command.Input("delete").StringValue())
 		require.True(t, command.Input("stdin").IsSecret())
-		assert.JSONEq(t, stdin, command.Input("stdin").SecretValue().Element.StringValue())
+
+		text, err := json.Marshal(enginetest.RequestOf[request.Leave](t, command))
+		require.NoError(t, err)
+		assert.JSONEq(t, stdin, string(text))
 
 		assert.Subset(t, command.DependsOn(), []string{name + "-configuration", name + "-vm", "one-bootstrap"})
 		assert.NotContains(t, command.DependsOn(), "one-cp-1-leave", "leaves are registered at once")

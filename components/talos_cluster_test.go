@@ -209,6 +209,12 @@ func TestTalosClusterKeepsSecretsEncrypted(t *testing.T) {
 		all.WriteString(jsonText(value))
 	}
 
+	for name, command := range r.ByType(tokens.LocalCommand) {
+		if strings.HasSuffix(name, tokens.OfConfiguration) {
+			all.WriteString(enginetest.RequestOf[request.Apply](t, command).Configuration)
+		}
+	}
+
 	for _, secret := range configured {
 		assert.Contains(t, all.String(), secret, "the recorder has the secret")
 	}

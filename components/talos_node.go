@@ -13,6 +13,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
@@ -105,10 +106,21 @@ type clusterOptions struct {
 	firewall *proxmoxFirewall
 	// volumes are the directory volumes on its system disk.
 	volumes []string
+	// secrets are the cluster's, to which the state's copy of the configuration refers; nil = the copy is whole.
+	secrets *machine.Secrets
 	// skipped leaves the machine's configuration as it is.
 	skipped bool
 	// unreachable says that the machine does not answer and that the run continues without it.
 	unreachable bool
+}
+
+// machineSecrets returns the machine secrets of the cluster as the state has them, a map.
+func (o clusterOptions) machineSecrets() pulumi.Output {
+	if o.secrets == nil {
+		return pulumi.ToOutput(map[string]any(nil))
+	}
+
+	return o.secrets.MachineSecrets.ApplyT(secretValues)
 }
 
 func (o clusterOptions) updateOptions() pulumi.ResourceOption {
@@ -278,17 +290,25 @@ func (c *TalosNode) registerConfiguration(
 		return string(text), nil
 	}).(pulumi.StringOutput)
 
+	whole := pulumi.All(c.applied, parsedAddress(args.Address), talosconfig, c.lookup).ApplyT(
+		func(values []any) request.Apply {
+			req := req
+			req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
+			req.Machine.Address, req.Configured = values[1].(netip.Addr), values[3].(vmlookup.State).Configured
+
+			return req
+		})
+
 	c.configuration, err = talosopsCall{
 		verb: "apply",
-		stdin: pulumi.All(c.applied, parsedAddress(args.Address), talosconfig, c.lookup).ApplyT(
-			func(values []any) (string, error) {
-				req := req
-				req.Configuration, req.Talosconfig = values[0].(string), values[2].(string)
-				req.Machine.Address, req.Configured = values[1].(netip.Addr), values[3].(vmlookup.State).Configured
-				text, err := json.Marshal(req)
+		stdin: pulumi.All(whole, options.machineSecrets()).ApplyT(func(values []any) (string, error) {
+			return values[0].(request.Apply).Keep(values[1].(map[string]any))
+		}).(pulumi.StringOutput),
+		whole: whole.ApplyT(func(req any) (string, error) {
+			text, err := json.Marshal(req)
 
-				return string(text), err
-			}).(pulumi.StringOutput),
+			return string(text), err
+		}).(pulumi.StringOutput),
 		volumes:            options.volumes,
 		keepRequest:        pulumi.Bool(options.unreachable), // renewed credentials alone do not need the machine
 		circumstances:      configurationCircumstances,

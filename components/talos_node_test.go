@@ -2,6 +2,7 @@ package components
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -327,6 +328,64 @@ func TestTalosNodeConfiguration(t *testing.T) {
 		authority, err := talos.TalosconfigAuthority(req.Talosconfig)
 		require.NoError(t, err)
 		assert.NotEmpty(t, authority)
+	}
+}
+
+// TestRequestOfAnEarlierVersionIsReplaced: the state keeps little of a request, and one that it has whole becomes the
+// same in this form, unless its machine is silent.
+func TestRequestOfAnEarlierVersionIsReplaced(t *testing.T) {
+	t.Parallel()
+
+	whole := request.Apply{Configuration: "a", Talosconfig: "b", AnswersWithin: "10m"}
+	form := func(change func(*request.Apply)) string {
+		changed := whole
+		change(&changed)
+
+		text, err := changed.Keep(nil)
+		require.NoError(t, err)
+
+		return text
+	}
+
+	earlier, err := json.Marshal(whole)
+	require.NoError(t, err)
+
+	same := form(func(*request.Apply) {})
+	patient := form(func(a *request.Apply) { a.AnswersWithin = "1h" })
+	renewed := form(func(a *request.Apply) { a.Talosconfig = "c" })
+	changed := form(func(a *request.Apply) { a.Configuration = "c" })
+
+	for name, test := range map[string]struct {
+		last, current string
+		silent        bool
+		kept          bool
+	}{
+		"an earlier version's":                        {string(earlier), same, false, false},
+		"an earlier version's, and it is silent":      {string(earlier), same, true, true},
+		"an earlier version's with other credentials": {string(earlier), renewed, true, true},
+		"another configuration than an earlier one's": {string(earlier), changed, true, false},
+		"more time":                           {same, patient, false, true},
+		"other credentials":                   {same, renewed, false, false},
+		"other credentials, and it is silent": {same, renewed, true, true},
+		"another configuration":               {same, changed, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+				call := talosopsCall{
+					whole: pulumi.String("").ToStringOutput(), keepRequest: pulumi.Bool(test.silent),
+					circumstances: configurationCircumstances,
+				}
+				kept, err := internals.UnsafeAwaitOutput(ctx.Context(), call.keepLastRequest(
+					vmlookup.Command{Request: test.last}, pulumi.String(test.current).ToStringOutput(),
+				))
+				assert.NoError(t, err)
+				assert.Equal(t, test.kept, kept.Value == test.last)
+
+				return nil
+			}, pulumi.WithMocks("p", "s", noMocks{})))
+		})
 	}
 }
 

@@ -2,13 +2,18 @@ package components
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
+	"talos-proxmox/internal/handover"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/internal/tokens"
@@ -24,6 +29,9 @@ type talosopsCall struct {
 	// request returns the verb's request with these secrets; or stdin is the whole request.
 	request func(talosconfig, kubeconfig string) any
 	stdin   pulumi.StringOutput
+	// whole is the request of which stdin is what the state keeps: the program hands it to talosops. The zero value =
+	// stdin is the whole request.
+	whole pulumi.StringOutput
 	// trigger repeats the command when it changes; nil = only a change of the request does.
 	trigger pulumi.StringInput
 	// volumes is [tokens.VolumesVariable].
@@ -66,6 +74,8 @@ func (t talosopsCall) register(
 		stdin = t.keepLastRequest(vmlookup.FromContext(ctx).Command(name), stdin)
 	}
 
+	stdin, endOffer := t.handOver(ctx, name, stdin)
+
 	args := &local.CommandArgs{
 		Create:                 pulumi.String(talosopsexec.Command(ctx) + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
@@ -90,7 +100,56 @@ func (t talosopsCall) register(
 		args.Environment = environment
 	}
 
-	return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
+	command, err := onOwnStack(func() (*local.Command, error) {
+		return local.NewCommand(ctx, name, args, append(opts, ignoreLogging())...)
+	})
+	if err == nil {
+		endOffer(command)
+	}
+
+	return command, err
+}
+
+// handOver offers the whole request to the command, if there is one, until end is called and the command has ended.
+func (t talosopsCall) handOver(
+	ctx *pulumi.Context, name string, stdin pulumi.StringOutput,
+) (_ pulumi.StringOutput, end func(*local.Command)) {
+	if t.whole.OutputState == nil || ctx.DryRun() {
+		return stdin, func(*local.Command) {}
+	}
+
+	var offer atomic.Pointer[io.Closer]
+
+	closeOffer := func() {
+		if offered := offer.Load(); offered != nil {
+			_ = (*offered).Close()
+		}
+	}
+
+	stdin = pulumi.All(stdin, t.whole).ApplyT(func(texts []any) (string, error) {
+		offered, err := handover.Offer(texts[0].(string), texts[1].(string))
+		if err != nil {
+			return "", fmt.Errorf("unable to hand %s its request: %w", name, err)
+		}
+
+		offer.Store(&offered)
+
+		return texts[0].(string), nil
+	}).(pulumi.StringOutput)
+
+	return stdin, func(command *local.Command) {
+		command.Stdout.ApplyT(func(string) bool { // the run waits for this
+			closeOffer()
+
+			return true
+		})
+
+		go func() { // the command failed
+			_, _ = internals.UnsafeAwaitOutput(ctx.Context(), command.Stdout)
+
+			closeOffer()
+		}()
+	}
 }
 
 // ignoreLogging keeps the logging of commands of earlier versions of the program, which show all output: changing it
@@ -105,28 +164,34 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		current, ignored := values[2].(string), append([]string{"bootstrapped"}, t.circumstances...)
-		if values[0].(bool) {
-			ignored = append(ignored, "talosconfig", "kubeconfig")
+		keepCredentials, current := values[0].(bool), values[2].(string)
+
+		ignored := append([]string{"bootstrapped"}, t.circumstances...)
+		if keepCredentials {
+			ignored = append(ignored, "talosconfig", "talosconfigDigest", "kubeconfig")
 		}
 
-		if isConfigured(current) {
+		if request.AppliedConfiguration(current).Configured {
 			ignored = append(ignored, "configured")
 		}
 
-		if values[1] != last.Follows || !differOnlyIn(ignored, last.Request, current) {
+		before, after := last.Request, current
+
+		if t.whole.OutputState != nil {
+			// A request of an earlier version, which kept it whole, is replaced: that changes nothing of the machine.
+			if _, elsewhere, _ := request.Open(before); !elsewhere && !keepCredentials {
+				return current
+			}
+
+			before, after = request.ComparableApply(before), request.ComparableApply(after)
+		}
+
+		if values[1] != last.Follows || !differOnlyIn(ignored, before, after) {
 			return current
 		}
 
 		return last.Request
 	}).(pulumi.StringOutput)
-}
-
-// isConfigured reports whether a request is for a machine that has a configuration.
-func isConfigured(text string) bool {
-	var of request.Apply
-
-	return json.Unmarshal([]byte(text), &of) == nil && of.Configured
 }
 
 // differOnlyIn reports whether two requests are equal except for these fields.

@@ -372,13 +372,17 @@ func registerVM(
 		volumes = append(volumes, path)
 	}
 
-	return vm.NewVirtualMachine(ctx, name+tokens.OfVM, vmArgs(ctx, v), append(opts,
+	opts = append(opts,
 		pulumi.Parent(parent),
 		m.dependsOn(),
 		waitFor(volumes...),
 		pulumi.Protect(v.protect),
 		pulumi.DeleteBeforeReplace(true),
-		pulumi.IgnoreChanges(ignored))...)
+		pulumi.IgnoreChanges(ignored))
+
+	return onOwnStack(func() (*vm.VirtualMachine, error) {
+		return vm.NewVirtualMachine(ctx, name+tokens.OfVM, vmArgs(ctx, v), opts...)
+	})
 }
 
 // optionalString returns nil for an empty string.

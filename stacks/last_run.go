@@ -31,21 +31,23 @@ const (
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
 	machines          []vmdiff.Machine
-	vms               map[int]string              // names of the VMs' nodes and machines, by VMID
-	lookups           map[int]vmlookup.State      // by VMID
-	identities        map[int]ownership.Machine   // of machines and templates, by VMID: see [lastRun.created]
-	creationSettings  map[string]string           // [vmdiff.CreationSettings] of the machines that it has
-	versions          map[string]versions         // by cluster
-	mappings          []string                    // paths of PCI and USB mappings
-	resources         map[string]bool             // by type and name: see has
-	calls             map[string]vmlookup.Command // of talosops, by resource name
-	configurations    map[string]string           // of machines, by node; secret
-	talos, schematics map[string]string           // reported by nodes, by node
-	secureBoot        map[string]bool             // whether nodes were planned with it, by node
-	generations       map[string]string           // of machines when their clusters were healthy, by node
-	kubernetes        map[string][]string         // versions that the health gate found, by cluster
-	authorities       map[string]talos.Authority  // of the Talos API, by cluster; secret
-	contracts         map[string]string           // of the secrets, by cluster
+	vms               map[int]string               // names of the VMs' nodes and machines, by VMID
+	lookups           map[int]vmlookup.State       // by VMID
+	identities        map[int]ownership.Machine    // of machines and templates, by VMID: see [lastRun.created]
+	creationSettings  map[string]string            // [vmdiff.CreationSettings] of the machines that it has
+	versions          map[string]versions          // by cluster
+	mappings          []string                     // paths of PCI and USB mappings
+	resources         map[string]bool              // by type and name: see has
+	calls             map[string]vmlookup.Command  // of talosops, by resource name
+	configurations    map[string]string            // of machines, by node; secret
+	talos, schematics map[string]string            // reported by nodes, by node
+	secureBoot        map[string]bool              // whether nodes were planned with it, by node
+	generations       map[string]string            // of machines when their clusters were healthy, by node
+	kubernetes        map[string][]string          // versions that the health gate found, by cluster
+	authorities       map[string]talos.Authority   // of the Talos API, by cluster; secret
+	contracts         map[string]string            // of the secrets, by cluster
+	secrets           map[string]map[string]any    // machine secrets, by cluster
+	applied           map[string]request.KeptApply // what the state keeps of configurations, by node; secret
 	record            *record
 	stackID           string
 	proxmoxCluster    string // [proxmoxapi.Machines.Cluster]
@@ -61,6 +63,7 @@ func newLastRun() lastRun {
 		generations: map[string]string{},
 		kubernetes:  map[string][]string{}, authorities: map[string]talos.Authority{},
 		contracts: map[string]string{}, versions: map[string]versions{},
+		secrets: map[string]map[string]any{}, applied: map[string]request.KeptApply{},
 	}
 }
 
@@ -125,6 +128,8 @@ func (l *lastRun) addAll(resources map[string]stateResource, stack ownership.Own
 		}
 	}
 
+	l.readConfigurations()
+
 	for i := range l.machines {
 		m := &l.machines[i]
 		m.Talos, m.Schematic = l.talos[m.Name], l.schematics[m.Name]
@@ -142,6 +147,20 @@ func (l *lastRun) addAll(resources map[string]stateResource, stack ownership.Own
 	slices.SortFunc(l.machines, func(a, b vmdiff.Machine) int { return strings.Compare(a.Name, b.Name) })
 
 	return nil
+}
+
+// readConfigurations reads the machine configurations that the state keeps, with the secrets of their clusters. If
+// these were replaced since, they stay references, which a preview shows as changes.
+func (l *lastRun) readConfigurations() {
+	for node, kept := range l.applied {
+		for _, secrets := range l.secrets {
+			if kept.Resolve(secrets) {
+				break
+			}
+		}
+
+		l.configurations[node] = kept.Configuration
+	}
 }
 
 // add reads a resource of the state.
@@ -198,6 +217,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		cluster := strings.TrimSuffix(resource, tokens.OfSecrets)
 		l.authorities[cluster], _ = talos.SecretsAuthority(secrets, talos.TalosAuthority)
 		l.contracts[cluster], _ = outputs["talosVersion"].(string)
+		l.secrets[cluster] = secrets
 	case tokens.ConfigurationApply: // of a program before this one applied configurations itself
 		l.configurations[strings.TrimSuffix(resource, tokens.OfConfiguration)], _ = outputs["machineConfiguration"].(string)
 	case tokens.LocalCommand:
@@ -207,7 +227,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		l.calls[resource] = vmlookup.Command{Request: text, Follows: follows}
 
 		if node, found := strings.CutSuffix(resource, tokens.OfConfiguration); found {
-			l.configurations[node] = request.AppliedConfiguration(text).Configuration
+			l.applied[node] = request.AppliedConfiguration(text)
 		}
 
 		if strings.HasSuffix(resource, tokens.OfUpgrade) {

@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/goldentest"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
 
@@ -267,10 +268,29 @@ func goldenValue(value resource.PropertyValue) any {
 
 		return elements
 	case value.IsString() && len(value.StringValue()) > longTextLength:
-		return digest(value.StringValue())
+		return digest(openedRequest(value.StringValue()))
 	}
 
 	return value.V
+}
+
+// openedRequest returns the request in a text as the state keeps it, without its digests of mocked secrets; a text that
+// is none as it is.
+func openedRequest(text string) string {
+	opened, elsewhere, err := request.Open(text)
+	if err != nil || !elsewhere {
+		return opened
+	}
+
+	kept := request.AppliedConfiguration(text)
+	kept.ConfigurationDigest, kept.TalosconfigDigest = "", ""
+
+	rest, err := json.Marshal(kept)
+	if err != nil {
+		panic(err)
+	}
+
+	return string(rest)
 }
 
 func digest(value any) string {

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"talos-proxmox/internal/handover"
+	talosrequest "talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
@@ -92,6 +94,12 @@ func (m *monitor) RegisterResource(
 	urn := fmt.Sprintf(
 		"urn:pulumi:%s::talos-proxmox::%s::%s", m.recorder.options.Stack, request.GetType(), request.GetName(),
 	)
+
+	taken, err := takeRequest(inputs)
+	if err != nil && !m.recorder.options.Preview {
+		return nil, err
+	}
+
 	if request.GetType() != string(resource.RootStackType) {
 		m.recorder.mutex.Lock()
 		m.recorder.registrations = append(m.recorder.registrations, Registration{
@@ -101,6 +109,8 @@ func (m *monitor) RegisterResource(
 			Inputs:  inputs,
 			Request: request,
 			urn:     urn,
+			taken:   taken,
+			secrets: m.recorder.options.machineSecrets().Mappable(),
 		})
 		m.recorder.mutex.Unlock()
 	}
@@ -179,6 +189,21 @@ func (o Options) providerState(
 	}
 
 	return id, state
+}
+
+// takeRequest takes the request of a command from the program, as talosops does; empty = its input has all of it.
+func takeRequest(inputs resource.PropertyMap) (string, error) {
+	stdin := inputs["stdin"]
+	if !stdin.IsSecret() || !stdin.SecretValue().Element.IsString() {
+		return "", nil
+	}
+
+	text := stdin.SecretValue().Element.StringValue()
+	if _, elsewhere, _ := talosrequest.Open(text); !elsewhere {
+		return "", nil
+	}
+
+	return handover.Take(text)
 }
 
 // machineSecrets returns secrets of no cluster, with the authorities and the token of the options.

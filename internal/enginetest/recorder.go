@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/request"
 )
 
 // LocalRun is a command that also runs in previews.
@@ -81,7 +82,9 @@ type Registration struct {
 	Request    *pulumirpc.RegisterResourceRequest
 	Outputs    resource.PropertyMap // of a component, as inputs; nil = none
 
-	urn string
+	urn     string
+	secrets map[string]any // the machine secrets of the clusters of its run
+	taken   string         // the request that the program handed over, as to talosops; empty = none
 }
 
 // Recorder has what a run registered and called.
@@ -287,15 +290,34 @@ func (g Registration) Input(path string) resource.PropertyValue {
 	return value
 }
 
-// RequestOf returns the request of a call of talosops, which has to be a secret.
-func RequestOf[T any](t *testing.T, call Registration) (request T) {
+// RequestOf returns the request of a call of talosops, which has to be a secret: the one that the program handed over,
+// or else what the state keeps of it.
+func RequestOf[T any](t *testing.T, call Registration) (of T) {
 	t.Helper()
 
 	stdin := call.Input("stdin")
 	require.True(t, stdin.IsSecret(), "the request of %s", call.Name)
-	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &request))
 
-	return request
+	text := stdin.SecretValue().Element.StringValue()
+
+	if call.taken != "" {
+		text = call.taken
+	}
+
+	if applied, is := any(&of).(*request.Apply); is {
+		kept := request.AppliedConfiguration(text)
+		require.True(t, kept.Resolve(call.secrets), "the configuration of %s", call.Name)
+
+		*applied = kept.Apply
+
+		return of
+	}
+
+	opened, _, err := request.Open(text)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(opened), &of))
+
+	return of
 }
 
 func namesOf(urns []string) []string {

@@ -23,6 +23,7 @@ import (
 type lastState struct {
 	talosconfigs, kubeconfigs map[string]string          // by cluster; secret
 	configurations            map[string]string          // by address of the node; secret
+	applied                   []request.KeptApply        // what the state keeps of configurations; secret
 	secrets                   map[string]*clusterSecrets // by cluster
 	rebootPending             []string                   // hosts with a pending reboot
 	id                        string                     // of the stack: see [ownership.Owner]
@@ -85,15 +86,35 @@ func (d Deployed) readState(ctx context.Context) (lastState, error) {
 		}
 	}
 
+	found.readConfigurations()
+
 	return found, nil
 }
 
+// readConfigurations reads the machine configurations that the state keeps, with the secrets of their clusters. After a
+// rotation, they have the new authority, as the machines do.
+func (l *lastState) readConfigurations() {
+	for _, kept := range l.applied {
+		resolved := false
+		for _, secrets := range l.secrets {
+			resolved = resolved || kept.Resolve(secrets.machine)
+		}
+
+		for _, secrets := range l.secrets {
+			if !resolved && slices.Contains(secrets.nodes, kept.Machine.Name) {
+				kept.Configuration = talos.WithoutReferences(kept.Configuration, secrets.machine)
+			}
+		}
+
+		l.configurations[kept.Machine.Address.String()] = kept.Configuration
+	}
+}
+
 // addConfiguration adds a node's machine configuration, if the resource is the command that applies it.
-func (l lastState) addConfiguration(r apitype.ResourceV3) {
+func (l *lastState) addConfiguration(r apitype.ResourceV3) {
 	if strings.HasSuffix(r.URN.Name(), tokens.OfConfiguration) {
 		text, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
-		req := request.AppliedConfiguration(text)
-		l.configurations[req.Machine.Address.String()] = req.Configuration
+		l.applied = append(l.applied, request.AppliedConfiguration(text))
 	}
 }
 

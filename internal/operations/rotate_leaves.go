@@ -1,7 +1,7 @@
 package operations
 
 import (
-	"encoding/json"
+	"reflect"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
@@ -36,21 +36,23 @@ func (s clusterSecrets) renewedLeaves() (map[string]string, error) {
 	}
 
 	for urn, text := range s.leaves {
-		var req request.Leave
-		if err := json.Unmarshal([]byte(text), &req); err != nil {
+		req, err := request.ParseLeave(text)
+		if err != nil {
 			return nil, errState // the error may quote secrets
+		}
+
+		if reflect.DeepEqual(req.Authority, &authority) && req.Talosconfig == "" {
+			continue
 		}
 
 		req.Authority, req.Talosconfig = &authority, ""
 
-		after, err := json.Marshal(req)
+		after, err := req.Keep()
 		if err != nil {
 			return nil, errState
 		}
 
-		if string(after) != text {
-			renewed[urn] = string(after)
-		}
+		renewed[urn] = after
 	}
 
 	return renewed, nil

@@ -51,7 +51,9 @@ func (r *rotationStack) leaveOf(name string) (req request.Leave) {
 
 		text, _ := recovery.Reveal(resource.Inputs)["stdin"].(string)
 		assert.Equal(r.t, text, recovery.Reveal(resource.Outputs)["stdin"])
-		require.NoError(r.t, json.Unmarshal([]byte(text), &req))
+
+		req, err = request.ParseLeave(text)
+		require.NoError(r.t, err)
 	}
 
 	return req

@@ -1,6 +1,10 @@
 package request
 
-import "talos-proxmox/internal/talos"
+import (
+	"encoding/json"
+
+	"talos-proxmox/internal/talos"
+)
 
 // Leave is the request of `talosops leave`: the node that leaves its cluster. It is written when the node is created
 // and read when it is deleted: some control planes, which may include the node, may have left before.
@@ -16,6 +20,24 @@ type Leave struct {
 	// client certificates get. Its key is a secret. Nil = Talosconfig, as in requests of earlier versions.
 	Authority   *talos.Authority `json:"authority,omitempty"`
 	Talosconfig string           `json:"talosconfig,omitempty"` // secret
+}
+
+// Keep returns the form in which the state keeps a request of `talosops leave`, a secret. It is whole: the request may
+// run without the program.
+func (l Leave) Keep() (string, error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return "", err
+	}
+
+	return keep(string(text), false)
+}
+
+// ParseLeave reads a request of `talosops leave` in the state, also of an earlier version.
+func ParseLeave(text string) (req Leave, err error) {
+	err = openInto(text, &req)
+
+	return req, err
 }
 
 // LeaveResult is the result of `talosops leave`.

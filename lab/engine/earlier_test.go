@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -296,10 +298,7 @@ func withFormerConfigurations(t testing.TB, state apitype.DeploymentV3) apitype.
 			continue
 		}
 
-		var request request.Apply
-
-		stdin, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
-		require.NoError(t, json.Unmarshal([]byte(stdin), &request))
+		request := wholeApply(t, state, r.Inputs)
 
 		r.Type, r.ID, r.Provider = formerConfiguration, "machine_configuration_apply", provider
 		address := request.Machine.Address.String()
@@ -317,6 +316,132 @@ func withFormerConfigurations(t testing.TB, state apitype.DeploymentV3) apitype.
 	}
 
 	return state
+}
+
+// wholeApply returns the request of a configuration's command, without what the state does not keep.
+func wholeApply(t testing.TB, state apitype.DeploymentV3, inputs map[string]any) request.Apply {
+	t.Helper()
+
+	stdin, _ := recovery.Reveal(inputs)["stdin"].(string)
+	kept := request.AppliedConfiguration(stdin)
+
+	for _, r := range state.Resources {
+		if string(r.Type) == tokens.Secrets {
+			secrets, _ := recovery.Reveal(r.Outputs)["machineSecrets"].(map[string]any)
+			require.True(t, kept.Resolve(secrets))
+		}
+	}
+
+	require.NotEmpty(t, kept.Configuration)
+
+	return kept.Apply
+}
+
+// withWholeRequests returns a state as the program of 2026-11-30 left it, which kept the requests of a node whole, in
+// inputs and outputs.
+func withWholeRequests(t testing.TB, state apitype.DeploymentV3) apitype.DeploymentV3 {
+	t.Helper()
+
+	var talosconfig string
+
+	for _, r := range state.Resources {
+		if string(r.Type) == tokens.Secrets {
+			client, _ := recovery.Reveal(r.Outputs)["clientConfiguration"].(map[string]any)
+
+			text, err := talos.ProviderClient(client).Talosconfig("one", nil)
+			require.NoError(t, err)
+
+			talosconfig = text
+		}
+	}
+
+	for i := range state.Resources {
+		r := &state.Resources[i]
+
+		var (
+			text []byte
+			err  error
+		)
+
+		switch {
+		case strings.HasSuffix(string(r.URN), tokens.OfConfiguration):
+			whole := wholeApply(t, state, r.Inputs)
+			whole.Talosconfig = talosconfig
+			text, err = json.Marshal(whole)
+		case strings.HasSuffix(string(r.URN), tokens.OfLeave):
+			stdin, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
+			leave, parseErr := request.ParseLeave(stdin)
+			require.NoError(t, parseErr)
+
+			text, err = json.Marshal(leave)
+		default:
+			continue
+		}
+
+		require.NoError(t, err)
+
+		quoted, err := json.Marshal(string(text))
+		require.NoError(t, err)
+
+		for _, properties := range []map[string]any{r.Inputs, r.Outputs} {
+			stdin := maps.Clone(properties["stdin"].(map[string]any))
+			stdin["plaintext"] = string(quoted)
+			properties["stdin"] = stdin
+		}
+	}
+
+	return state
+}
+
+// TestStateWithWholeRequests continues a stack whose state has the whole requests of nodes: nothing is replaced, no
+// machine restarts or is configured again, and the state shrinks. A control plane that does not answer keeps its own.
+func TestStateWithWholeRequests(t *testing.T) {
+	t.Parallel()
+
+	one, s := upOne(t, 1, 2)
+	file := s.yaml(t)
+	state := withWholeRequests(t, one.deployment(file))
+	one.setDeployment(file, state)
+
+	boots := one.bootTimes()
+
+	_, err := one.preview(file)
+	require.NoError(t, err)
+	assert.NotContains(t, one.output(), "changes in the machine configuration")
+
+	done := one.up(file)
+	for name, op := range done {
+		assert.Equal(t, "update", op, name)
+		assert.Regexp(t, `-(configuration|leave)$`, name)
+	}
+
+	for _, node := range []string{"one-cp-1", "one-general-1", "one-general-2"} {
+		assert.Contains(t, one.output(), node+": configuration: has this configuration already")
+		assert.Equal(t, "update", done["Command "+node+tokens.OfLeave], "a command that only its deletion runs")
+	}
+
+	assert.Equal(t, boots, one.bootTimes(), "nothing restarts")
+
+	for _, r := range one.deployment(file).Resources {
+		name := string(r.URN)
+		if !strings.HasSuffix(name, tokens.OfConfiguration) && !strings.HasSuffix(name, tokens.OfLeave) {
+			continue
+		}
+
+		stdin, _ := recovery.Reveal(r.Inputs)["stdin"].(string)
+		assert.Less(t, len(stdin), 700, name)
+		assert.Equal(t, stdin, recovery.Reveal(r.Outputs)["stdin"], name)
+	}
+
+	assert.Empty(t, one.up(file, optup.ExpectNoChanges()))
+
+	// Requests of the former form still remove a node.
+	one.setDeployment(file, withWholeRequests(t, one.deployment(file)))
+
+	done = one.up(one.stack(1, 1).yaml(t))
+	assert.Equal(t, "delete", done["Command one-general-2-leave"])
+	one.requireNodes("one-cp-1", "one-general-1")
+	one.requireRunning(2)
 }
 
 // fillLabValues returns a recorded value with this lab's values where labs differ.

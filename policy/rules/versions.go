@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -88,16 +87,9 @@ func (r resource) isConfiguration() bool {
 
 // configurationDocuments returns the YAML documents of a node's machine configuration, if it is known.
 func configurationDocuments(r resource) []yaml.Node {
-	var (
-		documents []yaml.Node
-		req       request.Apply
-	)
+	var documents []yaml.Node
 
-	if json.Unmarshal([]byte(r.at("stdin").text().Value), &req) != nil {
-		return nil
-	}
-
-	decoder := yaml.NewDecoder(strings.NewReader(req.Configuration))
+	decoder := yaml.NewDecoder(strings.NewReader(request.AppliedConfiguration(r.at("stdin").text().Value).Configuration))
 
 	for {
 		var document yaml.Node

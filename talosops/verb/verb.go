@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/handover"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
@@ -211,14 +212,18 @@ func awaitRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	command := cmd.CommandPath()
 
-	in.DisallowUnknownFields()
+	var text json.RawMessage
 
-	err := in.Decode(req)
-
-	switch {
-	case errors.Is(err, io.EOF):
+	err := in.Decode(&text)
+	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
-	case err != nil:
+	}
+
+	if err == nil {
+		err = parseRequest(text, req)
+	}
+
+	if err != nil {
 		return fmt.Errorf(
 			"the request on standard input is invalid: %w: see %s --help for its form", err, command,
 		)
@@ -247,6 +252,24 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	}
 
 	return requestError(append(problems, req.Problems()...))
+}
+
+// parseRequest parses a request. What the state keeps of one may be only a part: the program that runs hands over the
+// rest.
+func parseRequest(text []byte, req any) error {
+	opened, elsewhere, err := request.Open(string(text))
+	if err == nil && elsewhere {
+		opened, err = handover.Take(string(text))
+	}
+
+	if err != nil {
+		return err
+	}
+
+	in := json.NewDecoder(strings.NewReader(opened))
+	in.DisallowUnknownFields()
+
+	return in.Decode(req)
 }
 
 // ParseDuration parses a duration of a request, and adds a problem if it is invalid. Empty means fallback.
