@@ -48,8 +48,9 @@ RELEASED := $(filter-out $(BIN)/pulumi,$(PLAN_TOOLS)) $(BIN)/gitopscheck
 # The programs of a goal that are not there yet.
 MISSING := $(filter-out $(wildcard $(BIN)/*),$(if $(filter stack-tools,$(MAKECMDGOALS)),$(RELEASED) $(BIN)/pulumi $(BIN)/program,$(PLAN_TOOLS) $(BIN)/lab))
 # $(call build,REMARK,COMMAND) builds a program: it says which, of how many that are missing, for the first time with the remark,
-# and hides the list of downloads.
-build = mkdir -p $(BIN); number=; for program in $(MISSING); do number=$$((number + 1)); [ $$program != $@ ] || break; done; \
+# and hides the list of downloads. Without Go it says so.
+build = command -v go >/dev/null || { echo "Go is missing: install Go $$(sed -n 's/^go //p' go.mod) or newer, then repeat" >&2; exit 1; }; \
+  mkdir -p $(BIN); number=; for program in $(MISSING); do number=$$((number + 1)); [ $$program != $@ ] || break; done; \
   echo "$(if $(filter $@,$(MISSING)),$$number of $(words $(MISSING)): )building $(@F)$(if $1,$$([ -e $@ ] || echo ' ($1)'))"; \
   $2 2> >(sed '/^go: downloading /d' >&2)
 
