@@ -331,9 +331,9 @@ func TestTalosNodeConfiguration(t *testing.T) {
 	}
 }
 
-// TestRequestOfAnEarlierVersionIsReplaced: the state keeps little of a request, and one that it has whole becomes the
-// same in this form, unless its machine is silent.
-func TestRequestOfAnEarlierVersionIsReplaced(t *testing.T) {
+// TestRequestOfAnEarlierVersion: one that the state has whole stays until it changes, so that a new version of the
+// program asks nothing of machines.
+func TestRequestOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 
 	whole := request.Apply{Configuration: "a", Talosconfig: "b", AnswersWithin: "10m"}
@@ -360,7 +360,8 @@ func TestRequestOfAnEarlierVersionIsReplaced(t *testing.T) {
 		silent        bool
 		kept          bool
 	}{
-		"an earlier version's":                        {string(earlier), same, false, false},
+		"an earlier version's":                        {string(earlier), same, false, true},
+		"other credentials than an earlier one's":     {string(earlier), renewed, false, false},
 		"an earlier version's, and it is silent":      {string(earlier), same, true, true},
 		"an earlier version's with other credentials": {string(earlier), renewed, true, true},
 		"another configuration than an earlier one's": {string(earlier), changed, true, false},

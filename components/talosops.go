@@ -164,10 +164,8 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 	}
 
 	return pulumi.All(t.keepRequest, trigger, stdin).ApplyT(func(values []any) string {
-		keepCredentials, current := values[0].(bool), values[2].(string)
-
-		ignored := append([]string{"bootstrapped"}, t.circumstances...)
-		if keepCredentials {
+		current, ignored := values[2].(string), append([]string{"bootstrapped"}, t.circumstances...)
+		if values[0].(bool) {
 			ignored = append(ignored, "talosconfig", "talosconfigDigest", "kubeconfig")
 		}
 
@@ -177,12 +175,7 @@ func (t talosopsCall) keepLastRequest(last vmlookup.Command, stdin pulumi.String
 
 		before, after := last.Request, current
 
-		if t.whole.OutputState != nil {
-			// A request of an earlier version, which kept it whole, is replaced: that changes nothing of the machine.
-			if _, elsewhere, _ := request.Open(before); !elsewhere && !keepCredentials {
-				return current
-			}
-
+		if t.whole.OutputState != nil { // an earlier version kept the whole, which stays until it changes
 			before, after = request.ComparableApply(before), request.ComparableApply(after)
 		}
 

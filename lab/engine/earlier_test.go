@@ -394,7 +394,7 @@ func withWholeRequests(t testing.TB, state apitype.DeploymentV3) apitype.Deploym
 }
 
 // TestStateWithWholeRequests continues a stack whose state has the whole requests of nodes: nothing is replaced, no
-// machine restarts or is configured again, and the state shrinks. A control plane that does not answer keeps its own.
+// machine restarts or is asked for anything. What changes shrinks.
 func TestStateWithWholeRequests(t *testing.T) {
 	t.Parallel()
 
@@ -412,12 +412,18 @@ func TestStateWithWholeRequests(t *testing.T) {
 	done := one.up(file)
 	for name, op := range done {
 		assert.Equal(t, "update", op, name)
-		assert.Regexp(t, `-(configuration|leave)$`, name)
+		assert.Regexp(t, `-leave$`, name, "a command that only its deletion runs")
 	}
 
+	assert.Len(t, done, 3)
+	one.up(file, optup.ExpectNoChanges())
+
+	s.Clusters[0].YAML = `patches: ["{machine: {sysctls: {vm.max_map_count: '262144'}}}"]`
+	file = s.yaml(t)
+	done = one.up(file)
+
 	for _, node := range []string{"one-cp-1", "one-general-1", "one-general-2"} {
-		assert.Contains(t, one.output(), node+": configuration: has this configuration already")
-		assert.Equal(t, "update", done["Command "+node+tokens.OfLeave], "a command that only its deletion runs")
+		assert.Equal(t, "update", done["Command "+node+tokens.OfConfiguration])
 	}
 
 	assert.Equal(t, boots, one.bootTimes(), "nothing restarts")
@@ -438,7 +444,8 @@ func TestStateWithWholeRequests(t *testing.T) {
 	// Requests of the former form still remove a node.
 	one.setDeployment(file, withWholeRequests(t, one.deployment(file)))
 
-	done = one.up(one.stack(1, 1).yaml(t))
+	s.Clusters[0].Workers = 1
+	done = one.up(s.yaml(t))
 	assert.Equal(t, "delete", done["Command one-general-2-leave"])
 	one.requireNodes("one-cp-1", "one-general-1")
 	one.requireRunning(2)
