@@ -202,6 +202,23 @@ func TestRepair(t *testing.T) {
 		assert.Equal(t, boots[name], now[name], name)
 	}
 
+	// A worker with volumes is replaced if its pool says that they may be lost.
+	w.stopVM(w.vm("one-db-1").ID)
+	assert.NotContains(t, w.tasksOf(3100), "qmdestroy")
+
+	at := strings.LastIndex(file, "repair: {after: 1m}")
+	lossy := file[:at] + strings.Replace(file[at:], "after: 1m", "after: 1m, loseVolumes: true", 1)
+
+	require.Eventually(t, func() bool {
+		r = w.repair(lossy)
+
+		return r.of("one-db-1").Action != "" && r.of("one-db-1").Action != operations.RepairWait
+	}, within, time.Second, "%s", w.output())
+	assert.Zero(t, r.status, r.output)
+	assert.Equal(t, operations.RepairReplaced, r.of("one-db-1").Action, r.output)
+	assert.Contains(t, w.tasksOf(3100), "qmdestroy")
+	w.requireRunning(6)
+
 	// Without etcd's majority nothing is repaired.
 	for _, name := range []string{"one-cp-2", "one-cp-3", "one-general-1"} {
 		w.stopVM(w.vm(name).ID)
