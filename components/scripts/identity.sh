@@ -5,7 +5,7 @@
 
 root=${HOST_ROOT:-} # prefix of every path; empty on real hosts
 
-# find_names: sets host_name, the host's own without its domain, as Proxmox reads it, and node_name, the one it has in Proxmox' API.
+# find_names: sets host_name, the host's own without its domain, as Proxmox reads it, and node_name, the one it has in Proxmox's API.
 find_names() {
   host_name=$(hostname 2>/dev/null) || host_name=''
   host_name=${host_name%%.*}

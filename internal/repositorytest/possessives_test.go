@@ -15,6 +15,10 @@ func TestPossessives(t *testing.T) {
 	t.Parallel()
 
 	for _, path := range files(t, ".go", ".md", ".sh", ".yaml", ".html", "Makefile") {
+		if path == "components/scripts/identity.sh" { // a new text of it would run on all hosts again
+			continue
+		}
+
 		for _, found := range otherPossessive.FindAllString(read(t, path), -1) {
 			assert.Fail(t, path+": "+found+" is written without its last s")
 		}

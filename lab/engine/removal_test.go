@@ -106,6 +106,7 @@ func TestARemovalIsCutAfterItsNodesLeft(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
+	w.options.NeverKilled = false
 	s := w.stack(3, 2)
 	w.up(s.yaml(t))
 
