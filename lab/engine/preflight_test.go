@@ -89,7 +89,7 @@ func TestPreviewReportsAllProblems(t *testing.T) {
 		`templates.talos.version: "v1.14.99" is not a release that the Image Factory at http://`,
 		"has: use v1.14.4",
 		"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone on /vms/901",
-		"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
+		"`pveum role modify TalosProxmox --append 1 --privs \"VM.Clone\"` gives the role what it lacks",
 		"may not Sys.AccessNetwork on /nodes/pve1",
 		"may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup --propagate 0`",
 		`hosts[1].name: "pve2" is offline, and `,

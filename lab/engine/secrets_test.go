@@ -7,19 +7,25 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/planguard"
+	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/report"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
 	"talos-proxmox/lab/engine"
 	"talos-proxmox/stacks"
 )
@@ -47,8 +53,11 @@ func TestNoSecretInPlainText(t *testing.T) {
 	)
 	require.Greater(t, len(secrets), 12, "too few secrets to look for")
 
+	require.Regexp(t, keptRequest, w.state(s.yaml(t)), "it is in the state, encrypted")
+
 	for place, text := range places {
 		require.NotEmpty(t, text, place)
+		assert.False(t, keptRequest.MatchString(text), "a compressed request with secrets is in %s", place)
 
 		for name, secret := range secrets {
 			assert.False(t, strings.Contains(text, secret), "%s is in %s", name, place)
@@ -58,6 +67,9 @@ func TestNoSecretInPlainText(t *testing.T) {
 		}
 	}
 }
+
+// keptRequest matches a request as the state keeps it, compressed, in JSON or in a text in JSON.
+var keptRequest = regexp.MustCompile(`\{\\*"kept\\*":`)
 
 // writtenFiles returns the contents of the files that the engine's runs wrote, by path.
 func (w *world) writtenFiles() map[string]string {
@@ -213,7 +225,13 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	s := encryptedStack(t, w.network)
 
 	w.up(s, optup.Diff())
-	require.Contains(t, w.state(s), "marker-pool-a4f1xq7wkz", "it is in the state, encrypted")
+
+	kept := w.deployment(s).Resources
+	at := slices.IndexFunc(kept, func(r apitype.ResourceV3) bool { return r.URN.Name() == "one-general-1"+tokens.OfConfiguration })
+	require.GreaterOrEqual(t, at, 0)
+
+	stdin, _ := recovery.Reveal(kept[at].Inputs)["stdin"].(string)
+	require.Contains(t, request.AppliedConfiguration(stdin).Configuration, "marker-pool-a4f1xq7wkz", "it is in the state, encrypted")
 
 	places := map[string]string{}
 	for place, text := range w.writtenFiles() {
@@ -267,5 +285,6 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	for place, text := range places {
 		require.NotEmpty(t, text, place)
 		assert.False(t, strings.Contains(text, marker), "an encrypted text is in %s", place)
+		assert.False(t, keptRequest.MatchString(text), "a compressed request with encrypted texts is in %s", place)
 	}
 }
