@@ -85,7 +85,7 @@ func RunAsPlugin() {
 	os.Exit(0)
 }
 
-// standIn returns a new provider. Proxmox's certificates are verified by roots (nil = the system's).
+// standIn returns a new provider. Proxmox' certificates are verified by roots (nil = the system's).
 func (o Options) standIn(name string, roots *x509.CertPool, commands command.Options) (provider p.Provider, err error) {
 	switch name {
 	case "proxmoxve":
@@ -124,7 +124,7 @@ type Attached struct {
 	servers sync.Map // of connections
 }
 
-// Attach serves the stand-ins on loopback. Proxmox's certificates are verified by roots.
+// Attach serves the stand-ins on loopback. Proxmox' certificates are verified by roots.
 func (o Options) Attach(roots *x509.CertPool, commands command.Options) (*Attached, error) {
 	attached := &Attached{}
 
