@@ -227,11 +227,14 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	w.up(s, optup.Diff())
 
 	kept := w.deployment(s).Resources
-	at := slices.IndexFunc(kept, func(r apitype.ResourceV3) bool { return r.URN.Name() == "one-general-1"+tokens.OfConfiguration })
+	at := slices.IndexFunc(kept, func(r apitype.ResourceV3) bool {
+		return r.URN.Name() == "one-general-1"+tokens.OfConfiguration
+	})
 	require.GreaterOrEqual(t, at, 0)
 
 	stdin, _ := recovery.Reveal(kept[at].Inputs)["stdin"].(string)
-	require.Contains(t, request.AppliedConfiguration(stdin).Configuration, "marker-pool-a4f1xq7wkz", "it is in the state, encrypted")
+	applied := request.AppliedConfiguration(stdin)
+	require.Contains(t, applied.Configuration, "marker-pool-a4f1xq7wkz", "it is in the state, encrypted")
 
 	places := map[string]string{}
 	for place, text := range w.writtenFiles() {

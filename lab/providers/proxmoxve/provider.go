@@ -60,7 +60,8 @@ type server struct {
 }
 
 // Provider returns a new instance of the provider. It reads the status of a task at the interval poll (0 =
-// DefaultPoll); waits between tries are multiples of it. Hosts' certificates are verified by roots (nil = the system's).
+// DefaultPoll); waits between tries are multiples of it. Certificates of hosts are verified by roots; nil = the
+// system's.
 func Provider(poll time.Duration, roots *x509.CertPool) p.Provider {
 	s := &server{poll: poll, roots: roots, types: types()}
 	if poll <= 0 {
