@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -39,10 +38,5 @@ func TestVersion(t *testing.T) {
 func TestTheTerminalIsNotAsked(t *testing.T) {
 	t.Parallel()
 
-	program, err := os.Executable()
-	require.NoError(t, err)
-
-	text := terminaltest.Run(t, nil, program, "-test.run=^$") // which has the same imports
-	assert.Contains(t, text, "PASS")
-	assert.NotContains(t, text, "\x1b")
+	terminaltest.RequireQuietStart(t)
 }

@@ -32,7 +32,7 @@ func TestTerminals(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 
-	_, programs := terminaltest.Open(t, 60)
+	programs := terminaltest.Open(t, 60)
 	assert.Equal(t, 60, terminal.Of(programs).Width())
 	assert.True(t, terminal.Of(programs).Colour)
 
@@ -40,7 +40,7 @@ func TestTerminals(t *testing.T) {
 	assert.False(t, terminal.Of(programs).Colour)
 	assert.Equal(t, 60, terminal.Of(programs).Width())
 
-	_, tiny := terminaltest.Open(t, 0)
+	tiny := terminaltest.Open(t, 0)
 	assert.Equal(t, 80, terminal.Of(tiny).Width(), "it does not tell its width")
 
 	t.Setenv("TERM", "dumb")

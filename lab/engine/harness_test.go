@@ -196,27 +196,26 @@ func (w *world) engine(stack string) *engine.Engine {
 }
 
 // newStack has the files of a stack without resources, by path in the lab's folder. The first test's CLI makes it, and
-// other tests copy it: a CLI's start and the passphrase's key take a second of processor time.
-var newStack atomic.Pointer[map[string][]byte]
-
-// newStackFiles returns the paths of those files: state, passphrase, and the key's salt in the stack file.
-func (w *world) newStackFiles() []string {
-	return []string{
+// other tests copy it: a CLI's start and the passphrase's key take a second of processor time. newStackFiles are state,
+// passphrase, and the stack file, which has the key's salt.
+var (
+	newStack      atomic.Pointer[map[string][]byte]
+	newStackFiles = []string{
 		"passphrase", "work/Pulumi.lab.yaml", "state/.pulumi/meta.yaml", "state/.pulumi/stacks/talos-proxmox/lab.json",
 	}
-}
+)
 
-// keepNewStack keeps the files of the first stack.
+// keepNewStack keeps the files of the first stack, whose engine has just made it.
 func (w *world) keepNewStack() {
 	w.t.Helper()
 
-	if newStack.Load() != nil || w.options.Stack != "lab" || w.lastEngine != nil {
+	if newStack.Load() != nil || w.options.Stack != "lab" {
 		return
 	}
 
 	files := map[string][]byte{}
 
-	for _, path := range w.newStackFiles() {
+	for _, path := range newStackFiles {
 		content, err := os.ReadFile(filepath.Join(w.dir, path))
 		require.NoError(w.t, err)
 

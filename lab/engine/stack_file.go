@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/lab/server"
+	"talos-proxmox/stacks"
 )
 
 // stackFile is the configuration in a stack file, without what belongs to the user's own secrets provider.
@@ -26,7 +27,7 @@ func ReadStack(project, stack string) ([]byte, error) {
 	}
 
 	if _, err := parseStackFile(file); err != nil {
-		return nil, fmt.Errorf("unable to read Pulumi.%s.yaml (YAML is indented by blanks, never by tabs): %w", stack, err)
+		return nil, stacks.YAMLError("Pulumi."+stack+".yaml", err)
 	}
 
 	return file, nil

@@ -2,71 +2,60 @@
 package terminaltest
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
-// Open returns both ends of a new terminal with so many columns: what a user sees and types, and what programs get.
-func Open(t *testing.T, columns uint16) (user, programs *os.File) {
+// Open returns a new terminal with so many columns, as programs get it.
+func Open(t *testing.T, columns uint16) *os.File {
 	t.Helper()
 
-	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	user, programs, err := pty.Open()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = user.Close() })
+	t.Cleanup(func() { _, _ = user.Close(), programs.Close() })
+	require.NoError(t, pty.Setsize(user, &pty.Winsize{Rows: 50, Cols: columns}))
 
-	fd := int(user.Fd()) //nolint:gosec // a file descriptor
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	require.NoError(t, err)
-	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: columns}))
-
-	programs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = programs.Close() })
-
-	return user, programs
+	return programs
 }
 
-// Run runs a program in a terminal that answers no question, and returns what it prints there.
-func Run(t *testing.T, environment []string, program string, args ...string) string {
+// RequireQuietStart checks that this test's program, which has the imports of the package under test, asks its terminal
+// for nothing when it starts: such a question takes 5 s if the terminal does not answer, as this one.
+func RequireQuietStart(t *testing.T) {
 	t.Helper()
 
-	user, programs := Open(t, 80)
-	cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // a test's
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = programs, programs, programs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	program, err := os.Executable()
+	require.NoError(t, err)
 
-	cmd.Env = append([]string{"TERM=xterm-256color"}, environment...)
-	require.NoError(t, cmd.Start())
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^$") //nolint:gosec // this program
+	cmd.Env = []string{"TERM=xterm-256color"}
 
-	printed := make(chan string)
+	user, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 80})
+	require.NoError(t, err)
+
+	defer user.Close()
+
+	printed := make(chan string, 1)
 
 	go func() {
 		text, _ := io.ReadAll(user) // ends with an error when the last program has closed it
 		printed <- string(text)
 	}()
 
-	err := cmd.Wait()
-
-	require.NoError(t, programs.Close())
+	require.NoError(t, cmd.Wait())
 
 	select {
 	case text := <-printed:
-		require.NoError(t, err, text)
-
-		return strings.ReplaceAll(text, "\r\n", "\n")
+		assert.Contains(t, text, "PASS")
+		assert.False(t, strings.Contains(text, "\x1b"), "it asks: %q", text)
 	case <-time.After(time.Minute):
 		require.FailNow(t, "the terminal is still open")
-
-		return ""
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -92,10 +91,5 @@ func TestAFullDisk(t *testing.T) {
 func TestTheTerminalIsNotAsked(t *testing.T) {
 	t.Parallel()
 
-	program, err := os.Executable()
-	require.NoError(t, err)
-
-	text := terminaltest.Run(t, nil, program, "-test.run=^$") // which has the same imports
-	assert.Contains(t, text, "PASS")
-	assert.NotContains(t, text, "\x1b")
+	terminaltest.RequireQuietStart(t)
 }
