@@ -133,6 +133,11 @@ func TestPlanFileIsStrict(t *testing.T) {
 	_, err = PlanFile("test", []byte("config:\n  proxmoxve:endpoint: a\n  proxmoxve:endpoint: b\n"))
 	require.EqualError(t, err, "Pulumi.test.yaml:3: proxmoxve:endpoint: is in the same map as that of line 2; keep one of them")
 
-	_, err = PlanFile("test", []byte("config:\n  a: 1\n\tb: 2\n"))
-	require.ErrorContains(t, err, "unable to read Pulumi.test.yaml (YAML is indented by blanks, never by tabs): ")
+	for _, text := range []string{"config:\n  a: 1\n\tb: 2\n", "config:\n\ta: 1\n", "config:\n  a: [1,\n\tb: 2\n"} {
+		_, err = PlanFile("test", []byte(text))
+		require.ErrorContains(t, err, "unable to read Pulumi.test.yaml (YAML is indented by blanks, never by tabs): ")
+	}
+
+	_, err = PlanFile("test", []byte("config:\n  a: [1,\n  b: 2\n"))
+	require.ErrorContains(t, err, "unable to read Pulumi.test.yaml: ")
 }

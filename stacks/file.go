@@ -68,14 +68,17 @@ func PlanChecked(ctx context.Context, stack string, content []byte) (*spec.Plan,
 // duplicateKey matches the YAML library's error about a key that a map has twice.
 var duplicateKey = regexp.MustCompile(`line (\d+): mapping key "([^"]+)" already defined at line (\d+)`)
 
-// YAMLError returns an error about a stack file that is no YAML, by that of the YAML library.
-func YAMLError(file string, err error) error {
+// indentedByTab matches a line whose indentation has a tab.
+var indentedByTab = regexp.MustCompile(`(?m)^ *\t`)
+
+// YAMLError returns an error about a stack file that is no YAML, by its content and the error of the YAML library.
+func YAMLError(file string, content []byte, err error) error {
 	if match := duplicateKey.FindStringSubmatch(err.Error()); match != nil {
 		return fmt.Errorf("%s:%s: %s: is in the same map as that of line %s; keep one of them", file, match[1], match[2], match[3])
 	}
 
 	advice := ""
-	if strings.Contains(err.Error(), "tab character") {
+	if indentedByTab.Match(content) {
 		advice = " (YAML is indented by blanks, never by tabs)"
 	}
 
@@ -87,7 +90,7 @@ func planFile(stack string, content []byte, unconnected bool) (s settings, err e
 		Config map[string]any `yaml:"config"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return s, YAMLError(fileName(stack), err)
+		return s, YAMLError(fileName(stack), content, err)
 	}
 
 	if misspelt := misspeltFileKeys(content); len(misspelt) > 0 && len(file.Config) == 0 {

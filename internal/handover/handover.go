@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -33,6 +34,8 @@ func Offer(key, text string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	removeDead.Do(func() { removeDeadIn(filepath.Dir(prefix)) })
 
 	path := prefix + rand.Text()[:randomLength] // two runs may offer the same
 
@@ -57,6 +60,32 @@ func Offer(key, text string) (io.Closer, error) {
 	return listener, nil
 }
 
+// removeDead removes, once a program, what runs that were killed have left.
+var removeDead sync.Once
+
+// deadAfter is the age from which a socket that nobody answers is not one that is just being made.
+const deadAfter = time.Minute
+
+func removeDeadIn(folder string) {
+	sockets, _ := os.ReadDir(folder) // it is only tidied up
+
+	for _, socket := range sockets {
+		info, err := socket.Info()
+		if err != nil || time.Since(info.ModTime()) < deadAfter {
+			continue
+		}
+
+		path := filepath.Join(folder, socket.Name())
+
+		conn, err := net.DialTimeout("unix", path, timeout)
+		if err == nil {
+			_ = conn.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.Remove(path)
+		}
+	}
+}
+
 // Take returns the text that a running program offers for a key.
 func Take(key string) (string, error) {
 	prefix, err := pathOf(key)
@@ -76,10 +105,6 @@ func Take(key string) (string, error) {
 		text, err := read(path)
 		if err == nil {
 			return text, nil
-		}
-
-		if errors.Is(err, syscall.ECONNREFUSED) { // of a run that was killed
-			_ = os.Remove(path)
 		}
 
 		failed = errors.Join(failed, err)

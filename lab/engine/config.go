@@ -20,6 +20,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/encoding"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/config"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
+
+	"talos-proxmox/stacks"
 )
 
 // Config is what a user would set with `pulumi config set`: addresses that the lab chose, and its credentials.
@@ -73,7 +75,7 @@ func (e *Engine) writeStackFile(ctx context.Context) error {
 
 	stack, err := workspace.LoadProjectStackBytes(nil, nil, e.o.StackFile, e.stackFile(), encoding.YAML)
 	if err != nil {
-		return fmt.Errorf("unable to read stack %q: %w", e.o.Stack, err)
+		return stacks.YAMLError(e.stackFile(), e.o.StackFile, err)
 	}
 
 	// Secrets of the state and of the configuration share one key; an unreadable copy is rewritten.

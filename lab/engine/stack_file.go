@@ -27,7 +27,7 @@ func ReadStack(project, stack string) ([]byte, error) {
 	}
 
 	if _, err := parseStackFile(file); err != nil {
-		return nil, stacks.YAMLError("Pulumi."+stack+".yaml", err)
+		return nil, stacks.YAMLError("Pulumi."+stack+".yaml", file, err)
 	}
 
 	return file, nil
