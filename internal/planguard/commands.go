@@ -1,6 +1,7 @@
 package planguard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,15 +14,24 @@ import (
 )
 
 // commandEffect is what a changed command does, about what precedes the end of its name: a node, machine, host, cluster
-// or template; several is for more than one of them, if that differs.
+// or template; several is for more than one of them, if more than the word cluster differs.
 type commandEffect struct{ end, one, several string }
 
 // commandEffects are in the order of an update. Pulumi shows only which input of a command changed.
 var commandEffects = []commandEffect{
-	{"-apply", "%s: its settings and files are changed as planned", ""},
-	{"-reboot", "%s is rebooted while no VM runs there, if a change needs it", ""},
-	{"-verify", "%s: whether machines can use its devices is checked", ""},
-	{"-build", "template %s is built again; machines keep what they have", ""},
+	{"-apply", "%s: its settings and files are changed as planned", "%s: their settings and files are changed as planned"},
+	{
+		"-reboot", "%s is rebooted while no VM runs there, if a change needs it",
+		"%s are rebooted while no VM runs there, if a change needs it",
+	},
+	{
+		"-verify", "%s: whether machines can use its devices is checked",
+		"%s: whether machines can use their devices is checked",
+	},
+	{
+		"-build", "template %s is built again; machines keep what they have",
+		"templates %s are built again; machines keep what they have",
+	},
 	{tokens.OfUpgrade, "cluster %s: Talos is upgraded on nodes where it differs from the plan", ""},
 	{"-kubernetes", "cluster %s: Kubernetes is upgraded where it differs from the plan", ""},
 	{
@@ -32,15 +42,20 @@ var commandEffects = []commandEffect{
 	{"-marked", "cluster %s: labels and taints of nodes are set where they differ from the plan", ""},
 	{tokens.OfCNI, "cluster %s: Cilium is installed as planned", ""},
 	{"-access", "cluster %s: ClusterRoles of groups are set as planned", ""},
-	{"-proxmox", "cluster %s: its Secrets with accounts of Proxmox are renewed", ""},
-	{tokens.OfGate, "cluster %s: up waits until it is healthy", ""},
+	{
+		"-proxmox", "cluster %s: its Secrets with accounts of Proxmox are renewed",
+		"clusters %s: their Secrets with accounts of Proxmox are renewed",
+	},
+	{tokens.OfGate, "cluster %s: up waits until it is healthy", "clusters %s: up waits until they are healthy"},
 	{tokens.OfGitOps, "cluster %s: Flux is installed as planned", ""},
 	{"-reconciled", "cluster %s: Flux is asked to reconcile, and up waits for it", ""},
 	{tokens.OfAutoscaled, "%s: what the autoscaler adds from now on is as planned", ""},
 	{tokens.OfHA, "%s: Proxmox' high availability is set as planned", ""},
 	{tokens.OfFirewall, "%s: Proxmox' firewall is set as planned", ""},
-	{tokens.OfLeave, "%s: how it leaves its cluster if it is removed is recorded", "%s: how they leave their clusters if they are " +
-		"removed is recorded"},
+	{
+		tokens.OfLeave, "%s: how it leaves its cluster if it is removed is recorded",
+		"%s: how they leave their clusters if they are removed is recorded",
+	},
 	{tokens.MachineGuard, "what destroy verifies before it removes machines is recorded", ""},
 }
 
@@ -85,8 +100,8 @@ func (p *Preview) Commands() []string {
 		slices.SortFunc(names, problem.CompareNatural)
 
 		text := commandEffects[row].one
-		if several := commandEffects[row].several; len(names) > 1 && several != "" {
-			text = several
+		if len(names) > 1 {
+			text = cmp.Or(commandEffects[row].several, strings.Replace(text, "cluster %s", "clusters %s", 1))
 		}
 
 		lines = append(lines, strings.Replace(text, "%s", vmdiff.JoinNames(names), 1))

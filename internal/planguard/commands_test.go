@@ -73,6 +73,7 @@ func TestCommands(t *testing.T) {
 		update("one-healthy", "environment"), update("one-talos", "stdin"), update("two-talos", "stdin"),
 		update("one-cp-2-configuration", "stdin"), update("one-cp-1-configuration", "stdin"), update("one-w-1-configuration", "stdin"),
 		update("one-w-10-leave", "create"), update("one-w-9-leave", "create"), update("pve1-apply", "stdin"),
+		update("talos-pve1-build", "stdin"), update("talos-pve2-build", "stdin"),
 		update("verify-machines", "stdin"), update("disk.img-pve1-local", "stdin"),
 		event(began, "create", localCommand+"one-marked", true), event(began, "same", localCommand+"one-bootstrap", true),
 		info("changes in the machine configuration of one-cp-1, one-cp-2:\n  machine.sysctls[\"a\"]: none → 1 (in place)\n" +
@@ -84,7 +85,8 @@ func TestCommands(t *testing.T) {
 		"changes in the machine configuration of one-cp-1, one-cp-2: machine.sysctls[\"a\"]: none → 1 (in place); " +
 			"cluster.etcd.advertisedSubnets[1]: a → b (with a restart)",
 		"pve1: its settings and files are changed as planned",
-		"cluster one, two: Talos is upgraded on nodes where it differs from the plan",
+		"templates talos-pve1, talos-pve2 are built again; machines keep what they have",
+		"clusters one, two: Talos is upgraded on nodes where it differs from the plan",
 		"one-w-1 gets a changed machine configuration",
 		"cluster one: up waits until it is healthy",
 		"one-w-9, one-w-10: how they leave their clusters if they are removed is recorded",
