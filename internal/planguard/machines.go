@@ -2,7 +2,6 @@ package planguard
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -32,14 +31,14 @@ func (p *Preview) Machines() []vmdiff.MachineChanges {
 // Describe describes what the plan does: machines that it creates, adopts and deletes, its effects on the others and on
 // the APIs of clusters; see [vmdiff.Describe]. The plan of the stack file tells where the APIs are; nil = unknown.
 func (p *Preview) Describe(plan *spec.Plan) []string {
-	apis, roles := map[string]vmdiff.API{}, map[string]string{} // cluster by control plane
+	apis, clusters := map[string]vmdiff.API{}, map[string]string{} // by cluster; by control plane
 	if plan != nil {
 		apis = vmdiff.APIs(plan)
 	}
 
 	for _, s := range p.controlPlanes() {
 		cluster := s.machine().Cluster
-		roles[strings.TrimSuffix(s.Name(), tokens.OfVM)] = cluster
+		clusters[strings.TrimSuffix(s.Name(), tokens.OfVM)] = cluster
 
 		if plan == nil && s.Operation != Delete {
 			api := apis[cluster]
@@ -48,37 +47,15 @@ func (p *Preview) Describe(plan *spec.Plan) []string {
 		}
 	}
 
-	// A restart for a configuration counts as one for the VM, which [vmdiff.Describe] would describe with its change.
-	machines := p.Machines()
-	lines := slices.DeleteFunc(vmdiff.Describe(machines, apis), vmdiff.IsAboutAPI)
 	restarting := map[string][]string{}
 
-	for _, name := range slices.Concat(restartedNames(machines), p.restartedByConfiguration()) {
-		if cluster, ok := roles[name]; ok && !slices.Contains(restarting[cluster], name) {
+	for _, name := range p.restartedByConfiguration() {
+		if cluster, ok := clusters[name]; ok {
 			restarting[cluster] = append(restarting[cluster], name)
 		}
 	}
 
-	for _, cluster := range slices.Sorted(maps.Keys(restarting)) {
-		slices.SortFunc(restarting[cluster], problem.CompareNatural)
-
-		if line := apis[cluster].Outage(cluster, restarting[cluster]); line != "" {
-			lines = append(lines, line)
-		}
-	}
-
-	return append(p.comingAndGoing(), lines...)
-}
-
-// restartedNames returns the machines that restart, with or without an upgrade.
-func restartedNames(machines []vmdiff.MachineChanges) (names []string) {
-	for _, m := range machines {
-		if effect := m.Effect(); effect == vmdiff.Restart || effect == vmdiff.Upgrade {
-			names = append(names, m.Machine.Name)
-		}
-	}
-
-	return names
+	return append(p.comingAndGoing(), vmdiff.Describe(p.Machines(), apis, restarting)...)
 }
 
 // comingAndGoing returns a line for the machines that the plan creates, adopts and deletes each.

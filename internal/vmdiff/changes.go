@@ -78,11 +78,17 @@ func (j *checker) reportImpossible(all []MachineChanges) {
 }
 
 // Describe returns a line for each group of machines with the same changes, and for each cluster whose API becomes
-// unavailable, by [APIs]. It omits changes in place, which the preview shows.
-func Describe(all []MachineChanges, apis map[string]API) []string {
+// unavailable, by [APIs]. It omits changes in place, which the preview shows. Restarting are control planes that restart
+// for another reason, by cluster; nil = none.
+func Describe(all []MachineChanges, apis map[string]API, restarting map[string][]string) []string {
 	var lines, texts []string
 
-	machinesByText, affected := map[string][]string{}, map[string][]MachineChanges{}
+	machinesByText, replaced := map[string][]string{}, map[string]int{}
+
+	away := map[string][]string{}
+	for cluster, names := range restarting {
+		away[cluster] = slices.Clone(names)
+	}
 
 	for _, c := range all {
 		effect := c.Effect()
@@ -90,8 +96,11 @@ func Describe(all []MachineChanges, apis map[string]API) []string {
 			continue
 		}
 
-		if c.Machine.ControlPlane {
-			affected[c.Machine.Cluster] = append(affected[c.Machine.Cluster], c)
+		switch cluster := c.Machine.Cluster; {
+		case c.Machine.ControlPlane && effect == Replace:
+			replaced[cluster]++
+		case c.Machine.ControlPlane:
+			away[cluster] = append(away[cluster], c.Machine.Name)
 		}
 
 		text := c.description()
@@ -111,8 +120,8 @@ func Describe(all []MachineChanges, apis map[string]API) []string {
 		lines = append(lines, JoinNames(machinesByText[text])+" "+singular)
 	}
 
-	for _, cluster := range slices.Sorted(maps.Keys(affected)) {
-		if line := outageLine(cluster, affected[cluster], apis[cluster]); line != "" {
+	for _, cluster := range slices.Sorted(maps.Keys(apis)) {
+		if line := outageLine(cluster, apis[cluster], replaced[cluster], away[cluster]); line != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -166,22 +175,15 @@ func (c MachineChanges) description() string {
 }
 
 // outageLine describes the outage of a cluster's API, or the loss of its etcd; empty = neither.
-func outageLine(cluster string, affected []MachineChanges, api API) string {
-	var restarting []string
-
-	for _, c := range affected {
-		if c.Effect() != Replace {
-			restarting = append(restarting, c.Machine.Name)
-		}
-	}
-
-	replaced := len(affected) - len(restarting)
-	if api.ControlPlanes > 0 && replaced > 0 && api.ControlPlanes-replaced <= api.ControlPlanes/2 {
+func outageLine(cluster string, api API, replaced int, restarting []string) string {
+	if replaced > 0 && api.ControlPlanes-replaced <= api.ControlPlanes/2 {
 		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: its etcd is lost unless a majority of the existing "+
 			"ones stays", replaced, api.ControlPlanes, cluster)
 	}
 
-	return api.Outage(cluster, restarting)
+	slices.SortFunc(restarting, problem.CompareNatural)
+
+	return api.Outage(cluster, slices.Compact(restarting))
 }
 
 // JoinNames joins names of machines, and shortens consecutive numbers to the first and the last.

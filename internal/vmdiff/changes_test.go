@@ -577,9 +577,9 @@ func TestAnUpgradeOfTheOnlyControlPlane(t *testing.T) {
 		Changes: []vmdiff.Change{{Effect: vmdiff.Upgrade, What: "Talos v1.14.3 → v1.14.4"}},
 	}}
 	assert.Equal(t, []string{"one-cp-1 is upgraded: Talos v1.14.3 → v1.14.4", apiAway},
-		vmdiff.Describe(upgrades, map[string]vmdiff.API{"one": {ControlPlanes: 1}}))
+		vmdiff.Describe(upgrades, map[string]vmdiff.API{"one": {ControlPlanes: 1}}, nil))
 	assert.Equal(t, []string{"one-cp-1 is upgraded: Talos v1.14.3 → v1.14.4"},
-		vmdiff.Describe(upgrades, map[string]vmdiff.API{"one": {ControlPlanes: 3}}))
+		vmdiff.Describe(upgrades, map[string]vmdiff.API{"one": {ControlPlanes: 3}}, nil))
 }
 
 // TestProtectionIsDecidedAtCreation: none of it reaches a machine that runs.

@@ -77,7 +77,7 @@ func Check(plan *spec.Plan, machines []Machine, settings map[string]string) (pro
 	}
 
 	return nil, slices.Concat(
-		Describe(changes, APIs(plan)), departures, j.movedVIPs(settings), j.endpointChanges(settings),
+		Describe(changes, APIs(plan), nil), departures, j.movedVIPs(settings), j.endpointChanges(settings),
 	)
 }
 
