@@ -78,7 +78,7 @@ func (j *checker) reportImpossible(all []MachineChanges) {
 }
 
 // Describe returns a line for each group of machines with the same changes, and for each cluster whose API becomes
-// unavailable, by [APIs]. It omits changes in place, which the preview shows. Restarting are, by cluster, control planes
+// unavailable, by [APIs]. It omits changes in place, which the preview shows. Restarting are control planes by cluster
 // that restart for another reason; nil = none.
 func Describe(all []MachineChanges, apis map[string]API, restarting map[string][]string) []string {
 	var lines, texts []string
